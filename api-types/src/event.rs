@@ -1,0 +1,50 @@
+//! An event: what happened to an object and why. Leased in the store, so old ones vanish.
+
+use crate::kind::Kind;
+use crate::reason::Reason;
+use crate::time::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether an event wants attention.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum EventType {
+    /// As expected.
+    #[default]
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+/// What happened, as its writer stores it under `event/<writer>/…`. The API serves it as a core/v1 Event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// What kind of object it is about.
+    pub kind: Kind,
+    /// The object's name.
+    pub name: String,
+    /// The object's uid, if known.
+    #[serde(default)]
+    pub uid: String,
+    /// Normal or Warning.
+    #[serde(rename = "type")]
+    pub event_type: EventType,
+    /// Why, in a word.
+    pub reason: Reason,
+    /// What happened, in a sentence.
+    pub message: String,
+    /// Who wrote it: `controller/<id>` or `agent/<node>`.
+    pub source: String,
+    /// The node concerned, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The action concerned, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action_uid: Option<String>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How long events are kept: the time to live of their lease, in seconds.
+pub const EVENT_TTL_SECONDS: i64 = 3600;

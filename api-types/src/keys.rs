@@ -1,0 +1,221 @@
+//! The key layout of the store; nothing else formats or parses a key.
+//!
+//! `/hactl/<cluster>/v1/…`, one writer per prefix, so that etcd's own RBAC says who may do what. Prefixes end in `/`,
+//! so that node1 is not node10.
+
+use crate::kind::Kind;
+
+/// Builds and parses the keys of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    root: String,
+}
+
+/// A key, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key<'a> {
+    /// `spec/<kind>/<name>`.
+    Spec(Kind, &'a str),
+    /// `status/<kind>/<name>`.
+    Status(Kind, &'a str),
+    /// `assignment/<resource>`.
+    Assignment(&'a str),
+    /// `tombstone/<resource>`.
+    Tombstone(&'a str),
+    /// `fence/<node>`.
+    Fence(&'a str),
+    /// `leader`.
+    Leader,
+    /// `candidate/<id>`.
+    Candidate(&'a str),
+    /// `alive/<node>`.
+    Alive(&'a str),
+    /// `report/<node>/node`.
+    NodeReport(&'a str),
+    /// `report/<node>/resource/<name>`: node, name.
+    ServiceReport(&'a str, &'a str),
+    /// `event/<writer>/<id>`.
+    Event(&'a str, &'a str),
+}
+
+impl Keys {
+    /// The keys of a cluster.
+    pub fn new(cluster: &str) -> Keys {
+        Keys { root: format!("/hactl/{cluster}/v1/") }
+    }
+
+    /// The prefix of everything, with its final `/`.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// Where the API stores what users want.
+    pub fn spec(&self, kind: Kind, name: &str) -> String {
+        format!("{}spec/{}/{name}", self.root, kind.singular())
+    }
+
+    /// All specs of a kind.
+    pub fn specs_of(&self, kind: Kind) -> String {
+        format!("{}spec/{}/", self.root, kind.singular())
+    }
+
+    /// All specs.
+    pub fn specs(&self) -> String {
+        format!("{}spec/", self.root)
+    }
+
+    /// Where the leader stores what it observes.
+    pub fn status(&self, kind: Kind, name: &str) -> String {
+        format!("{}status/{}/{name}", self.root, kind.singular())
+    }
+
+    /// All statuses of a kind.
+    pub fn statuses_of(&self, kind: Kind) -> String {
+        format!("{}status/{}/", self.root, kind.singular())
+    }
+
+    /// All statuses.
+    pub fn statuses(&self) -> String {
+        format!("{}status/", self.root)
+    }
+
+    /// What a node is to do with a service.
+    pub fn assignment(&self, resource: &str) -> String {
+        format!("{}assignment/{resource}", self.root)
+    }
+
+    /// All assignments.
+    pub fn assignments(&self) -> String {
+        format!("{}assignment/", self.root)
+    }
+
+    /// What remains of a deleted resource.
+    pub fn tombstone(&self, resource: &str) -> String {
+        format!("{}tombstone/{resource}", self.root)
+    }
+
+    /// A node's epoch and fencing state.
+    pub fn fence(&self, node: &str) -> String {
+        format!("{}fence/{node}", self.root)
+    }
+
+    /// All fences.
+    pub fn fences(&self) -> String {
+        format!("{}fence/", self.root)
+    }
+
+    /// The leader's key.
+    pub fn leader(&self) -> String {
+        format!("{}leader", self.root)
+    }
+
+    /// A controller.
+    pub fn candidate(&self, id: &str) -> String {
+        format!("{}candidate/{id}", self.root)
+    }
+
+    /// All controllers.
+    pub fn candidates(&self) -> String {
+        format!("{}candidate/", self.root)
+    }
+
+    /// A node's heartbeat.
+    pub fn alive(&self, node: &str) -> String {
+        format!("{}alive/{node}", self.root)
+    }
+
+    /// All heartbeats.
+    pub fn heartbeats(&self) -> String {
+        format!("{}alive/", self.root)
+    }
+
+    /// All that agents say.
+    pub fn reports(&self) -> String {
+        format!("{}report/", self.root)
+    }
+
+    /// What a node's agent says of the node.
+    pub fn node_report(&self, node: &str) -> String {
+        format!("{}report/{node}/node", self.root)
+    }
+
+    /// What a node's agent says of a service.
+    pub fn service_report(&self, node: &str, resource: &str) -> String {
+        format!("{}report/{node}/resource/{resource}", self.root)
+    }
+
+    /// All that a node's agent says.
+    pub fn reports_of(&self, node: &str) -> String {
+        format!("{}report/{node}/", self.root)
+    }
+
+    /// One event; `writer` has no `/`.
+    pub fn event(&self, writer: &str, id: &str) -> String {
+        format!("{}event/{writer}/{id}", self.root)
+    }
+
+    /// All events.
+    pub fn events(&self) -> String {
+        format!("{}event/", self.root)
+    }
+
+    /// Takes a key apart; `None` for keys of other clusters and of versions to come.
+    pub fn parse<'a>(&self, key: &'a str) -> Option<Key<'a>> {
+        let rest = key.strip_prefix(self.root.as_str())?;
+        let mut parts = rest.split('/');
+        let parsed = match (parts.next()?, parts.next(), parts.next(), parts.next()) {
+            ("spec", Some(kind), Some(name), None) => Key::Spec(exact_kind(kind)?, name),
+            ("status", Some(kind), Some(name), None) => Key::Status(exact_kind(kind)?, name),
+            ("assignment", Some(resource), None, None) => Key::Assignment(resource),
+            ("tombstone", Some(resource), None, None) => Key::Tombstone(resource),
+            ("fence", Some(node), None, None) => Key::Fence(node),
+            ("leader", None, None, None) => Key::Leader,
+            ("candidate", Some(id), None, None) => Key::Candidate(id),
+            ("alive", Some(node), None, None) => Key::Alive(node),
+            ("report", Some(node), Some("node"), None) => Key::NodeReport(node),
+            ("report", Some(node), Some("resource"), Some(name)) => Key::ServiceReport(node, name),
+            ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
+            _ => return None,
+        };
+        // A fifth part belongs to no key of this version.
+        if parts.next().is_some() { None } else { Some(parsed) }
+    }
+}
+
+fn exact_kind(text: &str) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|kind| kind.singular() == text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_parses_back_to_what_it_was_built_from() {
+        let keys = Keys::new("default");
+        let check = |key: String, expected: Key<'_>| assert_eq!(keys.parse(&key), Some(expected), "{key}");
+        for kind in Kind::ALL {
+            check(keys.spec(kind, "web"), Key::Spec(kind, "web"));
+            check(keys.status(kind, "web"), Key::Status(kind, "web"));
+        }
+        check(keys.assignment("web"), Key::Assignment("web"));
+        check(keys.tombstone("web"), Key::Tombstone("web"));
+        check(keys.fence("node1"), Key::Fence("node1"));
+        check(keys.leader(), Key::Leader);
+        check(keys.candidate("c1"), Key::Candidate("c1"));
+        check(keys.alive("node1"), Key::Alive("node1"));
+        check(keys.node_report("node1"), Key::NodeReport("node1"));
+        check(keys.service_report("node1", "web"), Key::ServiceReport("node1", "web"));
+        check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
+    }
+
+    #[test]
+    fn foreign_keys_are_left_alone() {
+        let keys = Keys::new("default");
+        for key in
+            ["/hactl/other/v1/leader", "/hactl/default/v1/report/n/x", "/hactl/default/v1/leader/x", "x"]
+        {
+            assert_eq!(keys.parse(key), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The kinds of objects and their names in URLs, keys and on the command line.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The API group.
+pub const GROUP: &str = "hactl.io";
+/// The API version.
+pub const VERSION: &str = "v1";
+/// `apiVersion` of every object.
+pub const API_VERSION: &str = "hactl.io/v1";
+
+/// A kind of object that users read or write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Kind {
+    /// A service to keep available.
+    Resource,
+    /// Nodes with priorities, by name.
+    Group,
+    /// A rule about where resources may run, or run together.
+    AffinityRule,
+    /// A machine.
+    Node,
+    /// Machines that share storage and load.
+    NodeGroup,
+    /// Settings of the whole cluster; there is one, `default`.
+    Cluster,
+    /// An imperative request, recorded.
+    Operation,
+}
+
+impl Kind {
+    /// All kinds, in the order in which a stream of documents should be applied.
+    pub const ALL: [Kind; 7] = [
+        Kind::Cluster,
+        Kind::NodeGroup,
+        Kind::Node,
+        Kind::Group,
+        Kind::AffinityRule,
+        Kind::Resource,
+        Kind::Operation,
+    ];
+
+    /// The kind as written in `kind:`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Resource => "Resource",
+            Kind::Group => "Group",
+            Kind::AffinityRule => "AffinityRule",
+            Kind::Node => "Node",
+            Kind::NodeGroup => "NodeGroup",
+            Kind::Cluster => "Cluster",
+            Kind::Operation => "Operation",
+        }
+    }
+
+    /// Lower case, one: `resource`. Also the kind's name in keys.
+    pub fn singular(self) -> &'static str {
+        match self {
+            Kind::Resource => "resource",
+            Kind::Group => "group",
+            Kind::AffinityRule => "affinityrule",
+            Kind::Node => "node",
+            Kind::NodeGroup => "nodegroup",
+            Kind::Cluster => "cluster",
+            Kind::Operation => "operation",
+        }
+    }
+
+    /// Lower case, many: `resources`, as in URLs.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::Resource => "resources",
+            Kind::Group => "groups",
+            Kind::AffinityRule => "affinityrules",
+            Kind::Node => "nodes",
+            Kind::NodeGroup => "nodegroups",
+            Kind::Cluster => "clusters",
+            Kind::Operation => "operations",
+        }
+    }
+
+    /// The abbreviation on the command line; empty for none.
+    pub fn short(self) -> &'static str {
+        match self {
+            Kind::Resource => "har",
+            Kind::Group => "hag",
+            Kind::AffinityRule => "rule",
+            Kind::Node => "no",
+            Kind::NodeGroup => "ng",
+            Kind::Cluster => "",
+            Kind::Operation => "op",
+        }
+    }
+
+    /// The kind of any of its names, in any case.
+    pub fn parse(text: &str) -> Option<Kind> {
+        let text = text.to_ascii_lowercase();
+        let text = text.strip_suffix(".hactl.io").unwrap_or(&text);
+        Kind::ALL.into_iter().find(|kind| {
+            text == kind.singular()
+                || text == kind.plural()
+                || (!kind.short().is_empty() && text == kind.short())
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,27 @@
+//! Everything that hactl stores or prints: objects, protocol records, the key layout, reasons, timing arithmetic.
+//!
+//! This crate does no I/O and depends on no other crate of the project.
+
+pub mod cluster;
+pub mod document;
+pub mod driver;
+pub mod event;
+pub mod keys;
+pub mod kind;
+pub mod meta;
+pub mod names;
+pub mod node;
+pub mod object;
+pub mod operation;
+pub mod placement;
+pub mod problem;
+pub mod quantity;
+pub mod reason;
+pub mod record;
+pub mod resource;
+pub mod schema;
+pub mod time;
+pub mod timing;
+pub mod validation;
+pub mod view;
+pub mod yaml;

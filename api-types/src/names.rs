@@ -1,0 +1,103 @@
+//! Names of objects: what they may look like, and `type:name` for resources.
+
+use crate::resource::ResourceSpec;
+
+/// The longest name of an object, in bytes.
+pub const MAX_NAME_LENGTH: usize = 63;
+/// The longest name of a node, in bytes: it may be a host name.
+pub const MAX_NODE_NAME_LENGTH: usize = 253;
+
+/// Why a text is not a name. `None` when it is one: lower-case letters, digits, `-` and `.`, with a letter or digit at
+/// both ends, at most `longest` bytes. Digits alone (`101`) are a name.
+pub fn problem(name: &str, longest: usize) -> Option<String> {
+    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let inner = |byte: u8| edge(byte) || byte == b'-' || byte == b'.';
+    let bytes = name.as_bytes();
+    let ends_well = bytes.first().copied().is_some_and(edge) && bytes.last().copied().is_some_and(edge);
+    if name.is_empty() {
+        Some("must not be empty".to_owned())
+    } else if name.len() > longest {
+        Some(format!("must have at most {longest} characters"))
+    } else if !ends_well || !bytes.iter().copied().all(inner) {
+        Some(format!(
+            "{name:?} is not a name: use lower-case letters, digits, '-' and '.', with a letter or digit at both ends, as web, db-1 or 101"
+        ))
+    } else {
+        None
+    }
+}
+
+/// A name with the type that was written before it, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TypedName<'a> {
+    /// The type, as `vm` in `vm:100`.
+    pub type_name: Option<&'a str>,
+    /// The name.
+    pub name: &'a str,
+}
+
+impl<'a> TypedName<'a> {
+    /// Takes `type:name` or `name` apart; the parts are not checked.
+    pub fn parse(text: &'a str) -> TypedName<'a> {
+        match text.split_once(':') {
+            Some((type_name, name)) => TypedName { type_name: Some(type_name), name },
+            None => TypedName { type_name: None, name: text },
+        }
+    }
+
+    /// Whether the written type is that of the resource; otherwise a sentence that names the right one.
+    pub fn check(&self, spec: &ResourceSpec) -> Result<(), String> {
+        let right = spec.driver.type_name();
+        match self.type_name {
+            Some(written) if written != right => {
+                let name = self.name;
+                Err(format!("{name} is not of type {written}: write {right}:{name}, or {name} alone"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The name without its type: `100` of `vm:100`.
+pub fn bare(text: &str) -> &str {
+    TypedName::parse(text).name
+}
+
+/// As printed in lists: `vm:100`.
+pub fn qualified(name: &str, spec: &ResourceSpec) -> String {
+    format!("{}:{name}", spec.driver.type_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{DriverSpec, LibvirtDriver};
+
+    fn check(name: &str, expected: bool) {
+        assert_eq!(problem(name, MAX_NAME_LENGTH).is_none(), expected, "{name:?}");
+    }
+
+    #[test]
+    fn names_are_like_dns_names_and_may_be_numbers() {
+        for good in ["101", "web", "db-1", "a.b", "0", &"a".repeat(63)] {
+            check(good, true);
+        }
+        for bad in
+            ["", "-a", "a-", ".a", "a.", "Web", "a_b", "a b", "a/b", "vm:100", "ä", "..", &"a".repeat(64)]
+        {
+            check(bad, false);
+        }
+    }
+
+    #[test]
+    fn a_type_that_does_not_match_names_the_right_one() {
+        let driver = DriverSpec { libvirt: Some(LibvirtDriver::default()), ..DriverSpec::default() };
+        let spec = ResourceSpec { driver, ..ResourceSpec::default() };
+        assert_eq!(TypedName::parse("vm:100").check(&spec), Ok(()));
+        assert_eq!(TypedName::parse("100").check(&spec), Ok(()));
+        let refused = TypedName::parse("ct:100").check(&spec);
+        assert!(refused.is_err_and(|text| text.contains("vm:100")));
+        assert_eq!(bare("vm:100"), "100");
+        assert_eq!(qualified("100", &spec), "vm:100");
+    }
+}

@@ -1,0 +1,63 @@
+//! An object as stored and served: metadata, what is wanted, what is observed.
+
+use crate::kind::{API_VERSION, Kind};
+use crate::meta::ObjectMeta;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A spec knows its kind and the status that goes with it.
+pub trait Spec: Clone + Default + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+    /// What controllers report about such an object.
+    type Status: Clone
+        + Default
+        + PartialEq
+        + Serialize
+        + DeserializeOwned
+        + JsonSchema
+        + Send
+        + Sync
+        + 'static;
+    /// The kind of the object.
+    const KIND: Kind;
+}
+
+/// An object of the API. The spec key holds it without `status`; the status key holds only the status.
+///
+/// Reading ignores fields that this version does not know, so that an older program can read a newer store;
+/// writers of specs work on the JSON value and keep them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", bound(serialize = "S: Spec", deserialize = "S: Spec"))]
+#[schemars(bound = "S: Spec")]
+pub struct Object<S: Spec> {
+    /// Always `hactl.io/v1`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// Name, labels and what the API adds.
+    pub metadata: ObjectMeta,
+    /// What is wanted: users write this.
+    #[serde(default)]
+    pub spec: S,
+    /// What is observed: controllers write this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<S::Status>,
+}
+
+impl<S: Spec> Object<S> {
+    /// A new object with a name and a spec.
+    pub fn new(name: &str, spec: S) -> Object<S> {
+        Object {
+            api_version: API_VERSION.to_owned(),
+            kind: S::KIND.name().to_owned(),
+            metadata: ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() },
+            spec,
+            status: None,
+        }
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+}

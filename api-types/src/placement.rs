@@ -1,0 +1,158 @@
+//! Groups and affinity rules: what users say about where resources may run.
+
+use crate::kind::Kind;
+use crate::meta::Condition;
+use crate::object::{Object, Spec};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Nodes with priorities.
+pub type Group = Object<GroupSpec>;
+/// A rule about nodes or about resources together.
+pub type AffinityRule = Object<AffinityRuleSpec>;
+
+impl Spec for GroupSpec {
+    type Status = RuleStatus;
+    const KIND: Kind = Kind::Group;
+}
+
+impl Spec for AffinityRuleSpec {
+    type Status = RuleStatus;
+    const KIND: Kind = Kind::AffinityRule;
+}
+
+/// Node names with priorities; a higher number is preferred. A list of names (all 0) is accepted too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct NodePriorities(pub BTreeMap<String, i64>);
+
+impl<'de> Deserialize<'de> for NodePriorities {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodePriorities, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = NodePriorities;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of node names to priorities, or a list of node names")
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut names: A) -> Result<NodePriorities, A::Error> {
+                let mut nodes = BTreeMap::new();
+                while let Some(name) = names.next_element::<String>()? {
+                    nodes.insert(name, 0);
+                }
+                Ok(NodePriorities(nodes))
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut entries: A) -> Result<NodePriorities, A::Error> {
+                let mut nodes = BTreeMap::new();
+                while let Some((name, priority)) = entries.next_entry::<String, Option<i64>>()? {
+                    nodes.insert(name, priority.unwrap_or(0));
+                }
+                Ok(NodePriorities(nodes))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for NodePriorities {
+    fn schema_name() -> Cow<'static, str> {
+        "NodePriorities".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Node names with priorities, a higher number is preferred; or a list of node names, all with priority 0.",
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"type": ["integer", "null"], "format": "int64"}},
+                {"type": "array", "items": {"type": "string"}}
+            ]
+        })
+    }
+}
+
+/// Where the resources of the group prefer to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GroupSpec {
+    /// The members, with priorities.
+    pub nodes: NodePriorities,
+    /// Members only.
+    pub restricted: bool,
+    /// Its resources stay where they are when a preferred node returns.
+    pub nofailback: bool,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+/// Exactly one of the two kinds of rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AffinityRuleSpec {
+    /// Resources and the nodes where they may or should run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_affinity: Option<NodeAffinity>,
+    /// Resources that stay together or apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_affinity: Option<ResourceAffinity>,
+    /// Not applied.
+    pub disabled: bool,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+/// Resources and the nodes where they may or should run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeAffinity {
+    /// The resources.
+    pub resources: Vec<String>,
+    /// The nodes, with priorities.
+    pub nodes: NodePriorities,
+    /// These nodes only.
+    pub strict: bool,
+}
+
+/// Resources that stay together or apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceAffinity {
+    /// The resources.
+    pub resources: Vec<String>,
+    /// Together or apart.
+    pub affinity: Affinity,
+    /// Required; otherwise preferred.
+    pub strict: bool,
+}
+
+impl Default for ResourceAffinity {
+    fn default() -> ResourceAffinity {
+        ResourceAffinity { resources: Vec::new(), affinity: Affinity::default(), strict: true }
+    }
+}
+
+/// Together or apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("x-hactl-aliases" = ["positive", "negative"]))]
+pub enum Affinity {
+    /// On one node.
+    #[default]
+    #[serde(alias = "positive")]
+    Positive,
+    /// On different nodes.
+    #[serde(alias = "negative")]
+    Negative,
+}
+
+/// What the leader reports about a group or rule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RuleStatus {
+    /// The generation this was computed from.
+    pub observed_generation: i64,
+    /// Ready (applied), or why not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}

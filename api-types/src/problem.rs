@@ -1,0 +1,94 @@
+//! One thing that is wrong with an object, with its path.
+
+use serde::Serialize;
+use std::fmt;
+
+/// In which way a field is wrong; the names are those of `metav1.Status` causes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum ProblemKind {
+    /// No such field.
+    FieldValueUnknown,
+    /// The field is written twice.
+    FieldValueDuplicate,
+    /// The field is missing.
+    FieldValueRequired,
+    /// The value is wrong.
+    FieldValueInvalid,
+    /// The value has the wrong type.
+    FieldValueTypeInvalid,
+    /// The value is none of those that are known.
+    FieldValueNotSupported,
+    /// The field may not be set or changed.
+    FieldValueForbidden,
+}
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Problem {
+    /// Where, as `spec.nodes[2].name` or `metadata.labels[a.b/c]`.
+    pub path: String,
+    /// In which way.
+    pub kind: ProblemKind,
+    /// What is wrong and what to write instead, without the path: lower case, no full stop.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem.
+    pub fn new(path: impl Into<String>, kind: ProblemKind, message: impl Into<String>) -> Problem {
+        Problem { path: path.into(), kind, message: message.into() }
+    }
+
+    /// A wrong value.
+    pub fn invalid(path: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem::new(path, ProblemKind::FieldValueInvalid, message)
+    }
+
+    /// A missing field.
+    pub fn required(path: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem::new(path, ProblemKind::FieldValueRequired, message)
+    }
+
+    /// A field that may not be set.
+    pub fn forbidden(path: impl Into<String>, message: impl Into<String>) -> Problem {
+        Problem::new(path, ProblemKind::FieldValueForbidden, message)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.path, self.message)
+        }
+    }
+}
+
+/// The path of a member: plain names after a dot, others in brackets.
+pub fn member(path: &str, name: &str) -> String {
+    let plain = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    match (plain, path.is_empty()) {
+        (true, true) => name.to_owned(),
+        (true, false) => format!("{path}.{name}"),
+        (false, _) => format!("{path}[{name}]"),
+    }
+}
+
+/// The path of a list's element.
+pub fn element(path: &str, index: usize) -> String {
+    format!("{path}[{index}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_read_as_kubernetes_prints_them() {
+        assert_eq!(member(&member("", "spec"), "maxRestart"), "spec.maxRestart");
+        assert_eq!(member("metadata.labels", "a.b/c"), "metadata.labels[a.b/c]");
+        assert_eq!(element("spec.parts", 2), "spec.parts[2]");
+    }
+}

@@ -1,0 +1,20 @@
+//! The records of the fencing protocol, as they lie in the store: one file each, one writer each.
+
+mod alive;
+mod assignment;
+mod candidate;
+mod fence;
+mod node_report;
+mod service_report;
+mod tombstone;
+
+pub use alive::Alive;
+pub use assignment::{Action, Assignment};
+pub use candidate::{Candidate, Leader};
+pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof};
+pub use node_report::{Mode, NodeReport, NotStopped, WatchdogKind, WatchdogReport};
+pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
+pub use tombstone::Tombstone;
+
+/// A revision of the store: every commit raises it by one.
+pub type Revision = i64;

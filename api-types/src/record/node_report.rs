@@ -1,0 +1,150 @@
+//! What an agent states about its node: mode, watchdog, timings in force.
+
+use super::{Leave, Revision};
+use crate::quantity::Amounts;
+use crate::time::Millis;
+use crate::timing::{Timings, WatchdogBounds, wait_ms};
+use serde::{Deserialize, Serialize};
+
+/// `report/<node>/node`, unleased, written by the node's agent, with the heartbeat from which it holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeReport {
+    /// The agent process.
+    pub instance: String,
+    /// The machine.
+    pub machine_id: String,
+    /// The boot.
+    pub boot_id: String,
+    /// The epoch it acts under; 0 while it registers for the first time.
+    pub epoch: u64,
+    /// What the agent is about.
+    pub mode: Mode,
+    /// Whether the watchdog is armed: a committed fact (FENCING, section 4).
+    pub armed: bool,
+    /// The watchdog.
+    pub watchdog: WatchdogReport,
+    /// The timings in force.
+    pub timings: Timings,
+    /// The machine is itself virtual, so it can be paused with its clock.
+    #[serde(rename = "virtual")]
+    pub is_virtual: bool,
+    /// The newest candidate's create revision that the agent knows.
+    pub candidate_generation: Revision,
+    /// Registering: services that it could not confirm stopped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_stopped: Vec<NotStopped>,
+    /// What the machine has.
+    pub capacity: Amounts,
+    /// Drivers that it can serve.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<String>,
+    /// The agent's version.
+    pub version: String,
+}
+
+impl NodeReport {
+    /// W for this node, milliseconds, from what it committed itself and from nothing else.
+    pub fn wait_ms(&self) -> Millis {
+        wait_ms(&self.timings, &self.watchdog.bounds())
+    }
+}
+
+/// What the agent is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all_fields = "camelCase", tag = "kind", content = "leave")]
+pub enum Mode {
+    /// Everything exclusive is stopped; asks for an open epoch.
+    #[default]
+    Registering,
+    /// At work.
+    Active,
+    /// Away for a restart of the agent alone; its services go on, frozen.
+    Restart,
+    /// Acknowledged that the cluster is disarmed.
+    Disarmed,
+    /// Left cleanly.
+    Left(Leave),
+}
+
+impl Mode {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Registering => "Registering",
+            Mode::Active => "Active",
+            Mode::Restart => "Restart",
+            Mode::Disarmed => "Disarmed",
+            Mode::Left(_) => "Left",
+        }
+    }
+}
+
+/// A service that an agent could not confirm stopped before registering.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NotStopped {
+    /// The resource.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// What went wrong.
+    pub message: String,
+}
+
+/// The kind of watchdog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WatchdogKind {
+    /// None that works.
+    #[default]
+    None,
+    /// A kernel device.
+    Kernel,
+    /// A process that plays one, for the sandbox and tests.
+    StandIn,
+}
+
+impl WatchdogKind {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            WatchdogKind::None => "None",
+            WatchdogKind::Kernel => "Kernel",
+            WatchdogKind::StandIn => "StandIn",
+        }
+    }
+}
+
+/// The watchdog as its daemon found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WatchdogReport {
+    /// The kind.
+    pub kind: WatchdogKind,
+    /// The driver's identity.
+    pub identity: String,
+    /// The device or socket.
+    pub device: String,
+    /// Tw as read back, milliseconds.
+    pub timeout_ms: Millis,
+    /// A pet can set a shorter timeout.
+    pub sliding: bool,
+    /// The descriptor outlives its holder.
+    pub descriptor_retained: bool,
+    /// A test-watchdog was passed.
+    pub tested: bool,
+    /// Why it cannot be armed; empty when it can.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub problem: String,
+}
+
+impl WatchdogReport {
+    /// What bounds the time from the deadline to the reset.
+    pub fn bounds(&self) -> WatchdogBounds {
+        WatchdogBounds {
+            timeout_ms: self.timeout_ms,
+            sliding: self.sliding,
+            descriptor_retained: self.descriptor_retained,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What an agent states about a service on its node.
+
+use crate::reason::Reason;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// `report/<node>/resource/<name>`, written by the node's agent.
+///
+/// For an action, the report with its `actionUid` is the answer; `Starting` and `Receiving` are start permits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceReport {
+    /// The resource's uid.
+    pub uid: String,
+    /// The action that this answers; `None` for a probe.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action_uid: Option<String>,
+    /// The agent's epoch when it wrote this.
+    pub epoch: u64,
+    /// The boot.
+    pub boot_id: String,
+    /// The resource's generation that was known when a probe was made (0: none was).
+    pub probed_generation: i64,
+    /// Whether promise 1 covers the service.
+    pub exclusive: bool,
+    /// How far it is.
+    pub phase: Phase,
+    /// Restarts in place under the current permit.
+    pub restarts: u32,
+    /// Why, in a word.
+    pub reason: Reason,
+    /// Why, in a sentence; what the driver said.
+    pub message: String,
+    /// For Failed: where to try next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureClass>,
+    /// When, for people.
+    pub at: Timestamp,
+}
+
+/// How far a service is on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// A probe found it running.
+    ProbedRunning,
+    /// A probe found it not running.
+    ProbedStopped,
+    /// A probe could not tell.
+    #[default]
+    ProbedUnknown,
+    /// The start permit: it may be started from here on.
+    Starting,
+    /// Confirmed running.
+    Running,
+    /// Being stopped.
+    Stopping,
+    /// Confirmed stopped: the right to start under this action has ended.
+    Stopped,
+    /// Could not be started or kept running, and is confirmed stopped.
+    Failed,
+    /// Could not be stopped: it may still run.
+    StopFailed,
+    /// Migration, target: may receive it (a permit).
+    Receiving,
+    /// Migration, source: may hand it over; from here on it may run on either.
+    HandingOver,
+    /// Migration, source: confirmed gone here.
+    HandedOver,
+    /// Migration, source: it failed and the service is confirmed still running here.
+    MoveFailed,
+}
+
+impl Phase {
+    /// Whether the service may be running here as far as this report says.
+    ///
+    /// It is the *active* of FENCING, section 4, for an exclusive service.
+    pub fn may_run(self) -> bool {
+        match self {
+            Phase::ProbedRunning
+            | Phase::ProbedUnknown
+            | Phase::Starting
+            | Phase::Running
+            | Phase::Stopping
+            | Phase::StopFailed
+            | Phase::Receiving
+            | Phase::HandingOver
+            | Phase::MoveFailed => true,
+            Phase::ProbedStopped | Phase::Stopped | Phase::Failed | Phase::HandedOver => false,
+        }
+    }
+}
+
+impl ServiceReport {
+    /// Whether the node must be proven dead before the service may start elsewhere.
+    pub fn is_active(&self) -> bool {
+        self.exclusive && self.phase.may_run()
+    }
+}
+
+/// What a probe or a driver says about a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Observed {
+    /// It runs.
+    Running,
+    /// It does not.
+    NotRunning,
+    /// It cannot be told, and why.
+    Unknown(String),
+}
+
+/// Where to try next after a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureClass {
+    /// Here again.
+    #[default]
+    RetryHere,
+    /// On another node.
+    TryElsewhere,
+    /// Never on this node (not installed).
+    NeverHere,
+    /// Nowhere: the configuration is wrong.
+    ConfigurationWrong,
+}

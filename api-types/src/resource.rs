@@ -1,0 +1,337 @@
+//! A resource: a service that hactl keeps available.
+
+use crate::driver::DriverSpec;
+use crate::kind::Kind;
+use crate::meta::Condition;
+use crate::object::{Object, Spec};
+use crate::quantity::Amounts;
+use crate::time::{Millis, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A declared service.
+pub type Resource = Object<ResourceSpec>;
+
+impl Spec for ResourceSpec {
+    type Status = ResourceStatus;
+    const KIND: Kind = Kind::Resource;
+}
+
+/// What the user wants of a service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceSpec {
+    /// How it is started, stopped and watched: a map with one key, the driver's name.
+    pub driver: DriverSpec,
+    /// Whether it should run.
+    pub state: RequestedState,
+    /// The group of nodes where it prefers to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Further attempts to start it on a node.
+    #[schemars(range(max = 100))]
+    pub max_restart: u32,
+    /// Further nodes to try.
+    #[schemars(range(max = 100))]
+    pub max_relocate: u32,
+    /// It goes back to a preferred node when that is available again.
+    pub failback: bool,
+    /// Higher is recovered first.
+    pub priority: i32,
+    /// What it needs.
+    pub requests: Amounts,
+    /// Where its data is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageSpec>,
+    /// False: safe to run twice; it never arms a watchdog and is moved without waiting.
+    pub exclusive: bool,
+    /// Resources that start before it and stop after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// Labels for the scheduler, as exclusion tags.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// How long its commands may take.
+    pub timeouts: TimeoutsSpec,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+impl Default for ResourceSpec {
+    fn default() -> ResourceSpec {
+        ResourceSpec {
+            driver: DriverSpec::default(),
+            state: RequestedState::default(),
+            group: None,
+            max_restart: 1,
+            max_relocate: 1,
+            failback: true,
+            priority: 0,
+            requests: Amounts::default(),
+            storage: None,
+            exclusive: true,
+            after: Vec::new(),
+            tags: Vec::new(),
+            timeouts: TimeoutsSpec::default(),
+            comment: String::new(),
+        }
+    }
+}
+
+/// The requested state. `Enabled` is read as Started; lower case is accepted.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(extend("x-hactl-aliases" = ["Enabled", "enabled", "started", "stopped", "disabled", "ignored"]))]
+pub enum RequestedState {
+    /// Keep it running; recover it when its node fails.
+    #[default]
+    #[serde(alias = "started", alias = "Enabled", alias = "enabled")]
+    Started,
+    /// Keep it stopped; it gets a new home when its node fails.
+    #[serde(alias = "stopped")]
+    Stopped,
+    /// Keep it stopped where it is; the way out of Error and Recovery.
+    #[serde(alias = "disabled")]
+    Disabled,
+    /// Not managed: never touched.
+    #[serde(alias = "ignored")]
+    Ignored,
+}
+
+/// Where a service's data is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StorageSpec {
+    /// The pool; nodes name theirs in `storagePools`.
+    pub pool: String,
+    /// How it is reached.
+    pub mode: StorageMode,
+    /// The node with the second copy (Replicated).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secondary: Option<String>,
+}
+
+/// How storage is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StorageMode {
+    /// From every node that has the pool.
+    #[default]
+    Shared,
+    /// On a primary and a secondary node.
+    Replicated,
+    /// On one node only.
+    Local,
+}
+
+/// How long commands may take, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TimeoutsSpec {
+    /// Start.
+    pub start_seconds: f64,
+    /// Graceful stop; then it is killed.
+    pub stop_seconds: f64,
+    /// Live migration.
+    pub migrate_seconds: f64,
+    /// One run of the monitor command.
+    pub monitor_seconds: f64,
+    /// A crash sooner than this after a start counts as a failed start.
+    pub stable_seconds: f64,
+}
+
+impl Default for TimeoutsSpec {
+    fn default() -> TimeoutsSpec {
+        TimeoutsSpec {
+            start_seconds: 60.0,
+            stop_seconds: 60.0,
+            migrate_seconds: 600.0,
+            monitor_seconds: 20.0,
+            stable_seconds: 30.0,
+        }
+    }
+}
+
+/// The state of a service, as the leader sees it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub enum ServiceState {
+    /// Not seen by the leader yet, or it is not known yet where it runs.
+    #[default]
+    Queued,
+    /// Should run; no node is chosen yet.
+    RequestStart,
+    /// A node was told to start it.
+    Starting,
+    /// Confirmed running.
+    Started,
+    /// Should stop; its node was not told yet.
+    RequestStop,
+    /// Its node was told to stop it.
+    Stopping,
+    /// Confirmed stopped.
+    Stopped,
+    /// Moving live.
+    Migrate,
+    /// Moving by stop and start.
+    Relocate,
+    /// Waits for its node to be fenced.
+    Fence,
+    /// Waits for a new place.
+    Recovery,
+    /// Its agent is away; nobody touches it.
+    Freeze,
+    /// Policies are exhausted, or it cannot be stopped.
+    Error,
+    /// Confirmed stopped, disabled.
+    Disabled,
+    /// Not managed.
+    Ignored,
+    /// Being deleted.
+    Deleting,
+}
+
+impl ServiceState {
+    /// Every state.
+    pub const ALL: [ServiceState; 16] = [
+        ServiceState::Queued,
+        ServiceState::RequestStart,
+        ServiceState::Starting,
+        ServiceState::Started,
+        ServiceState::RequestStop,
+        ServiceState::Stopping,
+        ServiceState::Stopped,
+        ServiceState::Migrate,
+        ServiceState::Relocate,
+        ServiceState::Fence,
+        ServiceState::Recovery,
+        ServiceState::Freeze,
+        ServiceState::Error,
+        ServiceState::Disabled,
+        ServiceState::Ignored,
+        ServiceState::Deleting,
+    ];
+}
+
+/// What the leader reports about a service, and what it must remember about it across its own restarts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceStatus {
+    /// The generation this was computed from.
+    pub observed_generation: i64,
+    /// The uid of the object that this is about.
+    pub uid: String,
+    /// The service's state.
+    pub state: ServiceState,
+    /// The node where it is, or is to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Where it is moving.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The epoch of its node under which it is assigned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// The uid of the action under way or last done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action_uid: Option<String>,
+    /// Whether it runs, as the agent reports.
+    pub running: bool,
+    /// Nodes where it failed to start; they are tried last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_nodes: Vec<String>,
+    /// How often it was relocated since it last started well.
+    pub relocations: u32,
+    /// The node that it left for maintenance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub maintenance_node: Option<String>,
+    /// In Error: whether it is confirmed stopped. If not, it counts as running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_confirmed: Option<bool>,
+    /// The generation from which on probes count (7: a service that was Ignored is looked for anew).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_generation: Option<i64>,
+    /// Failed moves in a row that the controller wanted; the back-off grows with it.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub move_failures: u32,
+    /// What the last move or restart was for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// When it last came to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Timestamp>,
+    /// Ready, Reconciling, Stalled, Placed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// All that an agent needs to know of a service to run, stop and watch it: a copy travels in every assignment, so that
+/// a service is stopped as it was started even when its spec has changed or gone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceDefinition {
+    /// The resource's name.
+    pub name: String,
+    /// The resource's uid.
+    pub uid: String,
+    /// How to run it.
+    pub driver: DriverSpec,
+    /// How long its commands may take.
+    pub timeouts: TimeoutsSpec,
+    /// Further attempts to start it on the node.
+    pub max_restart: u32,
+    /// Higher goes first in the worker queue.
+    pub priority: i32,
+    /// Whether promise 1 covers it.
+    pub exclusive: bool,
+}
+
+impl ServiceDefinition {
+    /// The definition of a resource as it is now.
+    pub fn of(resource: &Resource) -> ServiceDefinition {
+        ServiceDefinition {
+            name: resource.metadata.name.clone(),
+            uid: resource.metadata.uid.clone(),
+            driver: resource.spec.driver.clone(),
+            timeouts: resource.spec.timeouts,
+            max_restart: resource.spec.max_restart,
+            priority: resource.spec.priority,
+            exclusive: resource.spec.exclusive,
+        }
+    }
+}
+
+impl TimeoutsSpec {
+    /// `startSeconds` in milliseconds.
+    pub fn start_ms(&self) -> Millis {
+        to_ms(self.start_seconds)
+    }
+    /// `stopSeconds` in milliseconds.
+    pub fn stop_ms(&self) -> Millis {
+        to_ms(self.stop_seconds)
+    }
+    /// `migrateSeconds` in milliseconds.
+    pub fn migrate_ms(&self) -> Millis {
+        to_ms(self.migrate_seconds)
+    }
+    /// `monitorSeconds` in milliseconds.
+    pub fn monitor_ms(&self) -> Millis {
+        to_ms(self.monitor_seconds)
+    }
+    /// `stableSeconds` in milliseconds.
+    pub fn stable_ms(&self) -> Millis {
+        to_ms(self.stable_seconds)
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
+fn to_ms(seconds: f64) -> Millis {
+    (seconds * 1000.0).round().clamp(0.0, 1e12) as Millis
+}

@@ -1,0 +1,137 @@
+//! The schema of each kind, from the Rust types: complete in itself (no references), in the OpenAPI 3.0 dialect.
+
+mod check;
+mod simplify;
+
+pub use check::{drop_unknown, prune_nulls, shape, suggestion, unknown_fields};
+
+use crate::cluster::Cluster;
+use crate::kind::Kind;
+use crate::node::{Node, NodeGroup};
+use crate::operation::Operation;
+use crate::placement::{AffinityRule, Group};
+use crate::resource::Resource;
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+use std::sync::OnceLock;
+
+/// The schema of a kind.
+///
+/// Guarantees: no `$ref`, no `type` lists (`nullable` instead), enumerations as `enum`; so that OpenAPI clients, the
+/// field check and `kubectl explain` all read the same thing.
+pub fn of(kind: Kind) -> &'static Value {
+    static SCHEMAS: OnceLock<Vec<Value>> = OnceLock::new();
+    let schemas = SCHEMAS.get_or_init(|| Kind::ALL.iter().map(|kind| generate(*kind)).collect());
+    let at = Kind::ALL.iter().position(|known| *known == kind).unwrap_or_default();
+    &schemas[at]
+}
+
+/// The schema of a kind as a document for editors: strict, with its title and dialect.
+pub fn document(kind: Kind) -> Value {
+    let mut schema = of(kind).clone();
+    close(&mut schema);
+    schema["properties"]["apiVersion"]["enum"] = json!([crate::kind::API_VERSION]);
+    schema["properties"]["kind"]["enum"] = json!([kind.name()]);
+    let mut document = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": kind.name(),
+    });
+    if let (Some(document), Some(schema)) = (document.as_object_mut(), schema.as_object()) {
+        document.extend(schema.clone());
+    }
+    document
+}
+
+fn generate(kind: Kind) -> Value {
+    let generator = SchemaGenerator::default();
+    let root = match kind {
+        Kind::Resource => generator.into_root_schema_for::<Resource>(),
+        Kind::Group => generator.into_root_schema_for::<Group>(),
+        Kind::AffinityRule => generator.into_root_schema_for::<AffinityRule>(),
+        Kind::Node => generator.into_root_schema_for::<Node>(),
+        Kind::NodeGroup => generator.into_root_schema_for::<NodeGroup>(),
+        Kind::Cluster => generator.into_root_schema_for::<Cluster>(),
+        Kind::Operation => generator.into_root_schema_for::<Operation>(),
+    };
+    let mut schema = simplify::simplify(&root.to_value());
+    schema["description"] = json!(describe(kind));
+    schema["required"] = json!(["apiVersion", "kind", "metadata"]);
+    // What Kubernetes clients send besides; the API checks or ignores it.
+    let metadata = &mut schema["properties"]["metadata"]["properties"];
+    metadata["generateName"] = json!({
+        "type": "string",
+        "description": "The start of a name that the API completes; used when name is empty."
+    });
+    metadata["namespace"] =
+        json!({"type": "string", "description": "Must be empty: objects belong to the whole cluster."});
+    metadata["ownerReferences"] = json!({
+        "type": "array",
+        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "description": "Kept for tools; hactl deletes nothing because of it."
+    });
+    metadata["managedFields"] = json!({
+        "type": "array",
+        "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "description": "Who set which field (server-side apply)."
+    });
+    schema
+}
+
+/// What a kind is for, as `kubectl explain` prints it.
+pub fn describe(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Resource => {
+            "A service that hactl keeps available: how to run it, whether it should run, and where it prefers to."
+        }
+        Kind::Group => {
+            "Nodes with priorities, where the resources that name the group prefer to run, or must."
+        }
+        Kind::AffinityRule => {
+            "A rule about the nodes of some resources, or about resources that stay together or apart."
+        }
+        Kind::Node => "A machine. The object is created when the node's agent first registers.",
+        Kind::NodeGroup => "Nodes that share storage and load.",
+        Kind::Cluster => "Settings of the whole cluster; there is one object, named default.",
+        Kind::Operation => {
+            "An imperative request (migrate, restart, clear an error …), recorded with its outcome for a day."
+        }
+    }
+}
+
+/// Refuses further members wherever the members are listed.
+fn close(schema: &mut Value) {
+    let Some(map) = schema.as_object_mut() else { return };
+    let open = map.get("x-kubernetes-preserve-unknown-fields").is_some();
+    for (_, part) in map.iter_mut() {
+        match part {
+            Value::Object(_) => close(part),
+            Value::Array(parts) => parts.iter_mut().for_each(close),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    if !open && map.get("properties").is_some_and(Value::is_object) && map.get("type").is_some() {
+        map.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_schema_without_references() {
+        for kind in Kind::ALL {
+            let text = of(kind).to_string();
+            assert!(!text.contains("$ref"), "{kind}");
+            assert!(!text.contains("\"null\""), "{kind}");
+            assert!(of(kind)["properties"]["spec"]["properties"].is_object(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_requested_state_is_an_enumeration_with_a_default() {
+        let state = &of(Kind::Resource)["properties"]["spec"]["properties"]["state"];
+        assert_eq!(state["enum"], json!(["Started", "Stopped", "Disabled", "Ignored"]));
+        assert_eq!(state["default"], "Started");
+    }
+}

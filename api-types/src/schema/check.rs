@@ -1,0 +1,295 @@
+//! A value against a schema: unknown fields with the nearest known name, wrong types, values out of range.
+
+use crate::problem::{Problem, ProblemKind, element, member};
+use crate::quantity::Quantity;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// Names that resemble a written one less than this are not suggested (Jaro–Winkler, 0 to 1).
+const LEAST_RESEMBLANCE: f64 = 0.75;
+
+/// Every field that the schema does not know, each with the nearest known name.
+pub fn unknown_fields(schema: &Value, value: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    walk_unknown(schema, value, "", &mut found);
+    found
+}
+
+/// Every value whose type or range is not what the schema says. Unknown fields are not reported.
+pub fn shape(schema: &Value, value: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    walk_shape(schema, value, "", &mut found);
+    found
+}
+
+/// Removes members that are null where the schema wants something: to write null is to leave it out.
+pub fn prune_nulls(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|name, part| !part.is_null() || member_schema(schema, name).is_some_and(is_nullable));
+            for (name, part) in map.iter_mut() {
+                if let Some(schema) = member_schema(schema, name) {
+                    prune_nulls(schema, part);
+                }
+            }
+        }
+        Value::Array(parts) => {
+            if let Some(schema) = alternative(schema, "array").get("items") {
+                for part in parts {
+                    prune_nulls(schema, part);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The known name that is nearest to a written one, if any is near.
+pub fn suggestion<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = written.to_ascii_lowercase();
+    known
+        .map(|name| (strsim::jaro_winkler(&lower, &name.to_ascii_lowercase()), name))
+        .filter(|(resemblance, _)| *resemblance >= LEAST_RESEMBLANCE)
+        // The first of equals, so that the answer does not depend on chance.
+        .fold(None, |best: Option<(f64, &str)>, next| match best {
+            Some(best) if best.0 >= next.0 => Some(best),
+            Some(_) | None => Some(next),
+        })
+        .map(|(_, name)| name)
+}
+
+fn is_open(schema: &Value) -> bool {
+    schema.get("x-kubernetes-preserve-unknown-fields").is_some() && schema.get("anyOf").is_none()
+}
+
+fn is_nullable(schema: &Value) -> bool {
+    schema.get("nullable").and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// Where a schema offers several types, the one that a value of this type is meant for.
+fn alternative<'a>(schema: &'a Value, type_name: &str) -> &'a Value {
+    let fits = |one: &&Value| one.get("type").and_then(Value::as_str) == Some(type_name);
+    schema
+        .get("anyOf")
+        .and_then(Value::as_array)
+        .and_then(|alternatives| alternatives.iter().find(fits))
+        .unwrap_or(schema)
+}
+
+fn properties(schema: &Value) -> Option<&Map<String, Value>> {
+    schema.get("properties").and_then(Value::as_object)
+}
+
+fn member_schema<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    let schema = alternative(schema, "object");
+    properties(schema)
+        .and_then(|known| known.get(name))
+        .or_else(|| schema.get("additionalProperties").filter(|further| further.is_object()))
+}
+
+fn walk_unknown(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem>) {
+    if is_open(schema) {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            let schema = alternative(schema, "object");
+            for (name, part) in map {
+                let path = member(path, name);
+                match (member_schema(schema, name), properties(schema)) {
+                    (Some(schema), _) => walk_unknown(schema, part, &path, found),
+                    (None, Some(known)) => {
+                        let message = match suggestion(name, known.keys().map(String::as_str)) {
+                            Some(near) => format!("unknown field \"{path}\", did you mean \"{near}\"?"),
+                            None => format!("unknown field \"{path}\", known here: {}", list(known)),
+                        };
+                        found.push(Problem::new(path, ProblemKind::FieldValueUnknown, message));
+                    }
+                    // Something else was expected here: that is for the shape to say.
+                    (None, None) => {}
+                }
+            }
+        }
+        Value::Array(parts) => {
+            if let Some(schema) = alternative(schema, "array").get("items") {
+                for (index, part) in parts.iter().enumerate() {
+                    walk_unknown(schema, part, &element(path, index), found);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn list(known: &Map<String, Value>) -> String {
+    known.keys().cloned().collect::<Vec<_>>().join(", ")
+}
+
+fn walk_shape(schema: &Value, value: &Value, path: &str, found: &mut Vec<Problem>) {
+    if value.is_null() && is_nullable(schema) {
+        return;
+    }
+    if schema.get("x-kubernetes-int-or-string").is_some() && (value.is_string() || value.is_number()) {
+        // The one such type of ours; its own reader knows what is wrong.
+        if let Err(error) = serde_json::from_value::<Quantity>(value.clone()) {
+            found.push(Problem::invalid(path, error.to_string()));
+        }
+        return;
+    }
+    if let Some(alternatives) = schema.get("anyOf").and_then(Value::as_array) {
+        let mut problems = Vec::new();
+        for one in alternatives {
+            let mut own = Vec::new();
+            walk_shape(one, value, path, &mut own);
+            if own.is_empty() {
+                return;
+            }
+            problems.push((one, own));
+        }
+        // Of the right type but wrong inside: that is what to report. Otherwise all types that are possible.
+        let meant = problems.into_iter().find(|(one, _)| type_fits(one, value));
+        if let Some((_, own)) = meant {
+            found.extend(own);
+        } else {
+            let types: Vec<&str> = alternatives.iter().filter_map(|one| one.get("type")?.as_str()).collect();
+            found.push(wrong_type(path, &types.join(" or "), value));
+        }
+        return;
+    }
+    if !type_fits(schema, value) {
+        let expected = schema.get("type").and_then(Value::as_str).unwrap_or("something else");
+        found.push(wrong_type(path, expected, value));
+        return;
+    }
+    match value {
+        Value::Object(map) => walk_members(schema, map, path, found),
+        Value::Array(parts) => {
+            if let Some(schema) = schema.get("items") {
+                for (index, part) in parts.iter().enumerate() {
+                    walk_shape(schema, part, &element(path, index), found);
+                }
+            }
+        }
+        Value::String(text) => check_enumeration(schema, text, path, found),
+        Value::Number(number) => check_range(schema, number.as_f64(), path, found),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn walk_members(schema: &Value, map: &Map<String, Value>, path: &str, found: &mut Vec<Problem>) {
+    for (name, part) in map {
+        if let Some(schema) = member_schema(schema, name) {
+            walk_shape(schema, part, &member(path, name), found);
+        }
+    }
+    let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for name in required.iter().filter_map(Value::as_str).filter(|name| !map.contains_key(*name)) {
+        found.push(Problem::required(member(path, name), "is missing"));
+    }
+}
+
+fn type_fits(schema: &Value, value: &Value) -> bool {
+    match schema.get("type").and_then(Value::as_str) {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("boolean") => value.is_boolean(),
+        // 2.0 is no integer for the readers of the store either.
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some(_) | None => true,
+    }
+}
+
+fn wrong_type(path: &str, expected: &str, value: &Value) -> Problem {
+    let got = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::String(text) => format!("the string {:?}", shorten(text)),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a map".to_owned(),
+    };
+    let expected = match expected {
+        "object" => "a map",
+        "array" => "a list",
+        "string" => "a string",
+        "boolean" => "true or false",
+        "integer" => "a whole number",
+        "number" => "a number",
+        other => other,
+    };
+    Problem::new(path, ProblemKind::FieldValueTypeInvalid, format!("must be {expected}, got {got}"))
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= 60 { text.to_owned() } else { text.chars().take(59).chain(['…']).collect() }
+}
+
+fn check_enumeration(schema: &Value, text: &str, path: &str, found: &mut Vec<Problem>) {
+    let strings = |name: &str| -> Vec<&str> {
+        let list = schema.get(name).and_then(Value::as_array);
+        list.map(|all| all.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+    };
+    let known = strings("enum");
+    if known.is_empty() || known.contains(&text) || strings("x-hactl-aliases").contains(&text) {
+        return;
+    }
+    let near = suggestion(text, known.iter().copied())
+        .map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+    found.push(Problem::new(
+        path,
+        ProblemKind::FieldValueNotSupported,
+        format!("{:?} is not one of {}{near}", shorten(text), known.join(", ")),
+    ));
+}
+
+fn check_range(schema: &Value, number: Option<f64>, path: &str, found: &mut Vec<Problem>) {
+    let Some(number) = number else { return };
+    // The bounds that a number format implies, so that it also fits into the Rust type.
+    let (format_least, format_most) = match schema.get("format").and_then(Value::as_str) {
+        Some("int32") => (f64::from(i32::MIN), f64::from(i32::MAX)),
+        Some(_) | None => (f64::MIN, f64::MAX),
+    };
+    let bound = |name: &str, fallback: f64| schema.get(name).and_then(Value::as_f64).unwrap_or(fallback);
+    let (least, most) = (bound("minimum", format_least), bound("maximum", format_most));
+    if number < least {
+        found.push(Problem::invalid(path, format!("must be at least {least}")));
+    }
+    if number > most {
+        found.push(Problem::invalid(path, format!("must be at most {most}")));
+    }
+}
+
+/// Removes every field that the schema does not know, except those whose paths are to be kept.
+pub fn drop_unknown(schema: &Value, value: &mut Value, keep: &BTreeSet<String>) {
+    walk_drop(schema, value, "", keep);
+}
+
+fn walk_drop(schema: &Value, value: &mut Value, path: &str, keep: &BTreeSet<String>) {
+    if is_open(schema) {
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            let closed = properties(alternative(schema, "object")).is_some();
+            map.retain(|name, part| {
+                let path = member(path, name);
+                match member_schema(schema, name) {
+                    Some(schema) => {
+                        walk_drop(schema, part, &path, keep);
+                        true
+                    }
+                    None => !closed || keep.contains(&path),
+                }
+            });
+        }
+        Value::Array(parts) => {
+            if let Some(schema) = alternative(schema, "array").get("items") {
+                for (index, part) in parts.iter_mut().enumerate() {
+                    walk_drop(schema, part, &element(path, index), keep);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

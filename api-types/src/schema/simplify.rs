@@ -1,0 +1,174 @@
+//! From what the derive macro writes to one self-contained OpenAPI 3.0 schema.
+
+use serde_json::{Map, Value, json};
+
+/// Nothing in our types nests deeper; a guard against references that turn in circles.
+const MAX_DEPTH: usize = 32;
+/// Longer enumerations are listed without their descriptions.
+const MAX_DESCRIBED_VALUES: usize = 16;
+
+/// The root schema with references resolved and nulls turned into `nullable`.
+pub(super) fn simplify(root: &Value) -> Value {
+    let empty = Map::new();
+    let definitions = root.get("$defs").and_then(Value::as_object).unwrap_or(&empty);
+    let mut schema = walk(root, definitions, 0);
+    if let Some(map) = schema.as_object_mut() {
+        for unwanted in ["$schema", "$defs", "title"] {
+            map.shift_remove(unwanted);
+        }
+    }
+    schema
+}
+
+fn walk(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value {
+    let Some(map) = schema.as_object() else {
+        // `true`: anything.
+        return json!({"x-kubernetes-preserve-unknown-fields": true});
+    };
+    if depth > MAX_DEPTH {
+        return json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    }
+    if let Some(target) = map.get("$ref").and_then(Value::as_str) {
+        let name = target.rsplit('/').next().unwrap_or_default();
+        let found = definitions.get(name).map_or(json!({}), |found| walk(found, definitions, depth + 1));
+        return overlay(found, map, definitions, depth);
+    }
+    if let Some([only]) = map.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
+        return overlay(walk(only, definitions, depth + 1), map, definitions, depth);
+    }
+    if let Some(alternatives) = map.get("anyOf").and_then(Value::as_array) {
+        let (nulls, others): (Vec<&Value>, Vec<&Value>) =
+            alternatives.iter().partition(|one| one.get("type").and_then(Value::as_str) == Some("null"));
+        if let ([only], false) = (others.as_slice(), nulls.is_empty()) {
+            let mut found = overlay(walk(only, definitions, depth + 1), map, definitions, depth);
+            found["nullable"] = json!(true);
+            return found;
+        }
+    }
+    if let Some(values) = map.get("oneOf").and_then(Value::as_array).and_then(|all| enumeration(all)) {
+        return enumerated(map, &values);
+    }
+    let mut result = Map::new();
+    for (name, part) in map {
+        keyword(&mut result, name, part, definitions, depth);
+    }
+    Value::Object(result)
+}
+
+fn keyword(
+    result: &mut Map<String, Value>,
+    name: &str,
+    part: &Value,
+    definitions: &Map<String, Value>,
+    depth: usize,
+) {
+    match (name, part) {
+        ("properties", Value::Object(members)) => {
+            let walked =
+                members.iter().map(|(name, one)| (name.clone(), walk(one, definitions, depth + 1))).collect();
+            result.insert(name.to_owned(), Value::Object(walked));
+        }
+        ("additionalProperties", Value::Bool(_)) => {
+            result.insert(name.to_owned(), part.clone());
+        }
+        ("items" | "additionalProperties", one) => {
+            result.insert(name.to_owned(), walk(one, definitions, depth + 1));
+        }
+        ("anyOf" | "oneOf" | "allOf", Value::Array(all)) => {
+            let walked = all.iter().map(|one| walk(one, definitions, depth + 1)).collect();
+            result.insert(name.to_owned(), Value::Array(walked));
+        }
+        ("type", Value::Array(types)) => {
+            let mut others = types.iter().filter(|one| one.as_str() != Some("null"));
+            if let Some(first) = others.next() {
+                result.insert("type".to_owned(), first.clone());
+            }
+            result.insert("nullable".to_owned(), json!(true));
+        }
+        ("format", Value::String(format)) => {
+            if format == "uint32" {
+                result.entry("maximum").or_insert(json!(u32::MAX));
+            }
+            let format = match format.as_str() {
+                "uint8" | "uint16" | "uint32" | "uint64" | "uint" | "int64" => "int64",
+                "int8" | "int16" | "int32" => "int32",
+                other => other,
+            };
+            result.insert("format".to_owned(), json!(format));
+        }
+        ("description", Value::String(text)) => {
+            result.insert("description".to_owned(), json!(flow(text)));
+        }
+        (other, part) => {
+            result.insert(other.to_owned(), part.clone());
+        }
+    }
+}
+
+/// What stands beside a reference wins over what it refers to.
+fn overlay(
+    mut found: Value,
+    siblings: &Map<String, Value>,
+    definitions: &Map<String, Value>,
+    depth: usize,
+) -> Value {
+    let values = found.get("x-hactl-values").and_then(Value::as_str).map(str::to_owned);
+    if let Some(result) = found.as_object_mut() {
+        for (name, part) in siblings {
+            if !matches!(name.as_str(), "$ref" | "allOf" | "anyOf" | "$schema" | "$defs") {
+                keyword(result, name, part, definitions, depth);
+            }
+        }
+        // An enumeration keeps the list of its values below the field's own description.
+        if let (Some(values), Some(Value::String(text))) = (values, siblings.get("description")) {
+            result.insert("description".to_owned(), json!(format!("{} {values}", flow(text))));
+        }
+    }
+    found
+}
+
+/// The values and descriptions of an enumeration; `None` when an alternative is something else.
+fn enumeration(alternatives: &[Value]) -> Option<Vec<(String, String)>> {
+    let mut values = Vec::new();
+    for one in alternatives {
+        let description = one.get("description").and_then(Value::as_str).unwrap_or_default();
+        match (one.get("const"), one.get("enum").and_then(Value::as_array)) {
+            (Some(Value::String(value)), _) => values.push((value.clone(), flow(description))),
+            (None, Some(several)) => {
+                for value in several {
+                    values.push((value.as_str()?.to_owned(), String::new()));
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(values)
+}
+
+fn enumerated(map: &Map<String, Value>, values: &[(String, String)]) -> Value {
+    let mut result = Map::new();
+    result.insert("type".to_owned(), json!("string"));
+    let text = map.get("description").and_then(Value::as_str).map(flow).unwrap_or_default();
+    let described = values.iter().any(|(_, description)| !description.is_empty());
+    if described && values.len() <= MAX_DESCRIBED_VALUES {
+        let list: Vec<String> = values
+            .iter()
+            .map(|(value, description)| format!("{value}: {}", description.trim_end_matches('.')))
+            .collect();
+        let list = format!("{}.", list.join("; "));
+        result.insert("x-hactl-values".to_owned(), json!(list));
+        result.insert("description".to_owned(), json!(format!("{text} {list}")));
+    } else {
+        result.insert("description".to_owned(), json!(text));
+    }
+    result.insert("enum".to_owned(), values.iter().map(|(value, _)| json!(value)).collect());
+    for (name, part) in map.iter().filter(|(name, _)| name.starts_with("x-") || *name == "default") {
+        result.insert(name.clone(), part.clone());
+    }
+    Value::Object(result)
+}
+
+/// Lines of a comment as flowing text; paragraphs stay apart.
+fn flow(text: &str) -> String {
+    text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect::<Vec<_>>().join("\n\n")
+}

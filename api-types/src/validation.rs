@@ -1,0 +1,93 @@
+//! What an object must satisfy beyond its schema: all problems at once, each with its path.
+//!
+//! Only the object itself is looked at. What depends on other objects (a group that does not exist, rules in conflict)
+//! is for warnings and conditions, since objects may be applied in any order.
+
+mod cluster;
+mod context;
+mod metadata;
+mod node;
+mod operation;
+mod placement;
+mod resource;
+
+use crate::cluster::Cluster;
+use crate::kind::{API_VERSION, Kind};
+use crate::node::{Node, NodeGroup};
+use crate::object::{Object, Spec};
+use crate::operation::Operation;
+use crate::placement::{AffinityRule, Group};
+use crate::problem::Problem;
+use crate::resource::Resource;
+use crate::schema;
+use serde_json::Value;
+
+/// The most elements of any list or map in a spec.
+pub const MAX_ELEMENTS: usize = 1000;
+/// The longest comment, in bytes.
+pub const MAX_COMMENT_LENGTH: usize = 4096;
+
+/// Everything that is wrong with an object, in the order of its fields; empty when it is valid.
+///
+/// Unknown fields are not reported here but by [`schema::unknown_fields`], because whether they matter is the caller's
+/// choice. Nulls count as absent ([`schema::prune_nulls`]).
+///
+/// # Guarantees
+/// An object without problems deserializes into its Rust type.
+pub fn problems(kind: Kind, value: &Value) -> Vec<Problem> {
+    let mut value = value.clone();
+    schema::prune_nulls(schema::of(kind), &mut value);
+    let mut found = schema::shape(schema::of(kind), &value);
+    check_constant(&value, "apiVersion", API_VERSION, &mut found);
+    check_constant(&value, "kind", kind.name(), &mut found);
+    // What does not have the right types cannot be read further.
+    if found.is_empty() {
+        found = match kind {
+            Kind::Resource => read::<Resource, _>(&value, resource::check),
+            Kind::Group => read::<Group, _>(&value, placement::check_group),
+            Kind::AffinityRule => read::<AffinityRule, _>(&value, placement::check_rule),
+            Kind::Node => read::<Node, _>(&value, node::check),
+            Kind::NodeGroup => read::<NodeGroup, _>(&value, node::check_group),
+            Kind::Cluster => read::<Cluster, _>(&value, cluster::check),
+            Kind::Operation => read::<Operation, _>(&value, operation::check),
+        };
+    }
+    found
+}
+
+fn check_constant(value: &Value, field: &str, expected: &str, found: &mut Vec<Problem>) {
+    if let Some(got) = value.get(field).and_then(Value::as_str).filter(|got| *got != expected) {
+        found.push(Problem::invalid(field, format!("must be {expected}, got {got:?}")));
+    }
+}
+
+fn read<O, F>(value: &Value, check: F) -> Vec<Problem>
+where
+    O: serde::de::DeserializeOwned + HasMetadata,
+    F: Fn(&O, &mut context::Context),
+{
+    match serde_json::from_value::<O>(value.clone()) {
+        Ok(object) => {
+            let mut context = context::Context::default();
+            metadata::check(object.metadata(), O::KIND, value, &mut context);
+            check(&object, &mut context);
+            context.into_problems()
+        }
+        Err(error) => vec![Problem::invalid("spec", error.to_string())],
+    }
+}
+
+trait HasMetadata {
+    const KIND: Kind;
+    fn metadata(&self) -> &crate::meta::ObjectMeta;
+}
+
+impl<S: Spec> HasMetadata for Object<S> {
+    const KIND: Kind = S::KIND;
+    fn metadata(&self) -> &crate::meta::ObjectMeta {
+        &self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests;

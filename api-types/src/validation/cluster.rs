@@ -1,0 +1,80 @@
+//! Checks of the Cluster object.
+
+use super::context::Context;
+use crate::cluster::{Cluster, CountOrPercent, Disarmed, OnStoreLoss};
+use crate::problem::{element, member};
+use crate::timing::{self, TimingSpec, Timings};
+
+pub(super) fn check(cluster: &Cluster, context: &mut Context) {
+    let spec = &cluster.spec;
+    check_timing(&spec.timing, context);
+    let fencing = &spec.fencing;
+    if let (CountOrPercent::Percent(text), None) = (&fencing.max_fencing, fencing.max_fencing.of(1)) {
+        context.invalid(
+            "spec.fencing.maxFencing",
+            format!("{text:?} is neither a number of nodes nor a percentage such as \"50%\""),
+        );
+    }
+    if !(1..=86_400).contains(&fencing.window_seconds) {
+        context.invalid("spec.fencing.windowSeconds", "must be between 1 and 86400");
+    }
+    // Accepted and not followed, these would promise what nobody keeps.
+    if fencing.on_store_loss == OnStoreLoss::Hold {
+        context.invalid("spec.fencing.onStoreLoss", "Hold is not there yet in this version: use Stop");
+    }
+    if spec.disarmed == Some(Disarmed::Ignore) {
+        context.invalid(
+            "spec.disarmed",
+            "Ignore is not there yet in this version, since services moved by hand are not looked for on arming: use Freeze",
+        );
+    }
+    let scheduler = &spec.scheduler;
+    for (field, value, least, most) in [
+        ("overcommit", scheduler.overcommit, 0.1, 100.0),
+        ("maxCpuRatio", scheduler.max_cpu_ratio, 0.1, 1000.0),
+        ("autoRebalance.threshold", scheduler.auto_rebalance.threshold, 0.0, 100.0),
+        ("autoRebalance.margin", scheduler.auto_rebalance.margin, 0.0, 1.0),
+    ] {
+        context.seconds(&format!("spec.scheduler.{field}"), value, least, most);
+    }
+    context.tags("spec.scheduler.exclusionTags", &scheduler.exclusion_tags);
+    if let Some(notifications) = &spec.notifications {
+        for (index, url) in notifications.webhooks.iter().enumerate() {
+            if !(url.starts_with("https://") || url.starts_with("http://")) {
+                let path = element("spec.notifications.webhooks", index);
+                context.invalid(&path, format!("{url:?} is not an http or https URL"));
+            }
+        }
+    }
+}
+
+fn check_timing(spec: &TimingSpec, context: &mut Context) {
+    let path = "spec.timing";
+    let values = [
+        ("heartbeatIntervalSeconds", spec.heartbeat_interval_seconds),
+        ("heartbeatValidSeconds", spec.heartbeat_valid_seconds),
+        ("stopMarginSeconds", spec.stop_margin_seconds),
+        ("watchdogTimeoutSeconds", spec.watchdog_timeout_seconds),
+        ("watchdogRateErrorPercent", spec.watchdog_rate_error_percent),
+        ("watchdogLatenessSeconds", spec.watchdog_lateness_seconds),
+        ("clockRateErrorPercent", spec.clock_rate_error_percent),
+        ("ioDrainSeconds", spec.io_drain_seconds),
+        ("leaderLeaseSeconds", spec.leader_lease_seconds),
+        ("returnGraceSeconds", spec.return_grace_seconds),
+        ("freezeTimeoutSeconds", spec.freeze_timeout_seconds),
+        ("shutdownTimeoutSeconds", spec.shutdown_timeout_seconds),
+    ];
+    let mut negative = false;
+    for (field, value) in values {
+        if value.is_some_and(|value| !(0.0..=31_536_000.0).contains(&value)) {
+            negative = true;
+            context.invalid(&member(path, field), "must be between 0 and 31536000 (a year)");
+        }
+    }
+    // A negative number would be read as zero and give misleading further problems.
+    if !negative {
+        for (field, message) in timing::problems(&Timings::from(spec)) {
+            context.invalid(&member(path, field), message);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Collects problems, and holds the checks that every kind needs.
+
+use super::{MAX_COMMENT_LENGTH, MAX_ELEMENTS};
+use crate::names;
+use crate::placement::NodePriorities;
+use crate::problem::{Problem, ProblemKind, element, member};
+use std::collections::BTreeSet;
+
+/// The problems found so far.
+#[derive(Default)]
+pub(super) struct Context {
+    problems: Vec<Problem>,
+}
+
+impl Context {
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        self.problems
+    }
+
+    pub(super) fn push(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    pub(super) fn invalid(&mut self, path: &str, message: impl Into<String>) {
+        self.push(Problem::invalid(path, message));
+    }
+
+    pub(super) fn required(&mut self, path: &str, message: impl Into<String>) {
+        self.push(Problem::required(path, message));
+    }
+
+    /// A name of anything but a node.
+    pub(super) fn name(&mut self, path: &str, name: &str) {
+        if let Some(message) = names::problem(name, names::MAX_NAME_LENGTH) {
+            self.invalid(path, message);
+        }
+    }
+
+    pub(super) fn node_name(&mut self, path: &str, name: &str) {
+        if let Some(message) = names::problem(name, names::MAX_NODE_NAME_LENGTH) {
+            self.invalid(path, message);
+        }
+    }
+
+    /// A resource's name, perhaps with its type before it.
+    pub(super) fn resource_name(&mut self, path: &str, text: &str) {
+        let typed = names::TypedName::parse(text);
+        self.name(path, typed.name);
+        if let Some(message) =
+            typed.type_name.and_then(|type_name| names::problem(type_name, names::MAX_NAME_LENGTH))
+        {
+            self.invalid(path, message);
+        }
+    }
+
+    /// Names of resources without repetition.
+    pub(super) fn resource_names(&mut self, path: &str, list: &[String]) {
+        self.size(path, list.len());
+        for (index, name) in list.iter().enumerate() {
+            self.resource_name(&element(path, index), name);
+        }
+        self.distinct(path, list.iter().map(|text| names::bare(text)));
+    }
+
+    pub(super) fn nodes(&mut self, path: &str, nodes: &NodePriorities) {
+        self.size(path, nodes.0.len());
+        for (name, priority) in &nodes.0 {
+            let path = member(path, name);
+            self.node_name(&path, name);
+            if !(-1_000_000..=1_000_000).contains(priority) {
+                self.invalid(&path, "must be between -1000000 and 1000000");
+            }
+        }
+    }
+
+    pub(super) fn distinct<'a>(&mut self, path: &str, list: impl Iterator<Item = &'a str>) {
+        let mut seen = BTreeSet::new();
+        for (index, text) in list.enumerate() {
+            if !seen.insert(text) {
+                let path = element(path, index);
+                let message = format!("{text:?} is written twice");
+                self.push(Problem::new(path, ProblemKind::FieldValueDuplicate, message));
+            }
+        }
+    }
+
+    pub(super) fn size(&mut self, path: &str, count: usize) {
+        if count > MAX_ELEMENTS {
+            self.invalid(path, format!("has {count} elements, at most {MAX_ELEMENTS} are allowed"));
+        }
+    }
+
+    pub(super) fn comment(&mut self, comment: &str) {
+        if comment.len() > MAX_COMMENT_LENGTH {
+            self.invalid("spec.comment", format!("must have at most {MAX_COMMENT_LENGTH} bytes"));
+        }
+    }
+
+    /// Short labels such as tags.
+    pub(super) fn tags(&mut self, path: &str, tags: &[String]) {
+        self.size(path, tags.len());
+        for (index, tag) in tags.iter().enumerate() {
+            let plain = |c: char| c.is_alphanumeric() || "-_.:/=+".contains(c);
+            if tag.is_empty() || tag.len() > 128 || !tag.chars().all(plain) {
+                self.invalid(
+                    &element(path, index),
+                    format!("{tag:?} is not a tag: use letters, digits and any of -_.:/=+, at most 128"),
+                );
+            }
+        }
+        self.distinct(path, tags.iter().map(String::as_str));
+    }
+
+    /// Seconds with fractions.
+    pub(super) fn seconds(&mut self, path: &str, value: f64, least: f64, most: f64) {
+        if !(least..=most).contains(&value) {
+            self.invalid(path, format!("must be between {least} and {most}, got {value}"));
+        }
+    }
+}

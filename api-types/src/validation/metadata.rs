@@ -1,0 +1,84 @@
+//! Checks of metadata: names, labels, annotations, finalizers.
+
+use super::context::Context;
+use crate::cluster::CLUSTER_NAME;
+use crate::kind::Kind;
+use crate::meta::ObjectMeta;
+use crate::problem::{element, member};
+use serde_json::Value;
+
+/// The most bytes of all annotations together, as in Kubernetes.
+const MAX_ANNOTATIONS_LENGTH: usize = 256 * 1024;
+
+pub(super) fn check(metadata: &ObjectMeta, kind: Kind, value: &Value, context: &mut Context) {
+    let name = metadata.name.as_str();
+    match kind {
+        Kind::Node => context.node_name("metadata.name", name),
+        Kind::Cluster => {
+            if name != CLUSTER_NAME {
+                context
+                    .invalid("metadata.name", format!("must be {CLUSTER_NAME}: there is one Cluster object"));
+            }
+        }
+        Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => {
+            context.name("metadata.name", name);
+        }
+    }
+    let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+    if !namespace.is_empty() {
+        context
+            .invalid("metadata.namespace", "must be empty: objects of hactl.io belong to the whole cluster");
+    }
+    for (key, text) in &metadata.labels {
+        let path = member("metadata.labels", key);
+        check_key(&path, key, context);
+        if !is_label_value(text) {
+            context.invalid(
+                &path,
+                format!("{text:?} is not a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"),
+            );
+        }
+    }
+    for key in metadata.annotations.keys() {
+        check_key(&member("metadata.annotations", key), key, context);
+    }
+    let length: usize = metadata.annotations.iter().map(|(key, text)| key.len() + text.len()).sum();
+    if length > MAX_ANNOTATIONS_LENGTH {
+        context.invalid(
+            "metadata.annotations",
+            format!("must have at most {MAX_ANNOTATIONS_LENGTH} bytes together"),
+        );
+    }
+    for (index, finalizer) in metadata.finalizers.iter().enumerate() {
+        let path = element("metadata.finalizers", index);
+        check_key(&path, finalizer, context);
+        if !finalizer.contains('/') {
+            context.invalid(&path, "must have the form domain/name");
+        }
+    }
+}
+
+/// `[domain/]name` of labels, annotations and finalizers.
+fn check_key(path: &str, key: &str, context: &mut Context) {
+    let (domain, name) = match key.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, key),
+    };
+    let domain_fits = domain.is_none_or(|domain| crate::names::problem(domain, 253).is_none());
+    if !domain_fits || name.is_empty() || !is_label_value(name) {
+        context.invalid(
+            path,
+            format!("{key:?} is not a key: write name or domain/name, the name of at most 63 letters, digits, '-', '_' and '.'"),
+        );
+    }
+}
+
+fn is_label_value(text: &str) -> bool {
+    let edge = |byte: &u8| byte.is_ascii_alphanumeric();
+    let bytes = text.as_bytes();
+    text.is_empty()
+        || (text.len() <= 63
+            && bytes.first().is_some_and(edge)
+            && bytes.last().is_some_and(edge)
+            && bytes.iter().all(|byte| edge(byte) || b"-_.".contains(byte)))
+}

@@ -1,0 +1,73 @@
+//! Checks of a Node and of a NodeGroup.
+
+use super::context::Context;
+use crate::node::{FenceDevice, FenceKind, Node, NodeGroup};
+use crate::problem::{element, member};
+
+pub(super) fn check(node: &Node, context: &mut Context) {
+    let spec = &node.spec;
+    if let Some(group) = &spec.node_group {
+        context.name("spec.nodeGroup", group);
+    }
+    context.size("spec.storagePools", spec.storage_pools.len());
+    for (index, pool) in spec.storage_pools.iter().enumerate() {
+        if pool.is_empty() {
+            context.invalid(&element("spec.storagePools", index), "must not be empty");
+        }
+    }
+    context.distinct("spec.storagePools", spec.storage_pools.iter().map(String::as_str));
+    let devices = &spec.fencing.devices;
+    context.size("spec.fencing.devices", devices.len());
+    for (index, device) in devices.iter().enumerate() {
+        check_device(&element("spec.fencing.devices", index), device, context);
+    }
+    context.distinct("spec.fencing.devices", devices.iter().map(|device| device.name.as_str()));
+}
+
+fn check_device(path: &str, device: &FenceDevice, context: &mut Context) {
+    context.name(&member(path, "name"), &device.name);
+    if !(1..=3600).contains(&device.timeout_seconds) {
+        context.invalid(&member(path, "timeoutSeconds"), "must be between 1 and 3600");
+    }
+    if device.retries > 10 {
+        context.invalid(&member(path, "retries"), "must be at most 10");
+    }
+    if device.covers_storage && device.kind == FenceKind::Power {
+        context.invalid(
+            &member(path, "coversStorage"),
+            "is meant for kind Fabric: a power device stops everything",
+        );
+    }
+    let parts = member(path, "parts");
+    if device.parts.is_empty() {
+        context.required(&parts, "needs at least one part with the fence agent to run");
+    }
+    for (index, part) in device.parts.iter().enumerate() {
+        let path = element(&parts, index);
+        // It becomes a program that controllers run, so nothing but a plain name is taken.
+        let plain =
+            part.agent.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        if !part.agent.starts_with("fence_") || !plain || part.agent.len() > 64 {
+            context.invalid(
+                &member(&path, "agent"),
+                format!("{:?} is not a fence agent: write its name, as fence_ipmilan", part.agent),
+            );
+        }
+        for (name, text) in &part.attributes {
+            if name.is_empty() || name.contains(['=', '\n', '\0']) || text.contains(['\n', '\0']) {
+                context.invalid(
+                    &member(&member(&path, "attributes"), name),
+                    "attributes are given one a line as name=value: no line breaks, no '=' in the name",
+                );
+            }
+        }
+        if part.attributes_file.as_deref().is_some_and(|file| !file.starts_with('/')) {
+            context.invalid(&member(&path, "attributesFile"), "must be an absolute path");
+        }
+    }
+}
+
+pub(super) fn check_group(group: &NodeGroup, context: &mut Context) {
+    context.tags("spec.tags", &group.spec.tags);
+    context.comment(&group.spec.comment);
+}

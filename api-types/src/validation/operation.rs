@@ -1,0 +1,59 @@
+//! Checks of an Operation: which fields its action needs and which it does not know.
+
+use super::context::Context;
+use crate::operation::{Operation, OperationAction};
+use crate::problem::{Problem, member};
+
+/// Whether an action takes a field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Required,
+    Optional,
+    Unused,
+}
+
+pub(super) fn check(operation: &Operation, context: &mut Context) {
+    use Use::{Optional, Required, Unused};
+    let spec = &operation.spec;
+    // resource, node, timeoutSeconds, epoch and bootId, notOn
+    let uses = match spec.action {
+        OperationAction::Migrate | OperationAction::Relocate => [Required, Required, Unused, Unused, Unused],
+        OperationAction::Stop | OperationAction::Restart => [Required, Unused, Optional, Unused, Unused],
+        OperationAction::Start => [Required, Unused, Unused, Unused, Optional],
+        OperationAction::ClearError => [Required, Unused, Unused, Unused, Unused],
+        OperationAction::ConfirmFenced => [Unused, Required, Unused, Required, Unused],
+        OperationAction::Fence => [Unused, Required, Unused, Unused, Unused],
+        OperationAction::Balance => [Unused, Unused, Unused, Unused, Unused],
+    };
+    let [resource, node, timeout, incarnation, not_on] = uses;
+    let fields = [
+        ("resource", spec.resource.is_some(), resource),
+        ("node", spec.node.is_some(), node),
+        ("timeoutSeconds", spec.timeout_seconds.is_some(), timeout),
+        ("epoch", spec.epoch.is_some(), incarnation),
+        ("bootId", spec.boot_id.is_some(), incarnation),
+        ("notOn", spec.not_on.is_some(), not_on),
+    ];
+    for (field, given, wanted) in fields {
+        let path = member("spec", field);
+        match (given, wanted) {
+            (false, Required) => context.required(&path, format!("action {:?} needs it", spec.action)),
+            (true, Unused) => {
+                context.push(Problem::forbidden(path, format!("action {:?} does not use it", spec.action)));
+            }
+            (true, Required | Optional) | (false, Optional | Unused) => {}
+        }
+    }
+    if let Some(resource) = &spec.resource {
+        context.resource_name("spec.resource", resource);
+    }
+    if let Some(node) = &spec.node {
+        context.node_name("spec.node", node);
+    }
+    if let Some(node) = &spec.not_on {
+        context.node_name("spec.notOn", node);
+    }
+    if spec.timeout_seconds.is_some_and(|seconds| seconds > 86_400) {
+        context.invalid("spec.timeoutSeconds", "must be at most 86400");
+    }
+}

@@ -1,0 +1,182 @@
+//! Objects and the paths of their problems.
+
+use super::problems;
+use crate::kind::Kind;
+use crate::schema;
+use serde_json::{Value, json};
+
+/// Checks the paths of all problems of an object of this kind, given as name and spec.
+#[allow(clippy::needless_pass_by_value, reason = "tables read better without references")]
+fn check(kind: Kind, name: &str, spec: Value, expected: &[&str]) {
+    let object =
+        json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": name}, "spec": spec});
+    let found = problems(kind, &object);
+    let paths: Vec<&str> = found.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, expected, "{object}: {found:#?}");
+    if expected.is_empty() {
+        assert_eq!(schema::unknown_fields(schema::of(kind), &object), Vec::new(), "{object}");
+    }
+}
+
+#[test]
+fn resources() {
+    let exec = json!({"exec": {"command": ["/bin/sleep", "inf"]}});
+    let of = |more: Value| {
+        let mut spec = json!({"driver": exec});
+        if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
+            spec.extend(more.clone());
+        }
+        spec
+    };
+    check(
+        Kind::Resource,
+        "101",
+        of(json!({"state": "started", "group": "g1", "requests": {"cpu": "900m", "memory": 5}})),
+        &[],
+    );
+    check(Kind::Resource, "web", of(json!({"state": "Enabled", "group": null, "comment": null})), &[]);
+    check(Kind::Resource, "web", json!({}), &["spec.driver"]);
+    check(
+        Kind::Resource,
+        "Web",
+        json!({"driver": {"exec": {}, "podman": {}}}),
+        &["metadata.name", "spec.driver", "spec.driver.exec", "spec.driver.podman"],
+    );
+    check(
+        Kind::Resource,
+        "web",
+        of(json!({"maxRestart": -1, "maxRelocate": 101, "state": "Running", "failback": "yes"})),
+        &["spec.maxRestart", "spec.maxRelocate", "spec.state", "spec.failback"],
+    );
+    check(
+        Kind::Resource,
+        "web",
+        of(json!({"requests": {"memory": "4GiB"}, "priority": 3_000_000_000_u64})),
+        &["spec.requests.memory", "spec.priority"],
+    );
+    check(
+        Kind::Resource,
+        "web",
+        json!({"driver": {"exec": {"start": ["a"]}}}),
+        &["spec.driver.exec.stop", "spec.driver.exec.monitor"],
+    );
+    check(
+        Kind::Resource,
+        "web",
+        of(json!({"after": ["db", "db", "exec:web"], "timeouts": {"stopSeconds": -1}})),
+        &["spec.after[1]", "spec.after[2]", "spec.timeouts.stopSeconds"],
+    );
+}
+
+#[test]
+fn groups_and_rules() {
+    check(Kind::Group, "g", json!({"nodes": {"node1": 2, "node4": null}}), &[]);
+    check(Kind::Group, "g", json!({"nodes": ["node1", "node2"], "restricted": true}), &[]);
+    check(Kind::Group, "g", json!({"restricted": true}), &["spec.nodes"]);
+    check(Kind::Group, "g", json!({"nodes": "node1"}), &["spec.nodes"]);
+    check(Kind::Group, "g", json!({"nodes": {"node1": "high"}}), &["spec.nodes.node1"]);
+    check(Kind::AffinityRule, "r", json!({}), &["spec"]);
+    check(
+        Kind::AffinityRule,
+        "r",
+        json!({"resourceAffinity": {"resources": ["vm:1", "2"], "affinity": "negative"}}),
+        &[],
+    );
+    check(
+        Kind::AffinityRule,
+        "r",
+        json!({"nodeAffinity": {"resources": ["a", "vm:a"]}}),
+        &["spec.nodeAffinity.resources[1]", "spec.nodeAffinity.nodes"],
+    );
+}
+
+#[test]
+fn nodes_clusters_operations() {
+    check(
+        Kind::Node,
+        "node1.example.com",
+        json!({"fencing": {"devices": [
+        {"name": "ipmi", "parts": [{"agent": "fence_ipmilan", "attributes": {"ip": "10.0.0.1"}}]}]}}),
+        &[],
+    );
+    check(
+        Kind::Node,
+        "node1",
+        json!({"fencing": {"devices": [{"name": "x", "parts": [{"agent": "/bin/sh"}]}]}}),
+        &["spec.fencing.devices[0].parts[0].agent"],
+    );
+    check(
+        Kind::Cluster,
+        "default",
+        json!({"timing": {"profile": "Fast"}, "fencing": {"maxFencing": 2}}),
+        &[],
+    );
+    check(
+        Kind::Cluster,
+        "other",
+        json!({"fencing": {"maxFencing": "half"}, "timing": {"heartbeatValidSeconds": 1}}),
+        &["metadata.name", "spec.timing.heartbeatValidSeconds", "spec.fencing.maxFencing"],
+    );
+    check(
+        Kind::Cluster,
+        "default",
+        json!({"timing": {"ioDrainSeconds": -1}}),
+        &["spec.timing.ioDrainSeconds"],
+    );
+    check(Kind::Operation, "o", json!({"action": "Migrate", "resource": "vm:100", "node": "node2"}), &[]);
+    check(
+        Kind::Operation,
+        "o",
+        json!({"action": "Restart", "node": "node2"}),
+        &["spec.resource", "spec.node"],
+    );
+    check(Kind::Operation, "o", json!({"action": "Explode"}), &["spec.action"]);
+}
+
+#[test]
+fn metadata() {
+    let object = json!({"apiVersion": "v1", "kind": "Group", "metadata": {"name": "g"}, "spec": 3});
+    let paths: Vec<String> = problems(Kind::Group, &object).into_iter().map(|problem| problem.path).collect();
+    assert_eq!(paths, ["spec", "apiVersion"]);
+    let object = json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata":
+        {"name": "g", "namespace": "default", "labels": {"a/b/c": "x", "a.b/c": "-x"}, "finalizers": ["mine"]}});
+    let paths: Vec<String> = problems(Kind::Group, &object).into_iter().map(|problem| problem.path).collect();
+    assert_eq!(
+        paths,
+        ["metadata.namespace", "metadata.labels[a.b/c]", "metadata.labels[a/b/c]", "metadata.finalizers[0]"]
+    );
+}
+
+#[test]
+fn unknown_fields_name_the_nearest() {
+    let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "a", "label": {}},
+        "spec": {"driver": {"exec": {"comand": ["x"]}}, "maxrestart": 2, "tmeouts": {}}});
+    let found = schema::unknown_fields(schema::of(Kind::Resource), &object);
+    let texts: Vec<&str> = found.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(found.len(), 4, "{texts:?}");
+    for (text, near) in texts.iter().zip(["labels", "command", "maxRestart", "timeouts"]) {
+        assert!(text.contains(&format!("did you mean \"{near}\"")), "{text}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever is sent, a verdict comes back; and what is found valid can be read.
+    #[test]
+    fn any_json_is_judged(text in "\\PC*", number in proptest::num::f64::ANY, field in "[a-zA-Z]{0,12}") {
+        for kind in Kind::ALL {
+            for value in [json!(text), json!({field.as_str(): text}), json!({"spec": {field.as_str(): number}}),
+                json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": text}, "spec": {field.as_str(): [text]}})] {
+                let _ = problems(kind, &value);
+                let _ = schema::unknown_fields(schema::of(kind), &value);
+            }
+        }
+    }
+}
+
+#[test]
+fn settings_that_this_version_does_not_follow_are_refused() {
+    let spec = json!({"fencing": {"onStoreLoss": "Hold"}, "disarmed": "Ignore"});
+    check(Kind::Cluster, "default", spec, &["spec.fencing.onStoreLoss", "spec.disarmed"]);
+    let spec = json!({"fencing": {"onStoreLoss": "Stop"}, "disarmed": "Freeze"});
+    check(Kind::Cluster, "default", spec, &[]);
+}

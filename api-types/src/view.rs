@@ -1,0 +1,12 @@
+//! What the API answers beyond the Kubernetes shape: the overview of a cluster, why a service is where it is, what a change would do.
+
+mod explanation;
+mod overview;
+mod plan;
+
+pub use explanation::{Explanation, Verdict, VerdictCause};
+pub use overview::{
+    ControllerOverview, ControllerState, Health, LeaderOverview, NodeOverview, Overview, Problem, Severity,
+    StoreMember, StoreOverview,
+};
+pub use plan::{Deletion, EffectKind, Plan, PlanRequest, PlannedEffect};

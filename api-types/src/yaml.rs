@@ -1,0 +1,178 @@
+//! YAML and JSON as users write them: streams of documents with the line of every field, and back to text.
+
+mod lines;
+mod node;
+mod write;
+
+pub use lines::Lines;
+pub use write::to_text;
+
+use serde_json::Value;
+
+/// The largest text that is read, in bytes; the API takes no larger body either.
+pub const MAX_TEXT_BYTES: usize = 8 * 1024 * 1024;
+
+/// The most documents in one stream.
+pub const MAX_DOCUMENTS: usize = 4096;
+
+/// The deepest nesting that is read.
+pub const MAX_DEPTH: usize = 32;
+
+/// One document of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// The document as JSON; keys keep their order.
+    pub value: Value,
+    /// Where each of its fields stands in the text.
+    pub lines: Lines,
+}
+
+/// Why a text could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct YamlError {
+    /// The line, from 1; `None` when it concerns the whole text.
+    pub line: Option<u32>,
+    /// What is wrong and, where it helps, what to do.
+    pub message: String,
+}
+
+/// Reads a stream of YAML documents separated by `---`; JSON is YAML too. Empty documents are left out.
+///
+/// # Guarantees
+/// A key that stands twice in one map is refused; aliases, depth, size and number of documents are bounded, so that no
+/// text exhausts memory or stack. Only `true` and `false` are booleans (`yes` and `on` are texts); numbers that JSON
+/// cannot hold are refused.
+///
+/// # Errors
+/// The first place that cannot be read, with its line.
+pub fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
+    if text.len() > MAX_TEXT_BYTES {
+        let message = format!(
+            "the text has {} bytes, more than the {MAX_TEXT_BYTES} that are read; split it",
+            text.len()
+        );
+        return Err(YamlError { line: None, message });
+    }
+    let options = serde_yaml::options! {
+        budget: serde_yaml::budget! {
+            max_documents: MAX_DOCUMENTS,
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            max_aliases: 1000,
+            max_anchors: 1000,
+            max_merge_keys: 1000,
+        },
+        alias_limits: serde_yaml::alias_limits! {
+            max_total_replayed_events: 50_000,
+        },
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    let nodes: Vec<node::Node> =
+        serde_yaml::from_multiple_with_options(text, options).map_err(|error| refused(&error))?;
+    Ok(nodes
+        .into_iter()
+        .map(|node| {
+            let mut lines = Lines::default();
+            let value = node.into_value(&mut lines);
+            Document { value, lines }
+        })
+        .collect())
+}
+
+/// The reader's error with its place taken out of the text.
+fn refused(error: &serde_yaml::Error) -> YamlError {
+    let line =
+        error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
+    let text = error.without_snippet().to_string();
+    let message = text.lines().next().unwrap_or("the text is not YAML");
+    let message = message.rfind(" at line ").map_or(message, |end| &message[..end]);
+    YamlError { line, message: message.trim_end_matches([':', ',', ' ']).to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(text: &str, expected: &[Value]) {
+        let got = documents(text).unwrap_or_else(|error| panic!("{error:?} in\n{text}"));
+        let got: Vec<Value> = got.into_iter().map(|document| document.value).collect();
+        assert_eq!(got, expected, "{text}");
+    }
+
+    fn check_refused(text: &str, line: u32, part: &str) {
+        let error = documents(text).expect_err(text);
+        assert_eq!(error.line, Some(line), "{error:?}");
+        assert!(error.message.contains(part), "{error:?} does not say {part:?}");
+    }
+
+    #[test]
+    fn streams_and_scalars() {
+        check("", &[]);
+        check("# only a comment\n---\n---\n", &[]);
+        check("a: 1\n---\nb: [x, 'y']\n...\n", &[json!({"a": 1}), json!({"b": ["x", "y"]})]);
+        check("---\r\na: 1\r\n", &[json!({"a": 1})]);
+        check(
+            "s: yes\nt: true\nf: 1.5\nn: ~\ne:\nq: '1'\nv: 1.10.2\nneg: -3\nbig: 18446744073709551615\n",
+            &[
+                json!({"s": "yes", "t": true, "f": 1.5, "n": null, "e": null, "q": "1", "v": "1.10.2", "neg": -3,
+                "big": 18_446_744_073_709_551_615_u64}),
+            ],
+        );
+        check("101: x\n", &[json!({"101": "x"})]);
+        check("true: x\n", &[json!({"true": "x"})]);
+        check("text: |\n  one\n  two\n", &[json!({"text": "one\ntwo\n"})]);
+        check(
+            "{\n\t\"a\": {\"b\": [1, 2.5, null, true, \"\\u00e4\"]}\n}\n",
+            &[json!({"a": {"b": [1, 2.5, null, true, "ä"]}})],
+        );
+        check(
+            "base: &b {x: 1}\nother:\n  <<: *b\n  y: 2\n",
+            &[json!({"base": {"x": 1}, "other": {"x": 1, "y": 2}})],
+        );
+    }
+
+    #[test]
+    fn what_is_refused_names_its_line() {
+        check_refused("a: 1\nb: 2\na: 3\n", 3, "duplicate");
+        check_refused("{\"a\": 1,\n \"a\": 2}", 2, "duplicate");
+        check_refused("a: [1, 2\nb: 3\n", 2, "");
+        check_refused("a: .nan\n", 1, "");
+        check_refused("a: 1\n---\nb:\n  c: *nowhere\n", 4, "anchor");
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        let mut laughs = "a: &a [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for (next, last) in "bcdefgh".chars().zip("abcdefg".chars()) {
+            laughs.extend([format!("{next}: &{next} [{}]\n", [format!("*{last}").as_str(); 8].join(", "))]);
+        }
+        assert!(documents(&laughs).is_err());
+        for depth in [33, 64, 100_000] {
+            assert!(documents(&"[".repeat(depth)).is_err());
+            assert!(documents(&format!("{}{}", "[".repeat(depth), "]".repeat(depth))).is_err());
+            assert!(documents(&"{a: ".repeat(depth)).is_err());
+        }
+        assert!(documents(&format!("{}{}", "[".repeat(30), "]".repeat(30))).is_ok());
+        assert!(documents(&"- ".repeat(100_000)).is_err());
+        assert!(documents(&"---\na: 1\n".repeat(MAX_DOCUMENTS + 2)).is_err());
+        assert!(documents(&" ".repeat(MAX_TEXT_BYTES + 1)).is_err());
+    }
+
+    #[test]
+    fn every_field_has_its_line() {
+        let text = "# first\nkind: Resource\nmetadata:\n  name: web\n  annotations: {a.b/c: x}\nspec:\n  driver:\n    exec:\n      command:\n        - sleep\n        - '1'\n---\nkind: Group\n";
+        let read = documents(text).expect("a good text");
+        let line = |path: &str| read[0].lines.of(path);
+        assert_eq!(line("kind"), Some(2));
+        assert_eq!(line("metadata.name"), Some(4));
+        assert_eq!(line("metadata.annotations.a.b/c"), Some(5));
+        assert_eq!(line("metadata.annotations[a.b/c]"), Some(5));
+        assert_eq!(line("spec.driver.exec.command[1]"), Some(11));
+        assert_eq!(line("spec.driver.exec.missing"), Some(8), "the nearest field above");
+        assert_eq!(line(""), Some(2));
+        assert_eq!(read[1].lines.of("spec.nowhere"), Some(13));
+    }
+}

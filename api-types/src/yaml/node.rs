@@ -1,0 +1,143 @@
+//! A YAML node with its place in the text, before it becomes JSON.
+
+use super::lines::{Lines, child};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use serde_yaml::Spanned;
+use std::fmt;
+
+/// A node and where it stands.
+pub(super) struct Node(Spanned<Content>);
+
+enum Content {
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Vec<(Spanned<Key>, Node)>),
+}
+
+/// A map's key: numbers and booleans are taken as they are written.
+struct Key(String);
+
+impl Node {
+    /// The node as JSON; the lines of all that is below it are recorded.
+    pub(super) fn into_value(self, lines: &mut Lines) -> Value {
+        lines.put("", line(&self.0));
+        self.0.value.into_value("", lines)
+    }
+}
+
+impl Content {
+    fn into_value(self, path: &str, lines: &mut Lines) -> Value {
+        match self {
+            Content::Scalar(value) => value,
+            Content::List(nodes) => Value::Array(
+                nodes
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, node)| {
+                        let path = child(path, &index.to_string());
+                        lines.put(&path, line(&node.0));
+                        node.0.value.into_value(&path, lines)
+                    })
+                    .collect(),
+            ),
+            Content::Map(entries) => {
+                let mut map = Map::new();
+                for (key, node) in entries {
+                    let path = child(path, &key.value.0);
+                    lines.put(&path, line(&key));
+                    lines.put(&path, line(&node.0));
+                    let value = node.0.value.into_value(&path, lines);
+                    map.insert(key.value.0, value);
+                }
+                Value::Object(map)
+            }
+        }
+    }
+}
+
+fn line<T>(spanned: &Spanned<T>) -> u32 {
+    u32::try_from(spanned.referenced.line()).unwrap_or(0)
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+        Spanned::<Content>::deserialize(deserializer).map(Node)
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        String::deserialize(deserializer).map(Key)
+    }
+}
+
+impl<'de> Deserialize<'de> for Content {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Bool(value)))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Number(value.into())))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Number(value.into())))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Content, E> {
+        Number::from_f64(value)
+            .map(|number| Content::Scalar(Value::Number(number)))
+            .ok_or_else(|| E::custom("a number must be finite"))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::String(value.to_owned())))
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::String(value)))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Null))
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Content, E> {
+        Ok(Content::Scalar(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Content, D::Error> {
+        Content::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Content, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = elements.next_element()? {
+            nodes.push(node);
+        }
+        Ok(Content::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Content, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            nodes.push(entry);
+        }
+        Ok(Content::Map(nodes))
+    }
+}

@@ -1,0 +1,226 @@
+//! The HTTP API in the shape of Kubernetes, stateless over the store: every controller serves it.
+
+mod access;
+mod admission;
+mod answer;
+mod commit;
+mod core_v1;
+mod discovery;
+mod error;
+mod explain;
+mod facts;
+mod managed;
+mod metrics;
+mod objects;
+mod observer;
+mod openapi;
+mod openapi_v2;
+mod overview;
+mod patch;
+mod read;
+mod request;
+mod selector;
+mod table;
+mod warnings;
+mod watch;
+mod what_if;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::{any, get, post};
+use error::ApiError;
+use futures::future::BoxFuture;
+use ha_api_types::keys::Keys;
+use ha_api_types::time::Timestamp;
+use ha_api_types::view::StoreMember;
+use ha_store::Store;
+pub use metrics::ApiMetrics;
+use metrics::WatchPermit;
+use observer::Observer;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+
+/// What the API is told about the process that serves it.
+#[derive(Clone)]
+pub struct ApiOptions {
+    /// This controller's id, as in its candidate key.
+    pub id: String,
+    /// The cluster's name.
+    pub cluster: String,
+    /// Watches at once; further ones are refused with 429.
+    pub watches: usize,
+    /// Asks the store's members how they are; `None`: the store has no members to ask.
+    pub store_members: Option<StoreMembers>,
+    /// Counts requests; `None`: nobody does.
+    pub metrics: Option<ApiMetrics>,
+}
+
+/// Asks the store's members how they are.
+pub type StoreMembers = Arc<dyn Fn() -> BoxFuture<'static, Vec<StoreMember>> + Send + Sync>;
+
+impl ApiOptions {
+    /// The usual limits.
+    pub fn new(id: &str, cluster: &str) -> ApiOptions {
+        ApiOptions {
+            id: id.to_owned(),
+            cluster: cluster.to_owned(),
+            watches: 1000,
+            store_members: None,
+            metrics: None,
+        }
+    }
+}
+
+impl ApiOptions {
+    async fn members(&self) -> Vec<StoreMember> {
+        match &self.store_members {
+            Some(ask) => ask().await,
+            None => Vec::new(),
+        }
+    }
+}
+
+/// What all requests share. Cheap to clone.
+pub struct ApiState<S> {
+    shared: Arc<Shared<S>>,
+}
+
+impl<S> Clone for ApiState<S> {
+    fn clone(&self) -> ApiState<S> {
+        ApiState { shared: Arc::clone(&self.shared) }
+    }
+}
+
+struct Shared<S> {
+    store: Arc<S>,
+    keys: Keys,
+    options: ApiOptions,
+    watches: Arc<Semaphore>,
+    observer: Observer,
+}
+
+impl<S> ApiState<S> {
+    /// The API over a store.
+    pub fn new(store: Arc<S>, keys: Keys, options: ApiOptions) -> ApiState<S> {
+        let watches = Arc::new(Semaphore::new(options.watches));
+        ApiState { shared: Arc::new(Shared { store, keys, options, watches, observer: Observer::new() }) }
+    }
+
+    fn store(&self) -> &S {
+        &self.shared.store
+    }
+
+    fn options(&self) -> &ApiOptions {
+        &self.shared.options
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.shared.observer
+    }
+
+    fn keys(&self) -> &Keys {
+        &self.shared.keys
+    }
+
+    fn watch_permit(&self) -> Result<WatchPermit, ApiError> {
+        let permit = Arc::clone(&self.shared.watches).try_acquire_owned();
+        let permit = permit.map_err(|_| ApiError::too_many_watches())?;
+        Ok(WatchPermit::new(permit, self.shared.options.metrics.clone()))
+    }
+
+    /// The wall clock, for people.
+    #[expect(clippy::unused_self, reason = "the clock belongs to the state, whoever asks")]
+    fn timestamp(&self) -> Timestamp {
+        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_unix_ms(i128::try_from(elapsed.as_millis()).unwrap_or(0))
+    }
+
+    fn now_seconds(&self) -> i64 {
+        self.timestamp().unix_seconds().unwrap_or(0)
+    }
+}
+
+impl<S: Store> ApiState<S> {
+    /// Watches heartbeats and candidates, so that the overview can say how long ago each was heard. To be run beside the
+    /// server for as long as it serves; without it, the overview leaves those times out.
+    pub async fn observe(&self) {
+        self.shared.observer.run(Arc::clone(&self.shared.store), &self.shared.keys).await;
+    }
+}
+
+/// The routes of the API.
+///
+/// `/livez`, `/readyz` and `/metrics` are not among them: they are the process's own (`ha_runtime::http::admin`), to be
+/// merged beside. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http` serves
+/// them; without, everybody counts as local.
+pub fn router<S: Store>(state: ApiState<S>) -> Router {
+    let metrics = state.options().metrics.clone();
+    let router = Router::new()
+        .route("/version", get(async || axum::Json(version())))
+        .route("/api", get(async |request: Request| discovery::core_versions(request.headers())))
+        .route("/apis", get(async |request: Request| discovery::groups(request.headers())))
+        .route("/api/v1", get(async || axum::Json(discovery::core_resources())))
+        .route("/apis/hactl.io", get(async || axum::Json(discovery::group())))
+        .route("/apis/hactl.io/v1", get(async || axum::Json(discovery::resources())))
+        .route("/apis/authorization.k8s.io", get(async || axum::Json(discovery::authorization_group())))
+        .route(
+            "/apis/authorization.k8s.io/v1",
+            get(async || axum::Json(discovery::authorization_resources())),
+        )
+        .route("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", any(access::review))
+        .route("/api/v1/namespaces", get(core_v1::namespaces::<S>))
+        .route("/api/v1/namespaces/{name}", get(core_v1::one_namespace))
+        .route("/api/v1/events", get(core_v1::all_events::<S>))
+        .route("/api/v1/namespaces/{name}/events", get(core_v1::namespaced_events::<S>))
+        .route("/api/v1/namespaces/{name}/events/{event}", get(core_v1::one_event::<S>))
+        .route("/openapi/v2", get(openapi_v2::document))
+        .route("/openapi/v3", get(openapi::index))
+        .route("/openapi/v3/{*path}", get(openapi::group_version))
+        .route("/apis/hactl.io/v1/status", get(overview::handler::<S>))
+        .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
+        .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))
+        .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
+        .route("/apis/hactl.io/v1/{plural}", any(objects::collection::<S>))
+        .route("/apis/hactl.io/v1/{plural}/{name}", any(objects::item::<S>))
+        .route("/apis/hactl.io/v1/{plural}/{name}/status", any(objects::status::<S>))
+        .fallback(async || ApiError::no_such_path())
+        .method_not_allowed_fallback(async || {
+            ApiError::method_not_allowed("this path does not take that method")
+        })
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(state);
+    match metrics {
+        Some(metrics) => router.layer(axum::middleware::from_fn_with_state(metrics, metrics::count)),
+        None => router,
+    }
+}
+
+/// A request that met a bug: it fails alone, and the log says where.
+#[expect(clippy::needless_pass_by_value, reason = "the layer passes it so")]
+fn panicked(cause: Box<dyn std::any::Any + Send>) -> axum::response::Response {
+    let text =
+        cause.downcast_ref::<&str>().copied().or_else(|| cause.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(cause = text.unwrap_or("no text"), "a request met a bug of this program");
+    axum::response::IntoResponse::into_response(ApiError::internal(
+        "the request met a bug; the controller's log says more",
+    ))
+}
+
+/// `/version`: a Kubernetes version that our shape corresponds to, for clients that look at it, and our own.
+fn version() -> serde_json::Value {
+    let own = env!("CARGO_PKG_VERSION");
+    serde_json::json!({
+        "major": "1",
+        "minor": "32",
+        "gitVersion": format!("v1.32.0+hactl-{own}"),
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "hactlVersion": own,
+    })
+}

@@ -1,0 +1,196 @@
+//! SelfSubjectAccessReview: `kubectl auth can-i`, as JSON or as Kubernetes' protobuf.
+
+use super::discovery;
+use super::error::ApiError;
+use super::request::{media_type, read_body};
+use axum::Json;
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ha_api_types::kind::{GROUP, Kind};
+use serde_json::{Value, json};
+
+/// What is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Question {
+    verb: String,
+    group: String,
+    resource: String,
+    subresource: String,
+}
+
+/// `/apis/authorization.k8s.io/v1/selfsubjectaccessreviews`.
+///
+/// Whoever reaches the API may do all that it can do; what nobody can do (write a status, say) is denied here too.
+pub(crate) async fn review(request: Request) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    if parts.method != Method::POST {
+        return Err(ApiError::method_not_allowed("a review is created with POST"));
+    }
+    let bytes = read_body(body).await?;
+    let (question, spec) = match media_type(&parts.headers) {
+        "application/vnd.kubernetes.protobuf" => {
+            let question = from_protobuf(&bytes).ok_or_else(|| {
+                ApiError::bad_request("the body is not a SelfSubjectAccessReview in protobuf")
+            })?;
+            let spec = json!({"resourceAttributes": {"verb": question.verb, "group": question.group,
+                "resource": question.resource, "subresource": question.subresource}});
+            (question, spec)
+        }
+        "application/json" | "" => {
+            let read =
+                ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
+            (from_json(&read.value), read.value.get("spec").cloned().unwrap_or_else(|| json!({})))
+        }
+        other => {
+            let accepted = ["application/json", "application/vnd.kubernetes.protobuf"];
+            return Err(ApiError::unsupported_media_type(other, &accepted));
+        }
+    };
+    let (allowed, reason) = answer(&question);
+    let review = json!({
+        "kind": "SelfSubjectAccessReview",
+        "apiVersion": "authorization.k8s.io/v1",
+        "metadata": {},
+        "spec": spec,
+        "status": {"allowed": allowed, "reason": reason},
+    });
+    Ok((StatusCode::CREATED, Json(review)).into_response())
+}
+
+fn answer(question: &Question) -> (bool, &'static str) {
+    let ours = question.group == GROUP || question.group == "*";
+    let verbs = |verbs: &[&str]| question.verb == "*" || verbs.contains(&question.verb.as_str());
+    let known = question.resource == "*" || Kind::ALL.iter().any(|kind| kind.plural() == question.resource);
+    if ours && known {
+        return match question.subresource.as_str() {
+            "" if verbs(&discovery::VERBS) => (true, ""),
+            "status" | "explain" if verbs(&["get"]) && question.verb != "*" => (true, ""),
+            "status" => (false, "status is written by the leader alone"),
+            _ => (false, "there is no such verb or subresource"),
+        };
+    }
+    let core = matches!(question.resource.as_str(), "events" | "namespaces") && question.group.is_empty();
+    if core && verbs(&["get", "list", "watch"]) && question.verb != "*" {
+        return (true, "");
+    }
+    (false, "there is no such resource")
+}
+
+fn from_json(review: &Value) -> Question {
+    let text = |name: &str| {
+        review
+            .pointer(&format!("/spec/resourceAttributes/{name}"))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    Question {
+        verb: text("verb"),
+        group: text("group"),
+        resource: text("resource"),
+        subresource: text("subresource"),
+    }
+}
+
+/// `k8s\0`, then runtime.Unknown {2: raw}, SelfSubjectAccessReview {2: spec}, spec {1: resourceAttributes},
+/// resourceAttributes {2: verb, 3: group, 5: resource, 6: subresource}.
+fn from_protobuf(bytes: &[u8]) -> Option<Question> {
+    let unknown = fields(bytes.strip_prefix(b"k8s\0")?)?;
+    let raw = fields(last(&unknown, 2)?)?;
+    let spec = fields(last(&raw, 2)?)?;
+    let Some(attributes) = last(&spec, 1) else { return Some(Question::default()) };
+    let attributes = fields(attributes)?;
+    let text = |number: u64| {
+        last(&attributes, number).map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+    };
+    Some(Question { verb: text(2), group: text(3), resource: text(5), subresource: text(6) })
+}
+
+fn last<'a>(fields: &[(u64, &'a [u8])], number: u64) -> Option<&'a [u8]> {
+    fields.iter().rev().find(|(own, _)| *own == number).map(|(_, bytes)| *bytes)
+}
+
+/// The length-delimited fields of a protobuf message; numbers are skipped. `None`: it is none.
+fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, &[u8])>> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes)?;
+        match tag & 7 {
+            0 => {
+                varint(&mut bytes)?;
+            }
+            1 => bytes = bytes.get(8..)?,
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)?).ok()?;
+                found.push((tag >> 3, bytes.get(..length)?));
+                bytes = bytes.get(length..)?;
+            }
+            5 => bytes = bytes.get(4..)?,
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(number: u8, content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![(number << 3) | 2, u8::try_from(content.len()).unwrap()];
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    #[test]
+    fn a_review_in_protobuf_is_read() {
+        let attributes =
+            [message(2, b"create"), message(3, b"hactl.io"), message(5, b"resources"), message(6, b"")]
+                .concat();
+        let review = message(2, &message(1, &attributes));
+        let unknown = [message(1, b"type"), message(2, &review)].concat();
+        let question = from_protobuf(&[b"k8s\0".as_slice(), &unknown].concat()).unwrap();
+        assert_eq!((question.verb.as_str(), question.resource.as_str()), ("create", "resources"));
+        assert!(answer(&question).0);
+        assert_eq!(from_protobuf(b"k8s\0\x12\xff"), None);
+    }
+
+    #[test]
+    fn what_nobody_can_do_is_denied() {
+        let ask = |verb: &str, resource: &str, subresource: &str| {
+            let group = if resource == "events" { "" } else { GROUP };
+            answer(&Question {
+                verb: verb.to_owned(),
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                subresource: subresource.to_owned(),
+            })
+            .0
+        };
+        assert!(ask("*", "resources", "") && ask("get", "resources", "status") && ask("list", "events", ""));
+        assert!(
+            !ask("update", "resources", "status") && !ask("delete", "events", "") && !ask("get", "pods", "")
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_answered(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+            let _ = from_protobuf(&[b"k8s\0".as_slice(), &bytes].concat());
+        }
+    }
+}

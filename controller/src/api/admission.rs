@@ -1,0 +1,279 @@
+//! What happens to an object between the request and the store: fields checked, metadata filled in, generation counted.
+
+use super::error::ApiError;
+use super::managed;
+use super::read::{Stored, object, spec_of};
+use super::request::FieldValidation;
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::kind::Kind;
+use ha_api_types::names::{self, TypedName};
+use ha_api_types::problem::Problem;
+use ha_api_types::resource::ResourceSpec;
+use ha_api_types::time::Timestamp;
+use ha_api_types::{schema, validation};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// The finalizer that keeps a Resource until the leader has let go of it.
+pub(crate) const MANAGED_FINALIZER: &str = "hactl.io/managed";
+
+/// Metadata that the API writes and users cannot.
+const OWN_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
+
+/// What a write needs to know besides the objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) field_validation: FieldValidation,
+    /// Who sets the fields; `None` when that was worked out already (server-side apply).
+    pub(crate) manager: Option<&'a str>,
+    /// Who asks.
+    pub(crate) requester: &'a str,
+    pub(crate) now: &'a Timestamp,
+    /// For a new object's uid and for generated names.
+    pub(crate) fresh_uid: &'a str,
+}
+
+/// An object ready to be stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Admitted {
+    /// Its bare name.
+    pub(crate) name: String,
+    /// The value of its spec key.
+    pub(crate) value: Value,
+    /// For the client's `Warning:` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Admits a new object (`current` is `None`) or a new version of one.
+pub(crate) fn admit(
+    context: &Context<'_>,
+    current: Option<&Stored>,
+    mut proposed: Value,
+    duplicates: &[String],
+) -> Result<Admitted, ApiError> {
+    let kind = context.kind;
+    if !proposed.is_object() {
+        return Err(ApiError::bad_request(format!("a {kind} must be a map")));
+    }
+    let mut warnings = Vec::new();
+    if let Some(map) = proposed.as_object_mut() {
+        // Users do not write status; clients that send back what they read do no harm.
+        map.shift_remove("status");
+    }
+    check_fields(context, current, &mut proposed, duplicates, &mut warnings)?;
+    schema::prune_nulls(schema::of(kind), &mut proposed);
+    if !proposed.get("metadata").is_some_and(Value::is_object) {
+        let problems = validation::problems(kind, &proposed);
+        return Err(ApiError::invalid(kind, "", &problems));
+    }
+    let name = settle_name(context, current, &mut proposed)?;
+    settle_metadata(context, current, &mut proposed)?;
+    settle_operation(context, current, &mut proposed)?;
+    let problems = validation::problems(kind, &proposed);
+    if !problems.is_empty() {
+        return Err(ApiError::invalid(kind, &name, &problems));
+    }
+    let stored = current.map(|current| current.spec.value.clone());
+    count_generation(stored.as_ref(), &mut proposed);
+    if let Some(manager) = context.manager {
+        managed::updated(stored.as_ref(), &mut proposed, manager, context.now);
+    }
+    Ok(Admitted { name, value: in_order(kind, &proposed), warnings })
+}
+
+/// Unknown and duplicate fields: refused, or dropped with or without a word. What the store already has of fields that
+/// this version does not know is kept.
+fn check_fields(
+    context: &Context<'_>,
+    current: Option<&Stored>,
+    proposed: &mut Value,
+    duplicates: &[String],
+    warnings: &mut Vec<String>,
+) -> Result<(), ApiError> {
+    let schema = schema::of(context.kind);
+    let known: BTreeSet<String> = current
+        .map(|current| schema::unknown_fields(schema, &current.spec.value))
+        .into_iter()
+        .flatten()
+        .map(|problem| problem.path)
+        .collect();
+    let mut problems: Vec<Problem> = duplicates.iter().map(|path| duplicate(path)).collect();
+    problems.extend(
+        schema::unknown_fields(schema, proposed).into_iter().filter(|problem| !known.contains(&problem.path)),
+    );
+    if problems.is_empty() {
+        return Ok(());
+    }
+    match context.field_validation {
+        FieldValidation::Strict => return Err(ApiError::strict(context.kind, &problems)),
+        FieldValidation::Warn => warnings.extend(problems.into_iter().map(|problem| problem.message)),
+        FieldValidation::Ignore => {}
+    }
+    schema::drop_unknown(schema, proposed, &known);
+    Ok(())
+}
+
+fn duplicate(path: &str) -> Problem {
+    let kind = ha_api_types::problem::ProblemKind::FieldValueDuplicate;
+    Problem::new(path, kind, format!("duplicate field \"{path}\""))
+}
+
+/// The bare name: given, with its type checked and removed, or generated.
+fn settle_name(
+    context: &Context<'_>,
+    current: Option<&Stored>,
+    proposed: &mut Value,
+) -> Result<String, ApiError> {
+    let text =
+        |pointer: &str| proposed.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut name = text("/metadata/name");
+    let generate = text("/metadata/generateName");
+    let suffix: String = context.fresh_uid.chars().filter(char::is_ascii_hexdigit).take(8).collect();
+    if name.is_empty() && current.is_none() {
+        if !generate.is_empty() {
+            name = format!("{generate}{suffix}");
+        } else if context.kind == Kind::Operation {
+            // A request needs no name of its own.
+            let part = |pointer: &str| TypedName::parse(&text(pointer)).name.to_lowercase();
+            let parts = [part("/spec/action"), part("/spec/resource"), part("/spec/node"), suffix];
+            let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            name = parts.join("-");
+        }
+    }
+    if context.kind == Kind::Resource && name.contains(':') {
+        let spec: ResourceSpec = spec_of(proposed);
+        let typed = TypedName::parse(&name);
+        typed.check(&spec).map_err(ApiError::bad_request)?;
+        name.drain(..name.len() - names::bare(&name).len());
+    }
+    if let Some(current) = current {
+        let known = current.spec.value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        if !name.is_empty() && name != known {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({known})"
+            )));
+        }
+        known.clone_into(&mut name);
+    }
+    proposed["metadata"]["name"] = json!(name);
+    Ok(name)
+}
+
+fn settle_metadata(
+    context: &Context<'_>,
+    current: Option<&Stored>,
+    proposed: &mut Value,
+) -> Result<(), ApiError> {
+    let Some(metadata) = proposed.get_mut("metadata").and_then(Value::as_object_mut) else { return Ok(()) };
+    let known = current.and_then(|current| current.spec.value.get("metadata")).and_then(Value::as_object);
+    let uid = |metadata: &Map<String, Value>| {
+        metadata.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    if let Some(known) = known {
+        let (given, own) = (uid(metadata), uid(known));
+        if !given.is_empty() && given != own {
+            let name = known.get("name").and_then(Value::as_str).unwrap_or_default();
+            let text = format!("the object has uid {own}, not {given}: it was deleted and created again");
+            return Err(ApiError::conflict(context.kind, name, &text));
+        }
+    }
+    for field in ["resourceVersion", "generateName", "selfLink"] {
+        metadata.shift_remove(field);
+    }
+    for field in OWN_METADATA {
+        match known.and_then(|known| known.get(field)) {
+            Some(value) => {
+                metadata.insert(field.to_owned(), value.clone());
+            }
+            None => {
+                metadata.shift_remove(field);
+            }
+        }
+    }
+    if known.is_none() {
+        metadata.insert("uid".to_owned(), json!(context.fresh_uid));
+        metadata.insert("creationTimestamp".to_owned(), json!(context.now));
+    }
+    if known.is_some_and(|known| !known.contains_key("managedFields"))
+        && metadata.get("managedFields").is_none()
+    {
+        metadata.shift_remove("managedFields");
+    }
+    if context.kind == Kind::Resource {
+        keep_finalizer(metadata);
+    }
+    Ok(())
+}
+
+/// Only the leader removes its finalizer, by deleting the object.
+fn keep_finalizer(metadata: &mut Map<String, Value>) {
+    let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
+    if let Some(list) = list.as_array_mut()
+        && !list.iter().any(|one| one.as_str() == Some(MANAGED_FINALIZER))
+    {
+        list.push(json!(MANAGED_FINALIZER));
+    }
+}
+
+/// An operation says who asked for it, and is not changed once it is recorded.
+fn settle_operation(
+    context: &Context<'_>,
+    current: Option<&Stored>,
+    proposed: &mut Value,
+) -> Result<(), ApiError> {
+    if context.kind != Kind::Operation {
+        return Ok(());
+    }
+    match current {
+        None => {
+            if proposed.get("spec").is_some_and(Value::is_object) {
+                proposed["spec"]["requestedBy"] = json!(context.requester);
+                // The leader looks names up as they are.
+                if let Some(Value::String(name)) = proposed.pointer_mut("/spec/resource") {
+                    *name = names::bare(name).to_owned();
+                }
+            }
+            Ok(())
+        }
+        Some(current) if current.spec.value.get("spec") == proposed.get("spec") => Ok(()),
+        Some(_) => {
+            let problem =
+                Problem::forbidden("spec", "an operation is not changed once it is recorded: create another");
+            let name = proposed.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            Err(ApiError::invalid(context.kind, name, &[problem]))
+        }
+    }
+}
+
+/// The generation grows with changes of the spec alone.
+fn count_generation(current: Option<&Value>, proposed: &mut Value) {
+    let generation = match current {
+        None => 1,
+        Some(current) => {
+            let known = current.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(1);
+            let empty = json!({});
+            let spec = |object: &Value| object.get("spec").unwrap_or(&empty).clone();
+            if spec(current) == spec(proposed) { known } else { known.saturating_add(1) }
+        }
+    };
+    proposed["metadata"]["generation"] = json!(generation);
+}
+
+/// The members in the order in which they are read.
+fn in_order(kind: Kind, value: &Value) -> Value {
+    let mut ordered = object(kind, value, None, 0);
+    if ordered.get("spec").is_none() {
+        ordered["spec"] = json!({});
+    }
+    ordered
+}
+
+/// Whether an object of this kind and name may be created at all.
+pub(crate) fn check_creatable(kind: Kind, name: &str) -> Result<(), ApiError> {
+    if kind == Kind::Cluster && name != CLUSTER_NAME {
+        let text = format!("must be {CLUSTER_NAME}: there is one Cluster object");
+        return Err(ApiError::invalid(kind, name, &[Problem::invalid("metadata.name", text)]));
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+//! core/v1 as far as clients of our objects need it: Events (ours, shown as theirs) and the namespace they live in.
+
+use super::answer::{self, Shape};
+use super::error::ApiError;
+use super::request::Parameters;
+use super::selector::Selector;
+use super::table::Rows;
+use super::{ApiState, watch};
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use ha_api_types::event::Event;
+use ha_api_types::keys::Key;
+use ha_api_types::kind::API_VERSION;
+use ha_api_types::record::Revision;
+use ha_runtime::shutdown::Shutdown;
+use ha_store::{Change, Entry, Store, WatchItem};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The namespace in which all events are shown; our objects have none.
+pub(crate) const NAMESPACE: &str = "default";
+
+fn namespace() -> Value {
+    json!({
+        "kind": "Namespace",
+        "apiVersion": "v1",
+        "metadata": {"name": NAMESPACE, "uid": "00000000-0000-0000-0000-000000000001", "resourceVersion": "1"},
+        "spec": {},
+        "status": {"phase": "Active"},
+    })
+}
+
+/// `/api/v1/namespaces`.
+pub(crate) async fn namespaces<S: Store>(
+    State(state): State<ApiState<S>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let parameters = Parameters::of(request.uri())?;
+    let shape = Shape::of(request.headers(), &parameters, Rows::Namespaces)?;
+    let page = answer::page(vec![(NAMESPACE.to_owned(), namespace())], 1, &parameters)?;
+    Ok(answer::list(&state, shape, "NamespaceList", "v1", page))
+}
+
+/// `/api/v1/namespaces/{name}`.
+pub(crate) async fn one_namespace(Path(name): Path<String>) -> Result<Response, ApiError> {
+    if name == NAMESPACE { Ok(Json(namespace()).into_response()) } else { Err(ApiError::no_such_path()) }
+}
+
+/// `/api/v1/events`.
+pub(crate) async fn all_events<S: Store>(
+    State(state): State<ApiState<S>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, _) = request.into_parts();
+    events(&state, &parts, true).await
+}
+
+/// `/api/v1/namespaces/{namespace}/events`.
+pub(crate) async fn namespaced_events<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path(namespace): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, _) = request.into_parts();
+    events(&state, &parts, namespace == NAMESPACE).await
+}
+
+/// `/api/v1/namespaces/{namespace}/events/{name}`.
+pub(crate) async fn one_event<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path((namespace, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, _) = request.into_parts();
+    let shape = Shape::of(&parts.headers, &Parameters::of(&parts.uri)?, Rows::Events)?;
+    let (mut events, _) = read(&state).await?;
+    let found = events.remove(&name).filter(|_| namespace == NAMESPACE);
+    let event = found.ok_or_else(|| {
+        ApiError::new(axum::http::StatusCode::NOT_FOUND, "NotFound", format!("events {name:?} not found"))
+    })?;
+    Ok(answer::one(&state, shape, event, axum::http::StatusCode::OK, &[]))
+}
+
+async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Result<Response, ApiError> {
+    let parameters = Parameters::of(&parts.uri)?;
+    let shape = Shape::of(&parts.headers, &parameters, Rows::Events)?;
+    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    if parameters.watch {
+        return watch_events(state, parts, &parameters, shape, selector).await;
+    }
+    let (events, revision) = read(state).await?;
+    let items = events.into_iter().filter(|(_, event)| shown && fits(&selector, event)).collect();
+    Ok(answer::list(state, shape, "EventList", "v1", answer::page(items, revision, &parameters)?))
+}
+
+/// Whether a selector takes an event. Clients differ in which namespace they think a cluster-wide object has.
+fn fits(selector: &Selector, event: &Value) -> bool {
+    let with = |namespace: &str| {
+        let mut event = event.clone();
+        event["involvedObject"]["namespace"] = json!(namespace);
+        selector.matches(&event)
+    };
+    with("") || with(NAMESPACE)
+}
+
+/// All events by their names, oldest first, as core/v1 shows them.
+async fn read<S: Store>(state: &ApiState<S>) -> Result<(BTreeMap<String, Value>, Revision), ApiError> {
+    let reading = state.store().list(&state.keys().events()).await?;
+    let events = reading.entries.iter().filter_map(|entry| shown(state, entry)).collect();
+    Ok((events, reading.revision))
+}
+
+/// The name of the event under a key.
+fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
+    match state.keys().parse(key)? {
+        Key::Event(writer, id) => Some(format!("{writer}.{id}").to_lowercase()),
+        Key::Spec(..)
+        | Key::Status(..)
+        | Key::Assignment(_)
+        | Key::Tombstone(_)
+        | Key::Fence(_)
+        | Key::Leader
+        | Key::Candidate(_)
+        | Key::Alive(_)
+        | Key::NodeReport(_)
+        | Key::ServiceReport(..) => None,
+    }
+}
+
+/// One of our events as a core/v1 Event; `None` for what cannot be read.
+fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
+    let name = name_of(state, &entry.key)?;
+    let event: Event = serde_json::from_slice(&entry.value).ok()?;
+    let (component, host) = match event.source.split_once('/') {
+        Some((component, host)) => (format!("ha-{component}"), host.to_owned()),
+        None => (event.source.clone(), event.node.clone().unwrap_or_default()),
+    };
+    let object = json!({
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "uid": name,
+            "resourceVersion": entry.mod_revision.to_string(),
+            "creationTimestamp": event.at,
+        },
+        "involvedObject": {
+            "kind": event.kind.name(),
+            "apiVersion": API_VERSION,
+            "name": event.name,
+            "uid": event.uid,
+        },
+        "reason": event.reason,
+        "message": event.message,
+        "type": event.event_type,
+        "count": 1,
+        "firstTimestamp": event.at,
+        "lastTimestamp": event.at,
+        "source": {"component": component, "host": host},
+        "reportingComponent": component,
+        "reportingInstance": host,
+    });
+    Some((name, object))
+}
+
+/// A watch of events: they come, and vanish with their lease.
+async fn watch_events<S: Store>(
+    state: &ApiState<S>,
+    parts: &Parts,
+    parameters: &Parameters,
+    shape: Shape,
+    selector: Selector,
+) -> Result<Response, ApiError> {
+    let permit = state.watch_permit()?;
+    let from = watch::start(parameters)?;
+    let (mut events, revision) = read(state).await?;
+    let length = watch::length(parameters);
+    let state = state.clone();
+    let lines = async_stream::stream! {
+        let _permit = permit;
+        let end = tokio::time::Instant::now() + length;
+        if from.is_none() {
+            for event in events.values().filter(|event| fits(&selector, event)) {
+                yield watch::line("ADDED", &shape.object(event.clone(), state.now_seconds()));
+            }
+        }
+        let mut items = state.store().watch(&state.keys().events(), from.unwrap_or(revision) + 1);
+        loop {
+            let item = tokio::select! {
+                item = items.next() => item,
+                () = tokio::time::sleep_until(end) => break,
+            };
+            match item {
+                Some(Ok(WatchItem::Changes { changes, revision: _ })) => {
+                    for change in &changes {
+                        let (event_type, event) = match change {
+                            Change::Put(entry) => match shown(&state, entry) {
+                                Some((name, event)) => {
+                                    events.insert(name, event.clone());
+                                    ("ADDED", Some(event))
+                                }
+                                None => ("ADDED", None),
+                            },
+                            Change::Delete { key, revision } => {
+                                let known = name_of(&state, key).and_then(|name| events.remove(&name));
+                                let gone = known.map(|mut event| {
+                                    event["metadata"]["resourceVersion"] = json!(revision.to_string());
+                                    event
+                                });
+                                ("DELETED", gone)
+                            }
+                        };
+                        if let Some(event) = event.filter(|event| fits(&selector, event)) {
+                            yield watch::line(event_type, &shape.object(event, state.now_seconds()));
+                        }
+                    }
+                }
+                Some(Ok(WatchItem::Progress(_))) => {}
+                Some(Err(error)) => {
+                    yield watch::line("ERROR", &ApiError::from(error).status());
+                    break;
+                }
+                None => break,
+            }
+        }
+    };
+    Ok(watch::respond(lines, parts.extensions.get::<Shutdown>().cloned()))
+}
+
+/// How often a stream without news says that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// `/apis/hactl.io/v1/events/stream`: our events as server-sent events. The id is the revision: a client that comes back
+/// with `Last-Event-ID` misses nothing that still exists.
+pub(crate) async fn stream<S: Store>(
+    State(state): State<ApiState<S>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+    let (parts, _) = request.into_parts();
+    let last = parts
+        .headers
+        .get("last-event-id")
+        .and_then(|id| id.to_str().ok())
+        .and_then(|id| id.parse::<Revision>().ok());
+    let permit = state.watch_permit()?;
+    let reading = state.store().list(&state.keys().events()).await?;
+    let shutdown = parts.extensions.get::<Shutdown>().cloned();
+    let lines = async_stream::stream! {
+        let _permit = permit;
+        let sent = |entry: &Entry| {
+            serde_json::from_slice::<Event>(&entry.value).ok().map(|event| {
+                Sent::default().event("event").id(entry.mod_revision.to_string()).data(json!(event).to_string())
+            })
+        };
+        let mut past: Vec<&Entry> =
+            reading.entries.iter().filter(|entry| last.is_some_and(|last| entry.mod_revision > last)).collect();
+        past.sort_by_key(|entry| entry.mod_revision);
+        for event in past.into_iter().filter_map(sent) {
+            yield Ok::<Sent, std::convert::Infallible>(event);
+        }
+        let mut items = state.store().watch(&state.keys().events(), reading.revision + 1);
+        while let Some(Ok(item)) = items.next().await {
+            if let WatchItem::Changes { changes, revision: _ } = item {
+                for change in &changes {
+                    if let Change::Put(entry) = change
+                        && let Some(event) = sent(entry)
+                    {
+                        yield Ok(event);
+                    }
+                }
+            }
+        }
+    };
+    let lines = match shutdown {
+        Some(shutdown) => ha_runtime::http::until_shutdown(lines, shutdown).boxed(),
+        None => lines.boxed(),
+    };
+    Ok(Sse::new(lines).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}

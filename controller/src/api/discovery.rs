@@ -1,0 +1,180 @@
+//! Discovery: which groups, versions and kinds there are, in the old form and the aggregated one.
+
+use super::error::ApiError;
+use super::request::{Form, form, not_acceptable};
+use axum::Json;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use ha_api_types::kind::{API_VERSION, GROUP, Kind, VERSION};
+use serde_json::{Value, json};
+
+/// What can be done with each kind.
+pub(crate) const VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// `/api`.
+pub(crate) fn core_versions(headers: &HeaderMap) -> Result<Response, ApiError> {
+    negotiated(
+        headers,
+        aggregated_core,
+        || json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+    )
+}
+
+/// `/apis`.
+pub(crate) fn groups(headers: &HeaderMap) -> Result<Response, ApiError> {
+    negotiated(
+        headers,
+        aggregated_groups,
+        || json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(), authorization_group()]}),
+    )
+}
+
+/// `/apis/hactl.io`.
+pub(crate) fn group() -> Value {
+    group_of(GROUP)
+}
+
+/// `/apis/authorization.k8s.io`.
+pub(crate) fn authorization_group() -> Value {
+    group_of("authorization.k8s.io")
+}
+
+fn group_of(name: &str) -> Value {
+    let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+    json!({"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version], "preferredVersion": version})
+}
+
+/// `/apis/hactl.io/v1`.
+pub(crate) fn resources() -> Value {
+    let mut resources = Vec::new();
+    for kind in Kind::ALL {
+        let mut entry = json!({
+            "name": kind.plural(),
+            "singularName": kind.singular(),
+            "namespaced": false,
+            "kind": kind.name(),
+            "verbs": VERBS,
+            "categories": ["all", "hactl"],
+        });
+        if !kind.short().is_empty() {
+            entry["shortNames"] = json!([kind.short()]);
+        }
+        resources.push(entry);
+        resources.push(json!({
+            "name": format!("{}/status", kind.plural()),
+            "singularName": "",
+            "namespaced": false,
+            "kind": kind.name(),
+            "verbs": ["get"],
+        }));
+    }
+    resource_list(API_VERSION, &resources)
+}
+
+/// `/api/v1`.
+pub(crate) fn core_resources() -> Value {
+    resource_list(
+        "v1",
+        &[
+            json!({"name": "events", "singularName": "event", "namespaced": true, "kind": "Event",
+                "verbs": ["get", "list", "watch"], "shortNames": ["ev"]}),
+            json!({"name": "namespaces", "singularName": "namespace", "namespaced": false, "kind": "Namespace",
+                "verbs": ["get", "list"], "shortNames": ["ns"]}),
+        ],
+    )
+}
+
+/// `/apis/authorization.k8s.io/v1`.
+pub(crate) fn authorization_resources() -> Value {
+    resource_list(
+        "authorization.k8s.io/v1",
+        &[
+            json!({"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview", "namespaced": false,
+            "kind": "SelfSubjectAccessReview", "verbs": ["create"]}),
+        ],
+    )
+}
+
+fn resource_list(group_version: &str, resources: &[Value]) -> Value {
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
+}
+
+/// The aggregated form for clients that offer it, the plain one for everyone else.
+fn negotiated(
+    headers: &HeaderMap,
+    aggregated: fn() -> Value,
+    plain: impl Fn() -> Value,
+) -> Result<Response, ApiError> {
+    let mut response = match form(headers, &[Form::Discovery, Form::Plain]).ok_or_else(not_acceptable)? {
+        Form::Discovery => {
+            let mut response = Json(aggregated()).into_response();
+            let content_type = HeaderValue::from_static(
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+            );
+            response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+            response
+        }
+        Form::Plain | Form::Table | Form::PartialMetadata => Json(plain()).into_response(),
+    };
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    Ok(response)
+}
+
+fn aggregated_list(items: &Value) -> Value {
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+}
+
+/// The aggregated entry of one resource.
+fn entry(group: &str, kind: &str, names: (&str, &str), scope: &str, verbs: &[&str], short: &[&str]) -> Value {
+    json!({
+        "resource": names.0,
+        "responseKind": {"group": group, "version": "v1", "kind": kind},
+        "scope": scope,
+        "singularResource": names.1,
+        "verbs": verbs,
+        "shortNames": short,
+    })
+}
+
+fn version(resources: &[Value]) -> Value {
+    json!([{"version": VERSION, "freshness": "Current", "resources": resources}])
+}
+
+fn aggregated_groups() -> Value {
+    let resources: Vec<Value> = Kind::ALL
+        .iter()
+        .map(|kind| {
+            let short: Vec<&str> = [kind.short()].into_iter().filter(|short| !short.is_empty()).collect();
+            let mut entry =
+                entry(GROUP, kind.name(), (kind.plural(), kind.singular()), "Cluster", &VERBS, &short);
+            entry["categories"] = json!(["all", "hactl"]);
+            entry["subresources"] = json!([{
+                "subresource": "status",
+                "responseKind": {"group": GROUP, "version": VERSION, "kind": kind.name()},
+                "verbs": ["get"],
+            }]);
+            entry
+        })
+        .collect();
+    let reviews = entry(
+        "authorization.k8s.io",
+        "SelfSubjectAccessReview",
+        ("selfsubjectaccessreviews", "selfsubjectaccessreview"),
+        "Cluster",
+        &["create"],
+        &[],
+    );
+    aggregated_list(&json!([
+        {"metadata": {"name": GROUP}, "versions": version(&resources)},
+        {"metadata": {"name": "authorization.k8s.io"}, "versions": version(&[reviews])},
+    ]))
+}
+
+fn aggregated_core() -> Value {
+    let resources = [
+        entry("", "Event", ("events", "event"), "Namespaced", &["get", "list", "watch"], &["ev"]),
+        entry("", "Namespace", ("namespaces", "namespace"), "Cluster", &["get", "list"], &["ns"]),
+    ];
+    aggregated_list(&json!([{"metadata": {"name": ""}, "versions": version(&resources)}]))
+}

@@ -1,0 +1,244 @@
+//! Refusals and failures as `metav1.Status`: what, where, what to do.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ha_api_types::kind::{GROUP, Kind};
+use ha_api_types::problem::Problem;
+use ha_store::StoreError;
+use serde_json::{Value, json};
+
+/// A request that was refused or failed. The reason is one of Kubernetes', so that its clients know what to do.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ApiError {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+    details: Option<Box<Value>>,
+    retry_after_seconds: Option<u32>,
+}
+
+impl ApiError {
+    pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError { code, reason, message: message.into(), details: None, retry_after_seconds: None }
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// A body whose fields are not those of the kind, found while decoding.
+    pub(crate) fn strict(kind: Kind, problems: &[Problem]) -> ApiError {
+        let list: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+        let message = format!("strict decoding error: {}", list.join(", "));
+        let mut error = ApiError::bad_request(message);
+        error.details =
+            Some(Box::new(json!({"group": GROUP, "kind": kind.plural(), "causes": causes(problems)})));
+        error
+    }
+
+    pub(crate) fn invalid(kind: Kind, name: &str, problems: &[Problem]) -> ApiError {
+        let list: Vec<String> = problems.iter().map(Problem::to_string).collect();
+        let list = match list.as_slice() {
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        let mut error = ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!("{kind}.{GROUP} {name:?} is invalid: {list}"),
+        );
+        error.details = Some(Box::new(
+            json!({"name": name, "group": GROUP, "kind": kind.name(), "causes": causes(problems)}),
+        ));
+        error
+    }
+
+    pub(crate) fn not_found(kind: Kind, name: &str) -> ApiError {
+        ApiError::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            format!("{}.{GROUP} {name:?} not found", kind.plural()),
+        )
+        .about(kind, name)
+    }
+
+    pub(crate) fn no_such_path() -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+    }
+
+    pub(crate) fn method_not_allowed(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    pub(crate) fn already_exists(kind: Kind, name: &str) -> ApiError {
+        ApiError::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            format!("{}.{GROUP} {name:?} already exists", kind.plural()),
+        )
+        .about(kind, name)
+    }
+
+    /// A write that lost against another, or an object that may not be changed in its present state.
+    pub(crate) fn conflict(kind: Kind, name: &str, message: &str) -> ApiError {
+        ApiError::new(
+            StatusCode::CONFLICT,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {}.{GROUP} {name:?}: {message}", kind.plural()),
+        )
+        .about(kind, name)
+    }
+
+    /// What clients know how to answer: read the object again and repeat.
+    pub(crate) fn modified(kind: Kind, name: &str) -> ApiError {
+        let text =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        ApiError::conflict(kind, name, text)
+    }
+
+    pub(crate) fn expired(oldest: i64) -> ApiError {
+        ApiError::new(
+            StatusCode::GONE,
+            "Expired",
+            format!("too old resource version, the oldest that can be watched is {oldest}: list again"),
+        )
+    }
+
+    pub(crate) fn unsupported_media_type(got: &str, accepted: &[&str]) -> ApiError {
+        ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format ({got}) - accepted media types include: {}",
+                accepted.join(", ")
+            ),
+        )
+    }
+
+    pub(crate) fn too_large(limit: usize) -> ApiError {
+        ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("the body is larger than {limit} bytes"),
+        )
+    }
+
+    pub(crate) fn too_many_watches() -> ApiError {
+        ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            "too many watches at once; try again later",
+        )
+        .retry_after(5)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
+    }
+
+    /// A write whose fate is not known, even after reading again.
+    pub(crate) fn unknown_outcome(message: &str) -> ApiError {
+        ApiError::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!(
+                "the store did not answer, so the change may or may not have been made; look and repeat it: {message}"
+            ),
+        )
+    }
+
+    /// Names the object that it is about.
+    #[must_use]
+    pub(crate) fn about(mut self, kind: Kind, name: &str) -> ApiError {
+        self.details = Some(Box::new(json!({"name": name, "group": GROUP, "kind": kind.plural()})));
+        self
+    }
+
+    /// Adds causes to the details, each (reason, field, message).
+    #[must_use]
+    pub(crate) fn with_causes(mut self, causes: Vec<(String, String, String)>) -> ApiError {
+        let list: Vec<Value> = causes
+            .into_iter()
+            .map(|(reason, field, message)| json!({"reason": reason, "field": field, "message": message}))
+            .collect();
+        let details = self.details.get_or_insert_with(|| Box::new(json!({})));
+        details["causes"] = Value::Array(list);
+        self
+    }
+
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.reason == "NotFound"
+    }
+
+    pub(crate) fn is_already_exists(&self) -> bool {
+        self.reason == "AlreadyExists"
+    }
+
+    #[must_use]
+    fn retry_after(mut self, seconds: u32) -> ApiError {
+        self.retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// The `metav1.Status`.
+    pub(crate) fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code.as_u16(),
+        });
+        let mut details = self.details.as_deref().cloned();
+        if let Some(seconds) = self.retry_after_seconds {
+            details.get_or_insert_with(|| json!({}))["retryAfterSeconds"] = json!(seconds);
+        }
+        if let Some(details) = details {
+            status["details"] = details;
+        }
+        status
+    }
+}
+
+fn causes(problems: &[Problem]) -> Vec<Value> {
+    problems
+        .iter()
+        .map(|problem| json!({"reason": problem.kind, "message": problem.message, "field": problem.path}))
+        .collect()
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        match error {
+            StoreError::Compacted { oldest } => ApiError::expired(oldest),
+            StoreError::Unreachable(_)
+            | StoreError::LeaseNotFound
+            | StoreError::Refused(_)
+            | StoreError::Configuration(_)
+            | StoreError::Unsupported(_) => ApiError::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for ApiError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.code, Json(self.status())).into_response();
+        if let Some(seconds) = self.retry_after_seconds {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,118 @@
+//! Server-side apply: who set which field, conflicts, and what an apply adds and removes.
+//!
+//! Lists are atomic, maps are merged by name. A field is owned by its path; a path and any path below it overlap.
+
+mod fields;
+
+use fields::{Entry, Path, leaves, overlap};
+
+use ha_api_types::time::Timestamp;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// A field that another manager has set to something else.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Conflict {
+    pub(crate) manager: String,
+    pub(crate) path: String,
+}
+
+/// The object after a manager applied its configuration.
+///
+/// Fields of the configuration are set; fields that the manager applied before and no longer names go, unless another
+/// manager owns them too. A field that another manager owns with another value is a conflict, unless `force`.
+pub(crate) fn apply(
+    live: Option<&Value>,
+    configuration: &Value,
+    manager: &str,
+    force: bool,
+    now: &Timestamp,
+) -> Result<Value, Vec<Conflict>> {
+    let empty = json!({});
+    let before = live.unwrap_or(&empty);
+    let applied = leaves(configuration);
+    let mut entries = Entry::read(before);
+    let changed: BTreeSet<&Path> =
+        applied.iter().filter(|path| path.get(before) != path.get(configuration)).collect();
+
+    let mut conflicts = BTreeSet::new();
+    for entry in entries.iter_mut().filter(|entry| !entry.is_apply_of(manager)) {
+        for path in &changed {
+            if entry.owns_overlapping(path) {
+                conflicts.insert(Conflict { manager: entry.manager.clone(), path: path.to_string() });
+                entry.disown(path);
+            }
+        }
+    }
+    if !force && !conflicts.is_empty() {
+        return Err(conflicts.into_iter().collect());
+    }
+
+    let mut after = before.clone();
+    let previous: BTreeSet<Path> = entries
+        .iter()
+        .filter(|entry| entry.is_apply_of(manager))
+        .flat_map(|entry| entry.fields.clone())
+        .collect();
+    for path in previous.iter().filter(|path| !applied.iter().any(|own| overlap(own, path))) {
+        let shared = entries.iter().any(|entry| !entry.is_apply_of(manager) && entry.owns_overlapping(path));
+        if !shared {
+            path.remove(&mut after);
+        }
+    }
+    for path in &applied {
+        if let Some(value) = path.get(configuration) {
+            path.set(&mut after, value.clone());
+        }
+    }
+    for field in ["apiVersion", "kind"] {
+        if let Some(value) = configuration.get(field) {
+            after[field] = value.clone();
+        }
+    }
+    if let Some(name) = configuration.pointer("/metadata/name")
+        && after.get("metadata").is_none_or(Value::is_object)
+    {
+        after["metadata"]["name"] = name.clone();
+    }
+    entries.retain(|entry| !entry.is_apply_of(manager));
+    entries.push(Entry::new(manager, "Apply", applied, now));
+    Entry::write(&mut after, before, entries);
+    Ok(after)
+}
+
+/// Notes that a manager changed an object by any other request: it owns what it changed, others lose that.
+pub(crate) fn updated(before: Option<&Value>, after: &mut Value, manager: &str, now: &Timestamp) {
+    let empty = json!({});
+    let before = before.unwrap_or(&empty);
+    // A client that sends managedFields changes them (kubectl does when it takes an object over to server-side apply).
+    let sent = after
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+        .is_some_and(|list| !list.is_empty());
+    let mut entries = if sent { Entry::read(after) } else { Entry::read(before) };
+    let (old, new) = (leaves(before), leaves(after));
+    let changed: BTreeSet<Path> =
+        new.iter().filter(|path| path.get(before) != path.get(after)).cloned().collect();
+    let removed: BTreeSet<Path> =
+        old.into_iter().filter(|path| !new.iter().any(|own| overlap(own, path))).collect();
+    let mut own = BTreeSet::new();
+    for entry in &mut entries {
+        for path in changed.iter().chain(&removed) {
+            entry.disown(path);
+        }
+    }
+    entries.retain(|entry| {
+        let is_own = entry.manager == manager && entry.operation == "Update" && entry.subresource.is_empty();
+        if is_own {
+            own.extend(entry.fields.iter().cloned());
+        }
+        !is_own
+    });
+    own.extend(changed);
+    entries.push(Entry::new(manager, "Update", own, now));
+    Entry::write(after, before, entries);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Paths of fields, and the entries of `metadata.managedFields` (`FieldsV1`).
+
+use ha_api_types::problem::member;
+use ha_api_types::time::Timestamp;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Names from the object's root to a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Path(Vec<String>);
+
+impl Path {
+    #[cfg(test)]
+    pub(super) fn of(names: &[&str]) -> Path {
+        Path(names.iter().map(|name| (*name).to_owned()).collect())
+    }
+
+    pub(crate) fn get<'a>(&self, object: &'a Value) -> Option<&'a Value> {
+        self.0.iter().try_fold(object, |value, name| value.get(name))
+    }
+
+    /// Sets the field; what is in the way and not a map is replaced.
+    pub(crate) fn set(&self, object: &mut Value, value: Value) {
+        let mut place = object;
+        for name in &self.0 {
+            if !place.is_object() {
+                *place = json!({});
+            }
+            place = &mut place[name.as_str()];
+        }
+        *place = value;
+    }
+
+    /// Removes the field, and the maps above it that become empty (except the object's own parts).
+    pub(crate) fn remove(&self, object: &mut Value) {
+        if let Some((last, parents)) = self.0.split_last() {
+            let parent = parents.iter().try_fold(&mut *object, |value, name| value.get_mut(name));
+            let Some(map) = parent.and_then(Value::as_object_mut) else { return };
+            map.shift_remove(last);
+            if map.is_empty() && parents.len() > 1 {
+                Path(parents.to_vec()).remove(object);
+            }
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.0.iter().fold(String::new(), |path, name| member(&path, name));
+        write!(f, ".{path}")
+    }
+}
+
+/// Whether one path is the other or leads to it.
+pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
+    one.0.iter().zip(&other.0).all(|(a, b)| a == b)
+}
+
+/// The paths of all fields that somebody can own: scalars, lists, and empty maps.
+pub(crate) fn leaves(object: &Value) -> BTreeSet<Path> {
+    let mut found = BTreeSet::new();
+    collect(object, &mut Vec::new(), &mut found);
+    found
+}
+
+fn collect(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Path>) {
+    if is_ours(path) {
+        return;
+    }
+    match value {
+        Value::Object(map) if path.is_empty() || !map.is_empty() => {
+            for (name, part) in map {
+                path.push(name.clone());
+                collect(part, path, found);
+                path.pop();
+            }
+        }
+        Value::Object(_)
+        | Value::Array(_)
+        | Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_) => {
+            found.insert(Path(path.clone()));
+        }
+    }
+}
+
+/// Fields that nobody owns, because the API itself writes them or they name the object.
+fn is_ours(path: &[String]) -> bool {
+    match path {
+        [first] => matches!(first.as_str(), "apiVersion" | "kind" | "status"),
+        [first, second] => {
+            first == "metadata"
+                && !matches!(second.as_str(), "labels" | "annotations" | "finalizers" | "ownerReferences")
+        }
+        _ => false,
+    }
+}
+
+/// One entry of `metadata.managedFields`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) manager: String,
+    pub(crate) operation: String,
+    pub(crate) subresource: String,
+    pub(crate) fields: BTreeSet<Path>,
+    time: String,
+}
+
+impl Entry {
+    pub(crate) fn new(manager: &str, operation: &str, fields: BTreeSet<Path>, now: &Timestamp) -> Entry {
+        Entry {
+            manager: manager.to_owned(),
+            operation: operation.to_owned(),
+            subresource: String::new(),
+            fields,
+            time: now.0.clone(),
+        }
+    }
+
+    pub(crate) fn is_apply_of(&self, manager: &str) -> bool {
+        self.manager == manager && self.operation == "Apply"
+    }
+
+    pub(crate) fn owns_overlapping(&self, path: &Path) -> bool {
+        self.fields.iter().any(|own| overlap(own, path))
+    }
+
+    pub(crate) fn disown(&mut self, path: &Path) {
+        self.fields.retain(|own| !overlap(own, path));
+    }
+
+    /// The entries of an object; what cannot be read is left out.
+    pub(crate) fn read(object: &Value) -> Vec<Entry> {
+        let list = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let text = |entry: &Value, field: &str| {
+            entry.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        list.into_iter()
+            .flatten()
+            .map(|entry| {
+                let mut fields = BTreeSet::new();
+                if let Some(tree) = entry.get("fieldsV1") {
+                    from_tree(tree, &mut Vec::new(), &mut fields);
+                }
+                Entry {
+                    manager: text(entry, "manager"),
+                    operation: text(entry, "operation"),
+                    subresource: text(entry, "subresource"),
+                    fields,
+                    time: text(entry, "time"),
+                }
+            })
+            .filter(|entry| !entry.manager.is_empty() || !entry.fields.is_empty())
+            .collect()
+    }
+
+    /// Writes entries into an object, sorted; one that owns what it owned before keeps its time.
+    pub(crate) fn write(object: &mut Value, before: &Value, mut entries: Vec<Entry>) {
+        let known = Entry::read(before);
+        entries.retain(|entry| !entry.fields.is_empty());
+        for entry in &mut entries {
+            let same = known.iter().find(|old| same_but_time(old, entry) && !old.time.is_empty());
+            if let Some(old) = same {
+                entry.time.clone_from(&old.time);
+            }
+        }
+        entries.sort_by(|a, b| (&a.manager, &a.operation).cmp(&(&b.manager, &b.operation)));
+        let list: Vec<Value> = entries.iter().map(Entry::to_value).collect();
+        if object.get("metadata").is_none_or(Value::is_object) {
+            object["metadata"]["managedFields"] = Value::Array(list);
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        let mut tree = Map::new();
+        for path in &self.fields {
+            let mut place = &mut tree;
+            for name in &path.0 {
+                let entry = place.entry(format!("f:{name}")).or_insert_with(|| json!({}));
+                match entry {
+                    Value::Object(map) => place = map,
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut value = json!({
+            "manager": self.manager,
+            "operation": self.operation,
+            "apiVersion": ha_api_types::kind::API_VERSION,
+            "time": self.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": tree,
+        });
+        if !self.subresource.is_empty() {
+            value["subresource"] = json!(self.subresource);
+        }
+        value
+    }
+}
+
+/// Whether two entries say the same, whenever they said it.
+fn same_but_time(one: &Entry, other: &Entry) -> bool {
+    (&one.manager, &one.operation, &one.subresource, &one.fields)
+        == (&other.manager, &other.operation, &other.subresource, &other.fields)
+}
+
+fn from_tree(tree: &Value, path: &mut Vec<String>, fields: &mut BTreeSet<Path>) {
+    let members: Vec<(&str, &Value)> = tree
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(name, part)| Some((name.strip_prefix("f:")?, part)))
+        .collect();
+    if members.is_empty() {
+        // A leaf, or a list whose elements somebody owns one by one: to us it is atomic.
+        if !path.is_empty() {
+            fields.insert(Path(path.clone()));
+        }
+        return;
+    }
+    for (name, part) in members {
+        path.push(name.to_owned());
+        from_tree(part, path, fields);
+        path.pop();
+    }
+}

@@ -1,0 +1,90 @@
+//! Applies by several managers.
+
+use super::fields::{Entry, Path};
+use super::{Conflict, apply, updated};
+use ha_api_types::time::Timestamp;
+use serde_json::{Value, json};
+
+fn at(second: u8) -> Timestamp {
+    Timestamp(format!("2026-01-01T00:00:0{second}Z"))
+}
+
+fn object(spec: &Value) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"}, "spec": spec})
+}
+
+fn owners(object: &Value, names: &[&str]) -> Vec<String> {
+    let path = Path::of(names);
+    Entry::read(object)
+        .into_iter()
+        .filter(|entry| entry.fields.contains(&path))
+        .map(|entry| format!("{}/{}", entry.manager, entry.operation))
+        .collect()
+}
+
+#[test]
+fn an_apply_sets_and_later_removes_its_fields() {
+    let first = apply(None, &object(&json!({"group": "g", "priority": 1})), "a", false, &at(1)).unwrap();
+    assert_eq!(first["spec"], json!({"group": "g", "priority": 1}));
+    let second = apply(Some(&first), &object(&json!({"priority": 1})), "a", false, &at(2)).unwrap();
+    assert_eq!(second["spec"], json!({"priority": 1}));
+    let again = apply(Some(&second), &object(&json!({"priority": 1})), "a", false, &at(3)).unwrap();
+    assert_eq!(again, second);
+}
+
+#[test]
+fn another_managers_value_is_a_conflict_unless_forced() {
+    let first = apply(None, &object(&json!({"priority": 1, "group": "g"})), "a", false, &at(1)).unwrap();
+    let shared = apply(Some(&first), &object(&json!({"priority": 1})), "b", false, &at(2)).unwrap();
+    assert_eq!(owners(&shared, &["spec", "priority"]), ["a/Apply", "b/Apply"]);
+    let refused = apply(Some(&shared), &object(&json!({"priority": 2})), "b", false, &at(3));
+    assert_eq!(refused, Err(vec![Conflict { manager: "a".to_owned(), path: ".spec.priority".to_owned() }]));
+    let forced = apply(Some(&shared), &object(&json!({"priority": 2})), "b", true, &at(3)).unwrap();
+    assert_eq!(forced["spec"], json!({"priority": 2, "group": "g"}));
+    assert_eq!(owners(&forced, &["spec", "priority"]), ["b/Apply"]);
+    // What both own stays when one lets go.
+    let released = apply(Some(&shared), &object(&json!({"group": "g"})), "a", false, &at(3)).unwrap();
+    assert_eq!(released["spec"], json!({"priority": 1, "group": "g"}));
+}
+
+#[test]
+fn an_update_takes_over_what_it_changes() {
+    let first = apply(None, &object(&json!({"priority": 1, "tags": ["x"]})), "a", false, &at(1)).unwrap();
+    let mut second = first.clone();
+    second["spec"]["priority"] = json!(5);
+    second["spec"].as_object_mut().unwrap().shift_remove("tags");
+    updated(Some(&first), &mut second, "editor", &at(2));
+    assert_eq!(owners(&second, &["spec", "priority"]), ["editor/Update"]);
+    assert_eq!(owners(&second, &["spec", "tags"]), Vec::<String>::new());
+    let refused = apply(Some(&second), &object(&json!({"priority": 1})), "a", false, &at(3));
+    assert!(refused.is_err_and(|conflicts| conflicts[0].manager == "editor"));
+    // Changing nothing changes no owner and no time.
+    let mut same = second.clone();
+    updated(Some(&second), &mut same, "other", &at(4));
+    assert_eq!(same, second);
+}
+
+#[test]
+fn a_list_and_a_map_in_one_place_overlap() {
+    let first = apply(None, &object(&json!({"nodes": {"node1": 2}})), "a", false, &at(1)).unwrap();
+    let refused = apply(Some(&first), &object(&json!({"nodes": ["node1"]})), "b", false, &at(2));
+    assert!(refused.is_err());
+    let own = apply(Some(&first), &object(&json!({"nodes": ["node1"]})), "a", false, &at(2)).unwrap();
+    assert_eq!(own["spec"], json!({"nodes": ["node1"]}));
+}
+
+proptest::proptest! {
+    /// Whatever managedFields say, nothing panics and the configuration is in force afterwards.
+    #[test]
+    fn foreign_managed_fields_do_no_harm(name in "[a-z:.]{0,6}", text in "\\PC{0,8}") {
+        for fields in [json!(text), json!([text]), json!([{"manager": text, "fieldsV1": {format!("f:{name}"): {"k:{}": text}}}]), json!({})] {
+            let live = json!({"metadata": {"name": "web", "managedFields": fields}, "spec": {name.as_str(): {"x": 1}}});
+            let wanted = object(&json!({name.as_str(): [1]}));
+            let after = apply(Some(&live), &wanted, "m", true, &at(1)).unwrap();
+            assert_eq!(after["spec"][name.as_str()], json!([1]));
+            let mut plain = wanted.clone();
+            updated(Some(&live), &mut plain, "m", &at(1));
+            assert_eq!(&plain["spec"], &wanted["spec"]);
+        }
+    }
+}

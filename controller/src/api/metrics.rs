@@ -1,0 +1,85 @@
+//! How much the API is asked, how it answers, and how long that takes.
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use ha_runtime::metrics::Metrics;
+use prometheus::{HistogramVec, IntCounterVec, IntGauge};
+use std::time::Instant;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// The API's metrics. Cheap to clone; every clone counts the same.
+#[derive(Clone, Debug)]
+pub struct ApiMetrics {
+    requests: IntCounterVec,
+    seconds: HistogramVec,
+    watches: IntGauge,
+}
+
+impl ApiMetrics {
+    /// Registers them.
+    ///
+    /// # Errors
+    /// When that was done before in this registry.
+    pub fn new(metrics: &Metrics) -> prometheus::Result<ApiMetrics> {
+        Ok(ApiMetrics {
+            requests: metrics.counters(
+                "hactl_api_requests_total",
+                "Requests to the API, by method, route and status code.",
+                &["method", "route", "code"],
+            )?,
+            seconds: metrics.histograms(
+                "hactl_api_request_seconds",
+                "How long requests took until their answer began, by method.",
+                &["method"],
+                &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0],
+            )?,
+            watches: metrics.gauge("hactl_api_watches", "Watches and event streams that are open.")?,
+        })
+    }
+}
+
+/// One of the watches that may be open at once; given back when dropped.
+pub(super) struct WatchPermit {
+    _permit: OwnedSemaphorePermit,
+    metrics: Option<ApiMetrics>,
+}
+
+impl WatchPermit {
+    /// Counts the watch as open.
+    pub(super) fn new(permit: OwnedSemaphorePermit, metrics: Option<ApiMetrics>) -> WatchPermit {
+        if let Some(metrics) = &metrics {
+            metrics.watches.inc();
+        }
+        WatchPermit { _permit: permit, metrics }
+    }
+}
+
+impl Drop for WatchPermit {
+    fn drop(&mut self) {
+        if let Some(metrics) = &self.metrics {
+            metrics.watches.dec();
+        }
+    }
+}
+
+/// Counts a request. The route is the pattern, never the path, so that names make no new series.
+pub(super) async fn count(State(metrics): State<ApiMetrics>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let method = match *request.method() {
+        axum::http::Method::GET => "GET",
+        axum::http::Method::HEAD => "HEAD",
+        axum::http::Method::POST => "POST",
+        axum::http::Method::PUT => "PUT",
+        axum::http::Method::PATCH => "PATCH",
+        axum::http::Method::DELETE => "DELETE",
+        // Anything can be written there.
+        _ => "other",
+    };
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = next.run(request).await;
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    metrics.requests.with_label_values(&[method, route, response.status().as_str()]).inc();
+    metrics.seconds.with_label_values(&[method]).observe(begun.elapsed().as_secs_f64());
+    response
+}

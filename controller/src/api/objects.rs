@@ -1,0 +1,151 @@
+//! The objects of hactl.io/v1: list, get, create, replace, patch, delete.
+
+mod delete;
+mod requested;
+mod write;
+
+use super::answer::{self, Shape};
+use super::error::ApiError;
+use super::read;
+use super::request::{Parameters, media_type, read_body};
+use super::selector::Selector;
+use super::table::Rows;
+use super::{ApiState, watch};
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::Method;
+use axum::http::request::Parts;
+use axum::response::Response;
+use ha_api_types::document;
+use ha_api_types::kind::Kind;
+use ha_store::Store;
+use serde_json::{Value, json};
+
+fn kind_of(plural: &str) -> Result<Kind, ApiError> {
+    Kind::ALL.into_iter().find(|kind| kind.plural() == plural).ok_or_else(ApiError::no_such_path)
+}
+
+/// `/apis/hactl.io/v1/{plural}`.
+pub(crate) async fn collection<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path(plural): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let kind = kind_of(&plural)?;
+    let (parts, body) = request.into_parts();
+    let parameters = Parameters::of(&parts.uri)?;
+    match parts.method {
+        Method::GET | Method::HEAD if parameters.watch => {
+            watch::objects(&state, kind, &parameters, &parts).await
+        }
+        Method::GET | Method::HEAD => list(&state, kind, &parameters, &parts).await,
+        Method::POST => write::create(&state, kind, &parameters, &parts, body).await,
+        Method::DELETE => delete::collection(&state, kind, &parameters).await,
+        _ => Err(ApiError::method_not_allowed("a collection takes GET, POST and DELETE")),
+    }
+}
+
+/// `/apis/hactl.io/v1/{plural}/{name}`.
+pub(crate) async fn item<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path((plural, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let kind = kind_of(&plural)?;
+    let (parts, body) = request.into_parts();
+    let parameters = Parameters::of(&parts.uri)?;
+    match parts.method {
+        Method::GET | Method::HEAD => get(&state, kind, &name, &parameters, &parts).await,
+        Method::PUT => write::replace(&state, kind, &name, &parameters, &parts, body).await,
+        Method::PATCH => write::patch(&state, kind, &name, &parameters, &parts, body).await,
+        Method::DELETE => delete::one(&state, kind, &name, &parameters, &parts, body).await,
+        _ => Err(ApiError::method_not_allowed("an object takes GET, PUT, PATCH and DELETE")),
+    }
+}
+
+/// `/apis/hactl.io/v1/{plural}/{name}/status`: to be read only, since the leader alone writes it.
+pub(crate) async fn status<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path((plural, name)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let kind = kind_of(&plural)?;
+    let (parts, _) = request.into_parts();
+    let parameters = Parameters::of(&parts.uri)?;
+    match parts.method {
+        Method::GET | Method::HEAD => get(&state, kind, &name, &parameters, &parts).await,
+        _ => Err(ApiError::method_not_allowed("status is written by the leader alone; write the spec")),
+    }
+}
+
+async fn get<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    parameters: &Parameters,
+    parts: &Parts,
+) -> Result<Response, ApiError> {
+    let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
+    let stored = read::find(state.store(), state.keys(), kind, name).await?;
+    Ok(answer::one(state, shape, stored.object(kind), axum::http::StatusCode::OK, &[]))
+}
+
+async fn list<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    parameters: &Parameters,
+    parts: &Parts,
+) -> Result<Response, ApiError> {
+    let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
+    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
+    let items = objects
+        .iter()
+        .map(|(name, stored)| (name.clone(), stored.object(kind)))
+        .filter(|(_, object)| selector.matches(object));
+    let page = answer::page(items.collect(), revision, parameters)?;
+    Ok(answer::list(state, shape, &format!("{kind}List"), ha_api_types::kind::API_VERSION, page))
+}
+
+/// A JSON body, with the paths of fields that are written twice.
+async fn json_body(parts: &Parts, body: Body) -> Result<document::Json, ApiError> {
+    let accepted = ["application/json", "application/yaml"];
+    let bytes = read_body(body).await?;
+    match media_type(&parts.headers) {
+        "application/json" | "" => {
+            document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))
+        }
+        "application/yaml" | "application/x-yaml" => yaml(&bytes),
+        other => Err(ApiError::unsupported_media_type(other, &accepted)),
+    }
+}
+
+/// One YAML document (JSON is YAML too).
+fn yaml(bytes: &[u8]) -> Result<document::Json, ApiError> {
+    // JSON first: it is what clients send, and it tells duplicate fields apart from other errors.
+    if let Ok(read) = document::json(bytes) {
+        return Ok(read);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
+    let documents = ha_api_types::yaml::documents(text).map_err(|error| {
+        let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
+        ApiError::bad_request(format!("the body is not YAML: {line}{}", error.message))
+    })?;
+    match <[_; 1]>::try_from(documents) {
+        Ok([one]) => Ok(document::Json { value: one.value, duplicates: Vec::new() }),
+        Err(several) => {
+            Err(ApiError::bad_request(format!("the body must be one document, got {}", several.len())))
+        }
+    }
+}
+
+/// What DELETE of an object that is gone answers.
+fn deleted(kind: Kind, name: &str, uid: &str) -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": name, "group": ha_api_types::kind::GROUP, "kind": kind.plural(), "uid": uid},
+    })
+}

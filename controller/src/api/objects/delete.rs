@@ -1,0 +1,255 @@
+//! Delete: a Resource waits for the leader to let go of it, everything else goes at once.
+
+use super::deleted;
+use crate::api::ApiState;
+use crate::api::answer::{self, Shape};
+use crate::api::commit::{Written, commit};
+use crate::api::error::ApiError;
+use crate::api::read::{self, Stored};
+use crate::api::request::{Parameters, read_body};
+use crate::api::selector::Selector;
+use crate::api::table::Rows;
+use axum::Json;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use ha_api_types::kind::Kind;
+use ha_api_types::record::{Assignment, Fence, FenceState};
+use ha_store::{Guard, Store, Transaction};
+use serde_json::{Value, json};
+
+/// How often a deletion is tried again after somebody else's write came between.
+const MAX_ATTEMPTS: usize = 8;
+
+/// What must hold of the object, as the client demands.
+#[derive(Clone, Debug, Default)]
+struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+    dry_run: bool,
+}
+
+/// DELETE of one object.
+pub(super) async fn one<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    parameters: &Parameters,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
+    let bytes = read_body(body).await?;
+    let mut preconditions = preconditions(&bytes)?;
+    preconditions.dry_run |= parameters.dry_run;
+    Ok(match delete(state, kind, name, &preconditions).await? {
+        Gone::Now(uid) => Json(deleted(kind, name, &uid)).into_response(),
+        Gone::Later(object) => answer::one(state, shape, object, StatusCode::OK, &[]),
+    })
+}
+
+/// DELETE of all objects of a kind that a selector matches.
+pub(super) async fn collection<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    parameters: &Parameters,
+) -> Result<Response, ApiError> {
+    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
+    let preconditions = Preconditions { dry_run: parameters.dry_run, ..Preconditions::default() };
+    let mut items = Vec::new();
+    for (name, stored) in objects {
+        let object = stored.object(kind);
+        if selector.matches(&object) {
+            match delete(state, kind, &name, &preconditions).await {
+                Ok(_) => items.push(object),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(Json(json!({
+        "kind": format!("{kind}List"),
+        "apiVersion": ha_api_types::kind::API_VERSION,
+        "metadata": {"resourceVersion": revision.to_string()},
+        "items": items,
+    }))
+    .into_response())
+}
+
+fn preconditions(bytes: &[u8]) -> Result<Preconditions, ApiError> {
+    if bytes.is_empty() {
+        return Ok(Preconditions::default());
+    }
+    let options =
+        ha_api_types::document::json(bytes).map_err(|error| ApiError::bad_request(error.message))?.value;
+    let text = |pointer: &str| options.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let dry_run = options.get("dryRun").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    Ok(Preconditions {
+        uid: text("/preconditions/uid"),
+        resource_version: text("/preconditions/resourceVersion"),
+        dry_run,
+    })
+}
+
+/// How an object goes.
+enum Gone {
+    /// It is gone; its uid.
+    Now(String),
+    /// It goes once its finalizers are gone; as it is now.
+    Later(Value),
+}
+
+async fn delete<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    preconditions: &Preconditions,
+) -> Result<Gone, ApiError> {
+    for _ in 0..MAX_ATTEMPTS {
+        let stored = read::find(state.store(), state.keys(), kind, name).await?;
+        let text =
+            |pointer: &str| stored.spec.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let uid = text("/metadata/uid").to_owned();
+        let version = stored.resource_version().to_string();
+        for (what, wanted, own) in [
+            ("UID", &preconditions.uid, &uid),
+            ("ResourceVersion", &preconditions.resource_version, &version),
+        ] {
+            if wanted.as_ref().is_some_and(|wanted| wanted != own) {
+                let text = format!("{what} in precondition does not match: the object has {own}");
+                return Err(ApiError::conflict(kind, name, &text));
+            }
+        }
+        let bare = text("/metadata/name").to_owned();
+        let waits = stored
+            .spec
+            .value
+            .pointer("/metadata/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty());
+        let outcome = if waits {
+            mark(state, kind, &bare, &stored, preconditions.dry_run).await?
+        } else {
+            remove(state, kind, &bare, &stored, preconditions.dry_run).await?.then_some(Gone::Now(uid))
+        };
+        match outcome {
+            Some(gone) => return Ok(gone),
+            None if preconditions.resource_version.is_some() => return Err(ApiError::modified(kind, name)),
+            None => {}
+        }
+    }
+    Err(ApiError::modified(kind, name))
+}
+
+/// Sets the deletion timestamp; `None`: something came between.
+async fn mark<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    stored: &Stored,
+    dry_run: bool,
+) -> Result<Option<Gone>, ApiError> {
+    let mut marked = stored.clone();
+    if marked.spec.value.pointer("/metadata/deletionTimestamp").is_none() {
+        marked.spec.value["metadata"]["deletionTimestamp"] = json!(state.timestamp());
+        if !dry_run {
+            let key = state.keys().spec(kind, name);
+            let bytes = serde_json::to_vec(&marked.spec.value)
+                .map_err(|error| ApiError::internal(error.to_string()))?;
+            let transaction =
+                Transaction::new().put(&key, Guard::Unchanged(stored.spec.mod_revision), bytes.clone());
+            match commit(state.store(), transaction, &key, Some(&bytes)).await? {
+                Written::Applied(revision) => marked.spec.mod_revision = revision,
+                Written::Conflict => return Ok(None),
+            }
+        }
+    }
+    Ok(Some(Gone::Later(marked.object(kind))))
+}
+
+/// Removes the object; false: something came between.
+async fn remove<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    stored: &Stored,
+    dry_run: bool,
+) -> Result<bool, ApiError> {
+    let key = state.keys().spec(kind, name);
+    let status_key = state.keys().status(kind, name);
+    let mut transaction = Transaction::new().delete(&key, Guard::Unchanged(stored.spec.mod_revision));
+    if kind == Kind::Node {
+        // Its status stays: the leader shows it as Gone for a while.
+        transaction = release_node(state, name, transaction).await?;
+    } else {
+        transaction = match &stored.status {
+            Some(status) => transaction.delete(&status_key, Guard::Unchanged(status.mod_revision)),
+            None => transaction.guard(&status_key, Guard::Absent),
+        };
+    }
+    if dry_run {
+        return Ok(true);
+    }
+    Ok(match commit(state.store(), transaction, &key, None).await? {
+        Written::Applied(_) => true,
+        Written::Conflict => false,
+    })
+}
+
+/// A node goes only when nothing can run there under hactl: its epoch is closed and no assignment names it.
+///
+/// The guard on its fence keeps it so: an assignment needs an open epoch. The fence itself is never deleted.
+async fn release_node<S: Store>(
+    state: &ApiState<S>,
+    name: &str,
+    transaction: Transaction,
+) -> Result<Transaction, ApiError> {
+    let key = state.keys().fence(name);
+    let reading = state.store().get(&key).await?;
+    let guard = match reading.entries.first() {
+        None => Guard::Absent,
+        Some(entry) => {
+            let fence: Fence = serde_json::from_slice(&entry.value)
+                .map_err(|error| ApiError::internal(format!("the record {key} cannot be read: {error}")))?;
+            match fence.state {
+                FenceState::Open => {
+                    let text = format!(
+                        "its epoch is open: the node may run services. Shut its agent down cleanly (hactl node maintenance enable {name}, then power off) and try again"
+                    );
+                    return Err(ApiError::conflict(Kind::Node, name, &text));
+                }
+                FenceState::Fencing => {
+                    let text = "it is being fenced: wait until that is proven, or confirm it with hactl node confirm-fenced";
+                    return Err(ApiError::conflict(Kind::Node, name, text));
+                }
+                FenceState::Fenced | FenceState::Closed => Guard::Unchanged(entry.mod_revision),
+            }
+        }
+    };
+    let assignments = state.store().list(&state.keys().assignments()).await?;
+    let named: Vec<&str> = assignments
+        .entries
+        .iter()
+        .filter(|entry| {
+            // One that cannot be read might name it.
+            serde_json::from_slice::<Assignment>(&entry.value).map_or(true, |assignment| {
+                let target = match &assignment.action {
+                    ha_api_types::record::Action::Migrate { target, .. } => target == name,
+                    ha_api_types::record::Action::Start
+                    | ha_api_types::record::Action::Stop { .. }
+                    | ha_api_types::record::Action::Restart
+                    | ha_api_types::record::Action::Leave => false,
+                };
+                assignment.node == name || target
+            })
+        })
+        .filter_map(|entry| entry.key.rsplit('/').next())
+        .collect();
+    if named.is_empty() {
+        return Ok(transaction.guard(key, guard));
+    }
+    let text = format!("services are assigned to it: {}. Move them away first", named.join(", "));
+    Err(ApiError::conflict(Kind::Node, name, &text))
+}

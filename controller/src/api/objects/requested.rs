@@ -1,0 +1,88 @@
+//! Start and Stop: recorded as operations, and the resource's requested state is changed in the same transaction, since
+//! specs are the users' and not the leader's to write.
+
+use super::write::Writer;
+use crate::api::admission::{Context, admit};
+use crate::api::error::ApiError;
+use crate::api::read;
+use ha_api_types::kind::Kind;
+use ha_api_types::operation::{Operation, OperationAction};
+use ha_api_types::resource::RequestedState;
+use ha_store::{Guard, Store, Transaction};
+use serde_json::{Value, json};
+
+/// The resource and the state that an operation asks for.
+fn requested(operation: &Value) -> Option<(String, RequestedState)> {
+    let spec = serde_json::from_value::<Operation>(operation.clone()).ok()?.spec;
+    let state = match spec.action {
+        OperationAction::Start => RequestedState::Started,
+        OperationAction::Stop => RequestedState::Stopped,
+        OperationAction::Migrate
+        | OperationAction::Relocate
+        | OperationAction::Restart
+        | OperationAction::ClearError
+        | OperationAction::ConfirmFenced
+        | OperationAction::Fence
+        | OperationAction::Balance => return None,
+    };
+    Some((spec.resource?, state))
+}
+
+/// Whether a resource in this requested state already is what the operation asks for. A Disabled one is stopped, and
+/// stays Disabled when it is stopped again.
+fn is_met(current: RequestedState, wanted: RequestedState) -> bool {
+    current == wanted || (current == RequestedState::Disabled && wanted == RequestedState::Stopped)
+}
+
+impl<S: Store> Writer<'_, S> {
+    /// Adds the change of the requested state to the transaction that records an operation. A resource that does not
+    /// exist is left to the leader to refuse, with the operation as its record.
+    pub(super) async fn with_requested_state(
+        &self,
+        operation: &Value,
+        transaction: Transaction,
+    ) -> Result<Transaction, ApiError> {
+        let Some((name, wanted)) = requested(operation).filter(|_| self.kind == Kind::Operation) else {
+            return Ok(transaction);
+        };
+        let Some(current) = read::get(self.state.store(), self.state.keys(), Kind::Resource, &name).await?
+        else {
+            return Ok(transaction);
+        };
+        let state = current.spec.value.pointer("/spec/state").cloned().unwrap_or_else(|| json!("Started"));
+        let state: RequestedState =
+            serde_json::from_value(state).map_err(|error| ApiError::internal(error.to_string()))?;
+        if is_met(state, wanted) {
+            return Ok(transaction);
+        }
+        let mut proposed = current.object(Kind::Resource);
+        proposed["spec"]["state"] = json!(wanted);
+        let context = Context { kind: Kind::Resource, ..self.context(Some(&self.manager)) };
+        let admitted = admit(&context, Some(&current), proposed, &[])?;
+        let bytes =
+            serde_json::to_vec(&admitted.value).map_err(|error| ApiError::internal(error.to_string()))?;
+        let key = self.state.keys().spec(Kind::Resource, &name);
+        Ok(transaction.put(key, Guard::Unchanged(current.spec.mod_revision), bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(action: &str, expected: Option<RequestedState>) {
+        let operation = json!({
+            "apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": "o"},
+            "spec": {"action": action, "resource": "web"},
+        });
+        assert_eq!(requested(&operation).map(|(_, state)| state), expected, "{action}");
+    }
+
+    #[test]
+    fn only_start_and_stop_change_the_requested_state() {
+        check("Start", Some(RequestedState::Started));
+        check("Stop", Some(RequestedState::Stopped));
+        check("Restart", None);
+        check("Migrate", None);
+    }
+}

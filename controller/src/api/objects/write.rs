@@ -1,0 +1,358 @@
+//! Create, replace and patch.
+
+use super::{json_body, yaml};
+use crate::api::admission::{Admitted, Context, admit, check_creatable};
+use crate::api::answer::{self, Shape};
+use crate::api::commit::{Written, commit};
+use crate::api::error::ApiError;
+use crate::api::read::{self, Half, Stored};
+use crate::api::request::{Parameters, manager, media_type, read_body, requester};
+use crate::api::table::Rows;
+use crate::api::{ApiState, managed, patch, warnings};
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use ha_api_types::document;
+use ha_api_types::kind::Kind;
+use ha_api_types::names;
+use ha_api_types::record::Revision;
+use ha_api_types::time::Timestamp;
+use ha_store::{Guard, Store, Transaction};
+use serde_json::Value;
+
+/// How often a patch is made again after somebody else's write came between.
+const MAX_ATTEMPTS: usize = 8;
+
+/// How an existing object is changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    /// The client named the resourceVersion that it has seen, so nothing may come between, not even a status.
+    guarded: bool,
+    /// An object that does not exist is created (server-side apply).
+    create_missing: bool,
+}
+
+/// What all writes of one request share.
+pub(super) struct Writer<'a, S> {
+    pub(super) state: &'a ApiState<S>,
+    pub(super) kind: Kind,
+    parameters: &'a Parameters,
+    shape: Shape,
+    pub(super) manager: String,
+    requester: String,
+    now: Timestamp,
+    fresh_uid: String,
+}
+
+impl<'a, S: Store> Writer<'a, S> {
+    fn new(
+        state: &'a ApiState<S>,
+        kind: Kind,
+        parameters: &'a Parameters,
+        parts: &Parts,
+    ) -> Result<Writer<'a, S>, ApiError> {
+        Ok(Writer {
+            state,
+            kind,
+            parameters,
+            shape: Shape::of(&parts.headers, parameters, Rows::Of(kind))?,
+            manager: manager(parameters, &parts.headers),
+            requester: requester(parts),
+            now: state.timestamp(),
+            fresh_uid: uuid::Uuid::new_v4().to_string(),
+        })
+    }
+
+    pub(super) fn context<'b>(&'b self, manager: Option<&'b str>) -> Context<'b> {
+        Context {
+            kind: self.kind,
+            field_validation: self.parameters.field_validation,
+            manager,
+            requester: &self.requester,
+            now: &self.now,
+            fresh_uid: &self.fresh_uid,
+        }
+    }
+
+    /// Stores a new object, or only says what would be stored.
+    async fn insert(&self, admitted: Admitted) -> Result<Response, ApiError> {
+        let Admitted { name, value, mut warnings } = admitted;
+        check_creatable(self.kind, &name)?;
+        let key = self.state.keys().spec(self.kind, &name);
+        let revision = if self.parameters.dry_run {
+            if read::get(self.state.store(), self.state.keys(), self.kind, &name).await?.is_some() {
+                return Err(ApiError::already_exists(self.kind, &name));
+            }
+            0
+        } else {
+            let bytes = serde_json::to_vec(&value).map_err(|error| ApiError::internal(error.to_string()))?;
+            self.insert_new(&key, &name, &value, &bytes).await?
+        };
+        warnings.extend(warnings::of(self.state, self.kind, &name, &value, self.parameters.dry_run).await);
+        let object = read::object(self.kind, &value, None, revision);
+        Ok(answer::one(self.state, self.shape, object, StatusCode::CREATED, &warnings))
+    }
+
+    /// Stores a new object's value under its key.
+    async fn insert_new(
+        &self,
+        key: &str,
+        name: &str,
+        value: &Value,
+        bytes: &[u8],
+    ) -> Result<Revision, ApiError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let transaction = Transaction::new().put(key, Guard::Absent, bytes.to_vec());
+            let transaction = self.with_requested_state(value, transaction).await?;
+            let alone = transaction.writes().len() == 1;
+            match commit(self.state.store(), transaction, key, Some(bytes)).await? {
+                Written::Applied(revision) => return Ok(revision),
+                Written::Conflict if alone => return Err(ApiError::already_exists(self.kind, name)),
+                // The name is taken, or the resource was changed meanwhile: the next reading tells.
+                Written::Conflict => {
+                    if read::get(self.state.store(), self.state.keys(), self.kind, name).await?.is_some() {
+                        return Err(ApiError::already_exists(self.kind, name));
+                    }
+                }
+            }
+        }
+        Err(ApiError::modified(self.kind, name))
+    }
+
+    /// Stores a new version of an object. `guard_status`: nothing at all may have changed since it was read.
+    ///
+    /// `None`: something came between.
+    async fn store(
+        &self,
+        current: &Stored,
+        admitted: Admitted,
+        guard_status: bool,
+    ) -> Result<Option<Response>, ApiError> {
+        let Admitted { name, value, mut warnings } = admitted;
+        let status = current.status.as_ref();
+        let mut stored = Stored { spec: current.spec.clone(), status: status.cloned() };
+        if value != current.spec.value {
+            let finished = value.pointer("/metadata/deletionTimestamp").is_some()
+                && value.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
+            let key = self.state.keys().spec(self.kind, &name);
+            let status_key = self.state.keys().status(self.kind, &name);
+            let unchanged = Guard::Unchanged(current.spec.mod_revision);
+            let status_guard = status.map_or(Guard::Absent, |status| Guard::Unchanged(status.mod_revision));
+            if self.parameters.dry_run {
+                stored.spec.value = value.clone();
+            } else if finished {
+                let transaction = Transaction::new().delete(&key, unchanged);
+                let transaction = match status {
+                    Some(_) => transaction.delete(&status_key, status_guard),
+                    None => transaction.guard(&status_key, status_guard),
+                };
+                match commit(self.state.store(), transaction, &key, None).await? {
+                    Written::Applied(revision) => stored.spec = half(&value, current, revision),
+                    Written::Conflict => return Ok(None),
+                }
+            } else {
+                let bytes =
+                    serde_json::to_vec(&value).map_err(|error| ApiError::internal(error.to_string()))?;
+                let mut transaction = Transaction::new().put(&key, unchanged, bytes.clone());
+                if guard_status {
+                    transaction = transaction.guard(&status_key, status_guard);
+                }
+                match commit(self.state.store(), transaction, &key, Some(&bytes)).await? {
+                    Written::Applied(revision) => stored.spec = half(&value, current, revision),
+                    Written::Conflict => return Ok(None),
+                }
+            }
+            warnings
+                .extend(warnings::of(self.state, self.kind, &name, &value, self.parameters.dry_run).await);
+        }
+        let object = stored.object(self.kind);
+        Ok(Some(answer::one(self.state, self.shape, object, StatusCode::OK, &warnings)))
+    }
+
+    /// Reads, changes and stores until nobody comes between, or the request's own precondition fails.
+    async fn change(
+        &self,
+        name: &str,
+        manager: Option<&'a str>,
+        duplicates: &[String],
+        make: impl Fn(Option<&Value>) -> Result<Value, ApiError>,
+        options: Options,
+    ) -> Result<Response, ApiError> {
+        for _ in 0..MAX_ATTEMPTS {
+            let current = match read::find(self.state.store(), self.state.keys(), self.kind, name).await {
+                Ok(current) => current,
+                Err(error) if options.create_missing && error.is_not_found() => {
+                    let proposed = make(None)?;
+                    let admitted = admit(&self.context(manager), None, proposed, duplicates)?;
+                    check_named(names::bare(name), &admitted)?;
+                    match self.insert(admitted).await {
+                        Err(error) if error.is_already_exists() => continue,
+                        other => return other,
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            let object = current.object(self.kind);
+            let proposed = make(Some(&object))?;
+            let version = |object: &Value| {
+                object
+                    .pointer("/metadata/resourceVersion")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
+            let wanted = version(&proposed);
+            if !wanted.is_empty() && wanted != version(&object) {
+                return Err(ApiError::modified(self.kind, name));
+            }
+            let admitted = admit(&self.context(manager), Some(&current), proposed, duplicates)?;
+            match self.store(&current, admitted, options.guarded).await? {
+                Some(response) => return Ok(response),
+                None if options.guarded => return Err(ApiError::modified(self.kind, name)),
+                None => {}
+            }
+        }
+        Err(ApiError::modified(self.kind, name))
+    }
+}
+
+fn half(value: &Value, current: &Stored, revision: i64) -> Half {
+    Half { value: value.clone(), create_revision: current.spec.create_revision, mod_revision: revision }
+}
+
+fn check_named(name: &str, admitted: &Admitted) -> Result<(), ApiError> {
+    if admitted.name == name {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "the name of the object ({}) does not match the name on the URL ({name})",
+        admitted.name
+    )))
+}
+
+/// POST.
+pub(super) async fn create<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    parameters: &Parameters,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let writer = Writer::new(state, kind, parameters, parts)?;
+    let read = json_body(parts, body).await?;
+    let admitted = admit(&writer.context(Some(&writer.manager)), None, read.value, &read.duplicates)?;
+    writer.insert(admitted).await
+}
+
+/// PUT: the object as a whole. With a resourceVersion it replaces only what the client has seen.
+pub(super) async fn replace<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    parameters: &Parameters,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let writer = Writer::new(state, kind, parameters, parts)?;
+    let read = json_body(parts, body).await?;
+    let options = Options { guarded: names_version(&read.value), create_missing: false };
+    let make = |_: Option<&Value>| Ok(read.value.clone());
+    writer.change(name, Some(&writer.manager), &read.duplicates, make, options).await
+}
+
+/// PATCH, by the body's media type.
+pub(super) async fn patch<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    parameters: &Parameters,
+    parts: &Parts,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let writer = Writer::new(state, kind, parameters, parts)?;
+    let bytes = read_body(body).await?;
+    let json = || document::json(&bytes).map_err(|error| ApiError::bad_request(error.message));
+    match media_type(&parts.headers) {
+        "application/merge-patch+json" => {
+            let read = json()?;
+            let options = Options { guarded: names_version(&read.value), create_missing: false };
+            let make = |live: Option<&Value>| patch::merge(live.unwrap_or(&Value::Null), &read.value);
+            writer.change(name, Some(&writer.manager), &read.duplicates, make, options).await
+        }
+        "application/json-patch+json" => {
+            let read = json()?;
+            let make = |live: Option<&Value>| patch::json(live.unwrap_or(&Value::Null), &read.value);
+            writer.change(name, Some(&writer.manager), &read.duplicates, make, Options::default()).await
+        }
+        "application/apply-patch+yaml" | "application/apply-patch+json" => {
+            if parameters.field_manager.is_none() {
+                return Err(ApiError::bad_request("fieldManager is required for apply: add it to the query"));
+            }
+            let read = yaml(&bytes)?;
+            writer.apply(name, &read).await
+        }
+        other => Err(ApiError::unsupported_media_type(
+            other,
+            &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"],
+        )),
+    }
+}
+
+fn names_version(value: &Value) -> bool {
+    value.pointer("/metadata/resourceVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty())
+}
+
+impl<S: Store> Writer<'_, S> {
+    /// Server-side apply.
+    async fn apply(&self, name: &str, read: &document::Json) -> Result<Response, ApiError> {
+        let configuration = &read.value;
+        let whole = configuration.get("metadata").is_some_and(Value::is_object);
+        if !whole {
+            return Err(ApiError::bad_request(
+                "an applied configuration needs apiVersion, kind and metadata.name",
+            ));
+        }
+        if configuration.pointer("/metadata/managedFields").is_some_and(|list| !list.is_null()) {
+            return Err(ApiError::bad_request(
+                "metadata.managedFields must be empty in an applied configuration",
+            ));
+        }
+        let given = configuration.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        if !given.is_empty() && names::bare(given) != names::bare(name) {
+            return Err(ApiError::bad_request(format!(
+                "the name of the object ({given}) does not match the name on the URL ({name})"
+            )));
+        }
+        let mut configuration = configuration.clone();
+        if let Some(map) = configuration.as_object_mut() {
+            map.shift_remove("status");
+        }
+        // The URL names the object; what has a type in front of it is one name with it.
+        configuration["metadata"]["name"] = Value::from(names::bare(name));
+        let make = |live: Option<&Value>| {
+            let applied =
+                managed::apply(live, &configuration, &self.manager, self.parameters.force, &self.now);
+            let mut applied = applied.map_err(|conflicts| refused(self.kind, name, conflicts))?;
+            if let Some(version) = configuration.pointer("/metadata/resourceVersion") {
+                applied["metadata"]["resourceVersion"] = version.clone();
+            }
+            Ok(applied)
+        };
+        let options = Options { guarded: names_version(&configuration), create_missing: true };
+        self.change(name, None, &read.duplicates, make, options).await
+    }
+}
+
+fn refused(kind: Kind, name: &str, conflicts: Vec<managed::Conflict>) -> ApiError {
+    let list: Vec<String> =
+        conflicts.iter().map(|one| format!("conflict with {:?}: {}", one.manager, one.path)).collect();
+    let count = conflicts.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let text = format!("Apply failed with {count} conflict{plural}: {}", list.join(", "));
+    let causes = conflicts
+        .into_iter()
+        .map(|one| ("FieldManagerConflict".to_owned(), one.path, format!("conflict with {:?}", one.manager)))
+        .collect();
+    ApiError::new(StatusCode::CONFLICT, "Conflict", text).about(kind, name).with_causes(causes)
+}

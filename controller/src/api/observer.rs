@@ -1,0 +1,92 @@
+//! How long ago this process saw heartbeats and candidates change: for people, decides nothing.
+
+use futures::StreamExt;
+use ha_api_types::keys::Keys;
+use ha_api_types::record::Revision;
+use ha_api_types::time::Millis;
+use ha_store::reflector::{Item, Options, reflector};
+use ha_store::{Change, Entry, Store};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What was seen of one key.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    revision: Revision,
+    /// When it changed; `None`: not since this process watches.
+    changed: Option<Instant>,
+}
+
+/// When keys changed, on this process's clock.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    seen: Mutex<BTreeMap<String, Seen>>,
+    since: Mutex<Option<Instant>>,
+}
+
+impl Observer {
+    pub(crate) fn new() -> Observer {
+        Observer { seen: Mutex::new(BTreeMap::new()), since: Mutex::new(None) }
+    }
+
+    /// How long ago a key changed; `None`: not seen to.
+    pub(crate) fn silent_ms(&self, key: &str) -> Option<Millis> {
+        let changed = lock(&self.seen).get(key)?.changed?;
+        Some(milliseconds(changed.elapsed()))
+    }
+
+    /// For how long it has been watching; `None`: it does not.
+    pub(crate) fn watching_ms(&self) -> Option<Millis> {
+        lock(&self.since).map(|since| milliseconds(since.elapsed()))
+    }
+
+    /// Watches until dropped.
+    pub(crate) async fn run<S: Store + Clone>(&self, store: S, keys: &Keys) {
+        let selectors = vec![keys.heartbeats(), keys.candidates()];
+        let (_refresher, mut items) = reflector(store, selectors, Options::default());
+        while let Some(item) = items.next().await {
+            match item {
+                Item::Synced(reading) => {
+                    lock(&self.since).get_or_insert_with(Instant::now);
+                    let mut seen = lock(&self.seen);
+                    seen.retain(|key, _| reading.entries.iter().any(|entry| entry.key == *key));
+                    for entry in &reading.entries {
+                        note(&mut seen, entry, false);
+                    }
+                }
+                Item::Changes { changes, revision: _ } => {
+                    let mut seen = lock(&self.seen);
+                    for change in &changes {
+                        match change {
+                            Change::Put(entry) => note(&mut seen, entry, true),
+                            Change::Delete { key, revision: _ } => {
+                                seen.remove(key);
+                            }
+                        }
+                    }
+                }
+                Item::Progress(_) | Item::Unavailable(_) => {}
+            }
+        }
+    }
+}
+
+/// A key that is listed for the first time may be old; one that has another revision than before has changed.
+fn note(seen: &mut BTreeMap<String, Seen>, entry: &Entry, live: bool) {
+    let known = seen.get(&entry.key).copied();
+    let changed = match known {
+        Some(known) if known.revision == entry.mod_revision => known.changed,
+        Some(_) => Some(Instant::now()),
+        None => live.then(Instant::now),
+    };
+    seen.insert(entry.key.clone(), Seen { revision: entry.mod_revision, changed });
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn milliseconds(length: Duration) -> Millis {
+    Millis::try_from(length.as_millis()).unwrap_or(Millis::MAX)
+}

@@ -1,0 +1,192 @@
+//! OpenAPI 3.0 from the Rust types: what `kubectl explain` prints and `kubectl apply` asks before it writes.
+
+use super::error::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use ha_api_types::kind::{API_VERSION, GROUP, Kind, VERSION};
+use ha_api_types::schema;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::sync::OnceLock;
+
+/// The one document, as text with its hash: it is the same for the life of the process.
+fn document() -> &'static (String, String) {
+    static DOCUMENT: OnceLock<(String, String)> = OnceLock::new();
+    DOCUMENT.get_or_init(|| {
+        let text = build().to_string();
+        let mut hash = String::new();
+        for byte in Sha256::digest(text.as_bytes()) {
+            // Writing into a string does not fail.
+            let _ = write!(hash, "{byte:02X}");
+        }
+        (text, hash)
+    })
+}
+
+/// `/openapi/v3`: where the documents are; the hash lets clients keep them.
+pub(crate) async fn index() -> Response {
+    let (_, hash) = document();
+    let path = format!("apis/{API_VERSION}");
+    let url = format!("/openapi/v3/{path}?hash={hash}");
+    Json(json!({"paths": {path: {"serverRelativeURL": url}}})).into_response()
+}
+
+/// `/openapi/v3/{path}`.
+pub(crate) async fn group_version(Path(path): Path<String>) -> Result<Response, ApiError> {
+    if path.trim_end_matches('/') != format!("apis/{API_VERSION}") {
+        return Err(ApiError::no_such_path());
+    }
+    let (text, hash) = document();
+    let mut response = text.clone().into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{hash}\"")) {
+        headers.insert(header::ETAG, tag);
+    }
+    Ok(response)
+}
+
+/// The name of a kind's schema.
+pub(crate) fn schema_name(kind: Kind) -> String {
+    format!("io.hactl.{VERSION}.{}", kind.name())
+}
+
+pub(crate) fn group_version_kind(kind: Kind) -> Value {
+    json!({"group": GROUP, "version": VERSION, "kind": kind.name()})
+}
+
+fn build() -> Value {
+    let mut schemas = Map::new();
+    let mut paths = Map::new();
+    for kind in Kind::ALL {
+        let name = schema_name(kind);
+        let mut schema = schema::of(kind).clone();
+        schema["x-kubernetes-group-version-kind"] = json!([group_version_kind(kind)]);
+        schemas.insert(name.clone(), schema);
+        schemas.insert(
+            format!("{name}List"),
+            json!({
+                "type": "object",
+                "description": format!("Objects of kind {kind}."),
+                "required": ["items"],
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "kind": {"type": "string"},
+                    "metadata": {"type": "object", "properties": {
+                        "resourceVersion": {"type": "string"},
+                        "continue": {"type": "string"},
+                        "remainingItemCount": {"type": "integer", "format": "int64"},
+                    }},
+                    "items": {"type": "array", "items": reference(&name)},
+                },
+                "x-kubernetes-group-version-kind": [
+                    {"group": GROUP, "version": VERSION, "kind": format!("{kind}List")}],
+            }),
+        );
+        let base = format!("/apis/{API_VERSION}/{}", kind.plural());
+        paths.insert(base.clone(), collection(kind, &name));
+        paths.insert(format!("{base}/{{name}}"), item(kind, &name));
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": {"title": "hactl", "version": env!("CARGO_PKG_VERSION"),
+            "description": "High availability for services on bare-metal nodes."},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    })
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn collection(kind: Kind, name: &str) -> Value {
+    json!({
+        "get": operation(kind, "list", "list", &READ, None, &format!("{name}List")),
+        "post": operation(kind, "post", "create", &WRITE, Some(&["application/json", "application/yaml"]), name),
+        "delete": operation(kind, "deletecollection", "deleteCollection", &READ, None, &format!("{name}List")),
+    })
+}
+
+fn item(kind: Kind, name: &str) -> Value {
+    let patches =
+        ["application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"];
+    let mut apply = WRITE.to_vec();
+    apply.push(("force", "boolean", "Take over fields that others manage (server-side apply)."));
+    json!({
+        "get": operation(kind, "get", "read", &[], None, name),
+        "put": operation(kind, "put", "replace", &WRITE, Some(&["application/json", "application/yaml"]), name),
+        "patch": operation(kind, "patch", "patch", &apply, Some(&patches), name),
+        "delete": operation(kind, "delete", "delete", &WRITE[..1], None, name),
+        "parameters": [{"name": "name", "in": "path", "required": true, "schema": {"type": "string"},
+            "description": "The object's name; for resources also type:name."}],
+    })
+}
+
+type Parameter = (&'static str, &'static str, &'static str);
+
+const WRITE: [Parameter; 3] = [
+    ("dryRun", "string", "All: run every check and write nothing."),
+    ("fieldManager", "string", "Who sets the fields; required for server-side apply."),
+    ("fieldValidation", "string", "Unknown and duplicate fields: Strict (default), Warn or Ignore."),
+];
+
+const READ: [Parameter; 5] = [
+    ("labelSelector", "string", "Only objects with these labels."),
+    ("fieldSelector", "string", "Only objects with these field values."),
+    ("limit", "integer", "At most so many objects."),
+    ("continue", "string", "Where an earlier, limited list ended."),
+    ("watch", "boolean", "Stream changes from resourceVersion on."),
+];
+
+fn operation(
+    kind: Kind,
+    action: &str,
+    verb: &str,
+    parameters: &[Parameter],
+    body: Option<&[&str]>,
+    answer: &str,
+) -> Value {
+    let parameters: Vec<Value> = parameters
+        .iter()
+        .map(|(name, value_type, description)| {
+            json!({"name": name, "in": "query", "description": description,
+                "schema": {"type": value_type, "uniqueItems": true}})
+        })
+        .collect();
+    let mut operation = json!({
+        "operationId": format!("{verb}HactlV1{}", kind.name()),
+        "tags": ["hactl_v1"],
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": group_version_kind(kind),
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference(answer)}}}},
+    });
+    if let Some(media_types) = body {
+        let content: Map<String, Value> = media_types
+            .iter()
+            .map(|one| ((*one).to_owned(), json!({"schema": {"type": "object"}})))
+            .collect();
+        operation["requestBody"] = json!({"required": true, "content": content});
+    }
+    operation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let built = build();
+        let text = built.to_string();
+        for part in text.split("#/components/schemas/").skip(1) {
+            let name = part.split('"').next().unwrap();
+            assert!(built["components"]["schemas"].get(name).is_some(), "{name}");
+        }
+    }
+}

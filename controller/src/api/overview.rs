@@ -1,0 +1,132 @@
+//! `/apis/hactl.io/v1/status`: the cluster on one screen.
+
+mod problems;
+
+use super::ApiState;
+use super::facts;
+use crate::core::world::World;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use ha_api_types::meta::Condition;
+use ha_api_types::node::NodeState;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Leader;
+use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Millis;
+use ha_api_types::view::{
+    ControllerOverview, ControllerState, LeaderOverview, NodeOverview, Overview, StoreOverview,
+};
+use ha_store::Store;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A controller whose key has not changed for so long counts as lost: several refreshes of the slowest profile.
+const LOST_AFTER_MS: Millis = 15_000;
+
+/// GET. It answers also while the store does not: then it says so.
+pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Response {
+    let mut overview = Overview {
+        cluster: state.options().cluster.clone(),
+        answered_by: state.options().id.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Overview::default()
+    };
+    let (world, members) = futures::join!(facts::world(&state), state.options().members());
+    overview.store = StoreOverview { quorum: world.is_ok(), revision: 0, members };
+    match world {
+        Ok(world) => {
+            fill(&state, &world, &mut overview);
+            overview.problems = problems::of(&world, &overview);
+        }
+        Err(error) => overview.problems = vec![problems::no_store(&error)],
+    }
+    Json(overview).into_response()
+}
+
+fn fill<S>(state: &ApiState<S>, world: &World, overview: &mut Overview) {
+    overview.store.revision = world.revision;
+    overview.leader = world.leader.as_ref().map(|entry| {
+        let leader: Leader = serde_json::from_slice(&entry.value).unwrap_or_default();
+        LeaderOverview { id: leader.id, url: leader.url, term: entry.create_revision, since: leader.since }
+    });
+    overview.controllers = controllers(state, world, overview.leader.as_ref());
+    overview.nodes = nodes(state, world);
+    let mut services: BTreeMap<ServiceState, u32> = BTreeMap::new();
+    for resource in world.resources.values() {
+        *services.entry(facts::status_of(world, &resource.value).state).or_default() += 1;
+    }
+    overview.services = services;
+    if let Some(status) = world.cluster_status.as_ref().map(|status| &status.value) {
+        overview.arming.clone_from(&status.arming);
+        overview.waiting_for.clone_from(&status.waiting_for);
+        overview.recent_fences.clone_from(&status.recent_fences);
+    }
+}
+
+fn controllers<S>(
+    state: &ApiState<S>,
+    world: &World,
+    leader: Option<&LeaderOverview>,
+) -> Vec<ControllerOverview> {
+    let observer = state.observer();
+    world
+        .candidates
+        .iter()
+        .map(|(id, candidate)| {
+            let silent_ms = observer.silent_ms(&world.keys.candidate(id));
+            // One that was not heard yet is lost only when it had the time to be heard.
+            let silence = silent_ms.or(observer.watching_ms()).unwrap_or(0);
+            let own = *id == state.options().id;
+            let controller_state = if leader.is_some_and(|leader| leader.id == *id) {
+                ControllerState::Leading
+            } else if silence < LOST_AFTER_MS || own {
+                ControllerState::Standby
+            } else {
+                ControllerState::Lost
+            };
+            ControllerOverview {
+                id: id.clone(),
+                url: candidate.value.url.clone(),
+                version: candidate.value.version.clone(),
+                state: controller_state,
+                silent_ms,
+            }
+        })
+        .collect()
+}
+
+fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
+    let names: BTreeSet<&String> = world.nodes.keys().chain(world.node_statuses.keys()).collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let status = world.node_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
+            let fence = world.fences.get(name).map(|fence| &fence.value);
+            let (reason, message) = ready(&status.conditions);
+            NodeOverview {
+                name: name.clone(),
+                state: if world.nodes.contains_key(name) { status.state } else { NodeState::Gone },
+                agent: status.agent,
+                mode: status.mode,
+                version: status.version,
+                epoch: fence.map_or(status.epoch, |fence| fence.epoch),
+                fence: fence.map_or(status.fence, |fence| fence.state.name().to_owned()),
+                lease: world.alive.contains_key(name),
+                watchdog: status.watchdog,
+                silent_ms: state.observer().silent_ms(&world.keys.alive(name)),
+                last_seen: status.last_seen,
+                services: status.services,
+                reason,
+                message,
+            }
+        })
+        .collect()
+}
+
+/// The reason and message of the Ready condition.
+fn ready(conditions: &[Condition]) -> (Reason, String) {
+    conditions.iter().find(|condition| condition.kind == "Ready").map_or_else(
+        || (Reason::NotSeenYet, Reason::NotSeenYet.sentence().to_owned()),
+        |ready| (ready.reason, ready.message.clone()),
+    )
+}

@@ -1,0 +1,161 @@
+//! What is wrong with the cluster, worst first, and what helps.
+
+use super::ready;
+use crate::api::error::ApiError;
+use crate::api::facts::status_of;
+use crate::core::world::World;
+use ha_api_types::meta::{Condition, ConditionStatus};
+use ha_api_types::node::NodeState;
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_api_types::view::{ControllerState, Overview, Problem, Severity};
+use std::cmp::Reverse;
+
+/// The store cannot be read.
+pub(super) fn no_store(error: &ApiError) -> Problem {
+    problem(
+        Severity::Failed,
+        "store".to_owned(),
+        Reason::Unknown,
+        error.to_string(),
+        "see to etcd: most of its members must run and reach each other",
+    )
+}
+
+/// Everything that is wrong.
+pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if overview.leader.is_none() {
+        found.push(problem(
+            Severity::Failed,
+            "leader".to_owned(),
+            Reason::LostLeadership,
+            "no controller leads: nothing is started, moved or recovered".to_owned(),
+            "start ha-controller, or wait a few seconds if one was just stopped",
+        ));
+    }
+    services(world, &mut found);
+    for member in overview.store.members.iter().filter(|member| !member.healthy || !member.problem.is_empty())
+    {
+        let name = if member.name.is_empty() { &member.url } else { &member.name };
+        let message = if member.problem.is_empty() {
+            format!("member {name} does not answer")
+        } else {
+            format!("member {name}: {}", member.problem)
+        };
+        found.push(problem(
+            Severity::Degraded,
+            "store".to_owned(),
+            Reason::Unknown,
+            message,
+            "see to etcd on that machine",
+        ));
+    }
+    for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
+        let message = format!("controller {} has not been heard for a while", controller.id);
+        let about = format!("controller/{}", controller.id);
+        found.push(problem(
+            Severity::Degraded,
+            about,
+            Reason::Unknown,
+            message,
+            "start it again, or remove its candidate key",
+        ));
+    }
+    nodes(overview, &mut found);
+    rules(world, &mut found);
+    if world.settings().disarmed.is_some() {
+        let message = "the cluster is disarmed: nobody is declared dead on silence".to_owned();
+        found.push(problem(
+            Severity::Degraded,
+            "cluster/default".to_owned(),
+            Reason::Disarmed,
+            message,
+            "hactl arm",
+        ));
+    }
+    for (key, why) in &world.unreadable {
+        let message = format!("the key {key} cannot be read: {why}");
+        found.push(problem(
+            Severity::Degraded,
+            "store".to_owned(),
+            Reason::Invalid,
+            message,
+            "upgrade this controller, or repair the key",
+        ));
+    }
+    found.sort_by_key(|problem| (Reverse(problem.severity), problem.about.clone()));
+    found
+}
+
+/// Everything that is wanted and does not run.
+fn services(world: &World, found: &mut Vec<Problem>) {
+    for (name, resource) in &world.resources {
+        let status = status_of(world, &resource.value);
+        let moving = matches!(status.state, ServiceState::Migrate | ServiceState::Relocate);
+        let missing = resource.value.spec.state == RequestedState::Started && !status.running && !moving;
+        let failed = status.state == ServiceState::Error;
+        if !(missing || failed) || resource.value.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let (reason, message) = ready(&status.conditions);
+        let message = format!("{name} is {:?}: {message}", status.state);
+        let help = if failed {
+            format!("hactl why {name}, then hactl clear-error {name}")
+        } else {
+            format!("hactl why {name}")
+        };
+        found.push(problem(Severity::Failed, format!("resource/{name}"), reason, message, &help));
+    }
+}
+
+fn nodes(overview: &Overview, found: &mut Vec<Problem>) {
+    for node in &overview.nodes {
+        let about = format!("node/{}", node.name);
+        match node.state {
+            NodeState::Unknown | NodeState::Fence => {
+                let message = format!("{} is {:?}: {}", node.name, node.state, node.message);
+                let help = "see to the machine; when it is certainly off: hactl node confirm-fenced";
+                found.push(problem(Severity::Degraded, about, node.reason, message, help));
+            }
+            NodeState::Online | NodeState::Maintenance => {
+                let kind = node.watchdog.as_ref().map_or("None", |watchdog| watchdog.kind.as_str());
+                if kind == "None" {
+                    let message = format!(
+                        "{} has no working watchdog, so no exclusive service may run there",
+                        node.name
+                    );
+                    let help = "see the log of ha-watchdogd on that machine, or give the node a fence device";
+                    found.push(problem(Severity::Degraded, about, Reason::WatchdogMissing, message, help));
+                }
+            }
+            // Left on purpose.
+            NodeState::Offline | NodeState::Gone => {}
+        }
+    }
+}
+
+fn rules(world: &World, found: &mut Vec<Problem>) {
+    let groups = world.group_statuses.iter().map(|(name, status)| ("group", name, &status.value.conditions));
+    let rules =
+        world.rule_statuses.iter().map(|(name, status)| ("affinityrule", name, &status.value.conditions));
+    for (kind, name, conditions) in groups.chain(rules) {
+        let refused =
+            |condition: &&Condition| condition.kind == "Ready" && condition.status == ConditionStatus::False;
+        if let Some(condition) = conditions.iter().find(refused) {
+            let message = format!("{name} is not applied: {}", condition.message);
+            let help = format!("hactl describe {kind} {name}");
+            found.push(problem(
+                Severity::Degraded,
+                format!("{kind}/{name}"),
+                condition.reason,
+                message,
+                &help,
+            ));
+        }
+    }
+}
+
+fn problem(severity: Severity, about: String, reason: Reason, message: String, help: &str) -> Problem {
+    Problem { severity, about, reason, message, help: help.to_owned() }
+}

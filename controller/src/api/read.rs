@@ -1,0 +1,155 @@
+//! Objects as the store has them: the spec's JSON, kept whole, and the status beside it.
+
+use super::error::ApiError;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::names::{self, TypedName};
+use ha_api_types::record::Revision;
+use ha_api_types::resource::ResourceSpec;
+use ha_store::{Entry, Store};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// The value of one key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Half {
+    pub(crate) value: Value,
+    pub(crate) create_revision: Revision,
+    pub(crate) mod_revision: Revision,
+}
+
+impl Half {
+    /// Reads a key's value; what is not a JSON map is shown as an empty one, so that one bad key hides nothing else.
+    pub(crate) fn of(entry: &Entry) -> Half {
+        let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
+            tracing::warn!(key = entry.key, %error, "a key of the store holds no JSON");
+            Value::Null
+        });
+        let value = if value.is_object() { value } else { json!({}) };
+        Half { value, create_revision: entry.create_revision, mod_revision: entry.mod_revision }
+    }
+}
+
+/// An object: its spec key, and its status key if there is one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stored {
+    pub(crate) spec: Half,
+    pub(crate) status: Option<Half>,
+}
+
+impl Stored {
+    /// The larger of the two keys' mod revisions.
+    pub(crate) fn resource_version(&self) -> Revision {
+        self.status.as_ref().map_or(0, |status| status.mod_revision).max(self.spec.mod_revision)
+    }
+
+    /// The object as it is served.
+    pub(crate) fn object(&self, kind: Kind) -> Value {
+        object(
+            kind,
+            &self.spec.value,
+            self.status.as_ref().map(|status| &status.value),
+            self.resource_version(),
+        )
+    }
+}
+
+/// Joins a spec's JSON and a status to the object as it is served; revision 0: it has none yet.
+pub(crate) fn object(kind: Kind, spec: &Value, status: Option<&Value>, revision: Revision) -> Value {
+    let mut object = Map::new();
+    object.insert("apiVersion".to_owned(), json!(API_VERSION));
+    object.insert("kind".to_owned(), json!(kind.name()));
+    for (name, part) in spec.as_object().into_iter().flatten() {
+        if !matches!(name.as_str(), "apiVersion" | "kind" | "status") {
+            object.insert(name.clone(), part.clone());
+        }
+    }
+    let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.shift_remove("resourceVersion");
+        if revision > 0 {
+            metadata.insert("resourceVersion".to_owned(), json!(revision.to_string()));
+        }
+    }
+    if let Some(status) = status {
+        object.insert("status".to_owned(), status.clone());
+    }
+    Value::Object(object)
+}
+
+/// One object by its bare name, both keys read at one revision; `None` when it does not exist.
+pub(crate) async fn get<S: Store>(
+    store: &S,
+    keys: &Keys,
+    kind: Kind,
+    name: &str,
+) -> Result<Option<Stored>, ApiError> {
+    // What is no name has no key either: `a/` must not reach somebody else's prefix.
+    if names::problem(name, names::MAX_NODE_NAME_LENGTH).is_some() {
+        return Ok(None);
+    }
+    let reading = store.list_all(&[keys.spec(kind, name), keys.status(kind, name)]).await?;
+    Ok(join(keys, &reading.entries).remove(name))
+}
+
+/// One object by a name as users write it: `100`, or `vm:100` for resources.
+///
+/// A type that does not match is refused, and the right one named.
+pub(crate) async fn find<S: Store>(
+    store: &S,
+    keys: &Keys,
+    kind: Kind,
+    written: &str,
+) -> Result<Stored, ApiError> {
+    let typed = match kind {
+        Kind::Resource => TypedName::parse(written),
+        Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster | Kind::Operation => {
+            TypedName { type_name: None, name: written }
+        }
+    };
+    let stored =
+        get(store, keys, kind, typed.name).await?.ok_or_else(|| ApiError::not_found(kind, typed.name))?;
+    if typed.type_name.is_some() {
+        let spec: ResourceSpec = spec_of(&stored.spec.value);
+        typed.check(&spec).map_err(ApiError::bad_request)?;
+    }
+    Ok(stored)
+}
+
+/// The typed spec of an object; a spec that this version cannot read counts as the default.
+pub(crate) fn spec_of<T: serde::de::DeserializeOwned + Default>(object: &Value) -> T {
+    object.get("spec").and_then(|spec| serde_json::from_value(spec.clone()).ok()).unwrap_or_default()
+}
+
+/// All objects of a kind, by name, as they were at one revision.
+pub(crate) async fn list<S: Store>(
+    store: &S,
+    keys: &Keys,
+    kind: Kind,
+) -> Result<(BTreeMap<String, Stored>, Revision), ApiError> {
+    let reading = store.list_all(&selectors(keys, kind)).await?;
+    Ok((join(keys, &reading.entries), reading.revision))
+}
+
+/// Where the objects of a kind are.
+pub(crate) fn selectors(keys: &Keys, kind: Kind) -> [String; 2] {
+    [keys.specs_of(kind), keys.statuses_of(kind)]
+}
+
+/// Objects from the keys of one kind. A status without its spec belongs to nothing.
+fn join(keys: &Keys, entries: &[Entry]) -> BTreeMap<String, Stored> {
+    let mut objects = BTreeMap::new();
+    for entry in entries {
+        if let Some(Key::Spec(_, name)) = keys.parse(&entry.key) {
+            objects.insert(name.to_owned(), Stored { spec: Half::of(entry), status: None });
+        }
+    }
+    for entry in entries {
+        if let Some(Key::Status(_, name)) = keys.parse(&entry.key)
+            && let Some(stored) = objects.get_mut(name)
+        {
+            stored.status = Some(Half::of(entry));
+        }
+    }
+    objects
+}

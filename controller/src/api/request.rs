@@ -1,0 +1,264 @@
+//! What a request asks for: query parameters, the wanted form of the answer, body, and who asks.
+
+use super::error::ApiError;
+use axum::body::Body;
+use axum::extract::Query;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri, header};
+use bytes::Bytes;
+use ha_runtime::tls::ClientIdentity;
+
+/// The largest body that is read, in bytes.
+pub(crate) const MAX_BODY_LENGTH: usize = 1024 * 1024;
+/// The longest field manager, as in Kubernetes.
+const MAX_MANAGER_LENGTH: usize = 128;
+
+/// What happens to unknown and duplicate fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FieldValidation {
+    /// The request is refused. Unlike in Kubernetes this is also the default.
+    #[default]
+    Strict,
+    /// They are dropped with a warning.
+    Warn,
+    /// They are dropped.
+    Ignore,
+}
+
+/// The query parameters that we know; others are ignored, as in Kubernetes.
+#[expect(clippy::struct_excessive_bools, reason = "they are independent switches of the protocol")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parameters {
+    pub(crate) watch: bool,
+    pub(crate) resource_version: Option<String>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) label_selector: String,
+    pub(crate) field_selector: String,
+    pub(crate) dry_run: bool,
+    pub(crate) field_manager: Option<String>,
+    pub(crate) field_validation: FieldValidation,
+    pub(crate) force: bool,
+    pub(crate) timeout_seconds: Option<u64>,
+    pub(crate) allow_bookmarks: bool,
+    pub(crate) send_initial_events: bool,
+    pub(crate) include_object: IncludeObject,
+}
+
+/// What a row of a Table carries besides its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    None,
+    #[default]
+    Metadata,
+    Object,
+}
+
+impl Parameters {
+    pub(crate) fn of(uri: &Uri) -> Result<Parameters, ApiError> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri)
+            .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
+        let mut parameters = Parameters::default();
+        for (name, value) in pairs {
+            parameters.set(&name, value)?;
+        }
+        Ok(parameters)
+    }
+
+    fn set(&mut self, name: &str, value: String) -> Result<(), ApiError> {
+        let wrong = |expected: &str| ApiError::bad_request(format!("{name}={value}: must be {expected}"));
+        match name {
+            "watch" => self.watch = truth(&value),
+            "resourceVersion" => self.resource_version = (!value.is_empty()).then_some(value),
+            "limit" => {
+                let limit: usize = value.parse().map_err(|_| wrong("a number"))?;
+                self.limit = (limit > 0).then_some(limit);
+            }
+            "continue" => self.continue_token = (!value.is_empty()).then_some(value),
+            "labelSelector" => self.label_selector = value,
+            "fieldSelector" => self.field_selector = value,
+            "dryRun" => match value.as_str() {
+                "All" => self.dry_run = true,
+                "" => {}
+                _ => return Err(wrong("All")),
+            },
+            "fieldManager" => {
+                let fits = value.len() <= MAX_MANAGER_LENGTH && !value.chars().any(char::is_control);
+                if !fits {
+                    return Err(ApiError::bad_request("fieldManager: at most 128 printable characters"));
+                }
+                self.field_manager = (!value.is_empty()).then_some(value);
+            }
+            "fieldValidation" => {
+                self.field_validation = match value.as_str() {
+                    "Strict" | "" => FieldValidation::Strict,
+                    "Warn" => FieldValidation::Warn,
+                    "Ignore" => FieldValidation::Ignore,
+                    _ => return Err(wrong("Strict, Warn or Ignore")),
+                };
+            }
+            "force" => self.force = truth(&value),
+            "timeoutSeconds" => self.timeout_seconds = Some(value.parse().map_err(|_| wrong("a number"))?),
+            "allowWatchBookmarks" => self.allow_bookmarks = truth(&value),
+            "sendInitialEvents" => self.send_initial_events = truth(&value),
+            "includeObject" => {
+                self.include_object = match value.as_str() {
+                    "None" => IncludeObject::None,
+                    "Metadata" | "" => IncludeObject::Metadata,
+                    "Object" => IncludeObject::Object,
+                    _ => return Err(wrong("None, Metadata or Object")),
+                };
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn truth(value: &str) -> bool {
+    matches!(value, "1" | "true" | "True" | "t" | "")
+}
+
+/// The form of the answer that the client prefers among those that we have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The objects.
+    Plain,
+    /// A Table of the useful columns.
+    Table,
+    /// Metadata only.
+    PartialMetadata,
+    /// Aggregated discovery.
+    Discovery,
+}
+
+/// The first form in `Accept` that we can give; `None` when the client takes none.
+pub(crate) fn form(headers: &HeaderMap, possible: &[Form]) -> Option<Form> {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
+    accept.split(',').find_map(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        if !matches!(media_type, "application/json" | "*/*" | "application/*" | "") {
+            return None;
+        }
+        let mut form = Form::Plain;
+        let mut version = None;
+        for part in parts {
+            match part.split_once('=') {
+                Some(("as", "Table")) => form = Form::Table,
+                Some(("as", "PartialObjectMetadata" | "PartialObjectMetadataList")) => {
+                    form = Form::PartialMetadata;
+                }
+                Some(("as", "APIGroupDiscoveryList")) => form = Form::Discovery,
+                Some(("as", _)) => return None,
+                Some(("v", text)) => version = Some(text),
+                Some(_) | None => {}
+            }
+        }
+        let version_fits = match form {
+            Form::Plain => true,
+            Form::Table | Form::PartialMetadata => version == Some("v1"),
+            Form::Discovery => version == Some("v2"),
+        };
+        (version_fits && possible.contains(&form)).then_some(form)
+    })
+}
+
+pub(crate) fn not_acceptable() -> ApiError {
+    ApiError::new(
+        axum::http::StatusCode::NOT_ACCEPTABLE,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json",
+    )
+}
+
+/// The media type of the body, without parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(';').next().unwrap_or_default().trim()
+}
+
+/// The whole body, unless it is too large.
+pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
+    axum::body::to_bytes(body, MAX_BODY_LENGTH).await.map_err(|error| {
+        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(cause) = source {
+            if cause.is::<http_body_util::LengthLimitError>() {
+                return ApiError::too_large(MAX_BODY_LENGTH);
+            }
+            source = cause.source();
+        }
+        ApiError::bad_request(format!("the body could not be read: {error}"))
+    })
+}
+
+/// Who asks, for records: the certificate's name, or `loopback` for plain HTTP on this machine.
+pub(crate) fn requester(parts: &Parts) -> String {
+    match parts.extensions.get::<ClientIdentity>() {
+        Some(ClientIdentity::Certificate { name, groups: _ }) => name.clone(),
+        Some(ClientIdentity::Loopback) | None => "loopback".to_owned(),
+    }
+}
+
+/// The field manager of a write: the parameter, or the program's name.
+pub(crate) fn manager(parameters: &Parameters, headers: &HeaderMap) -> String {
+    parameters.field_manager.clone().unwrap_or_else(|| {
+        let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let name = agent.split('/').next().unwrap_or_default();
+        if name.is_empty() { "unknown".to_owned() } else { name.chars().take(MAX_MANAGER_LENGTH).collect() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(accept: &str, expected: Option<Form>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        assert_eq!(form(&headers, &[Form::Plain, Form::Table, Form::PartialMetadata]), expected, "{accept}");
+    }
+
+    #[test]
+    fn the_first_form_that_we_have_is_given() {
+        check("application/json", Some(Form::Plain));
+        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table));
+        check("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", Some(Form::Plain));
+        check("application/vnd.kubernetes.protobuf,application/json", Some(Form::Plain));
+        check("application/vnd.kubernetes.protobuf", None);
+        check(
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+            Some(Form::PartialMetadata),
+        );
+        check(
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
+            Some(Form::Plain),
+        );
+    }
+
+    #[test]
+    fn parameters_are_read_and_checked() {
+        let of = |query: &str| Parameters::of(&format!("/x?{query}").parse().unwrap());
+        let read =
+            of("watch=1&limit=500&labelSelector=a%3Db&dryRun=All&fieldValidation=Warn&other=x").unwrap();
+        assert!(read.watch && read.dry_run);
+        assert_eq!((read.limit, read.label_selector.as_str()), (Some(500), "a=b"));
+        assert_eq!(read.field_validation, FieldValidation::Warn);
+        for bad in
+            ["dryRun=Some", "limit=x", "fieldValidation=Maybe", "includeObject=Half", "fieldManager=%0a"]
+        {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_asks_is_who_the_certificate_names() {
+        let (mut parts, ()) = axum::http::Request::new(()).into_parts();
+        assert_eq!(requester(&parts), "loopback");
+        parts.extensions.insert(ClientIdentity::Certificate {
+            name: "ada".to_owned(),
+            groups: vec!["operators".to_owned()],
+        });
+        assert_eq!(requester(&parts), "ada");
+    }
+}

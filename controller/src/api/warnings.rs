@@ -1,0 +1,126 @@
+//! What an accepted object may not have been meant to say: names that nothing has, rules in conflict, and, in a dry run,
+//! what it would do.
+
+use super::{ApiState, read, what_if};
+use ha_api_types::kind::Kind;
+use ha_api_types::names::{self, TypedName};
+use ha_api_types::placement::{AffinityRuleSpec, GroupSpec};
+use ha_api_types::resource::ResourceSpec;
+use ha_scheduler::Rules;
+use ha_store::Store;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// References that are looked up; of more, nothing is said.
+const MAX_REFERENCES: usize = 50;
+
+/// A name that an object gives: where, of which kind, and what follows when there is none.
+struct Reference {
+    path: &'static str,
+    kind: Kind,
+    written: String,
+}
+
+/// Warnings about an object as it is (or would be, in a dry run) stored. They never fail: what cannot be read is not
+/// warned about.
+pub(crate) async fn of<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    value: &Value,
+    dry_run: bool,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for reference in references(kind, value).into_iter().take(MAX_REFERENCES) {
+        warnings.extend(missing(state, &reference).await);
+    }
+    if dry_run {
+        // The plan finds conflicts too.
+        let changed = [(kind, name.to_owned(), value.clone())];
+        if let Ok(plan) = what_if::of(state, &changed, &[]).await {
+            warnings.extend(plan.effects.iter().map(ha_api_types::view::PlannedEffect::sentence));
+            warnings.extend(plan.warnings);
+        }
+    } else if kind == Kind::AffinityRule {
+        warnings.extend(conflicts(state, name).await);
+    }
+    warnings
+}
+
+fn references(kind: Kind, value: &Value) -> Vec<Reference> {
+    let mut found = Vec::new();
+    let mut add = |path: &'static str, kind: Kind, written: &str| {
+        found.push(Reference { path, kind, written: written.to_owned() });
+    };
+    match kind {
+        Kind::Resource => {
+            let spec: ResourceSpec = read::spec_of(value);
+            if let Some(group) = &spec.group {
+                add("spec.group", Kind::Group, group);
+            }
+            for other in &spec.after {
+                add("spec.after", Kind::Resource, other);
+            }
+            for node in spec.storage.iter().filter_map(|storage| storage.secondary.as_ref()) {
+                add("spec.storage.secondary", Kind::Node, node);
+            }
+        }
+        Kind::Group => {
+            let spec: GroupSpec = read::spec_of(value);
+            for node in spec.nodes.0.keys() {
+                add("spec.nodes", Kind::Node, node);
+            }
+        }
+        Kind::AffinityRule => {
+            let spec: AffinityRuleSpec = read::spec_of(value);
+            if let Some(affinity) = &spec.node_affinity {
+                for resource in &affinity.resources {
+                    add("spec.nodeAffinity.resources", Kind::Resource, resource);
+                }
+                for node in affinity.nodes.0.keys() {
+                    add("spec.nodeAffinity.nodes", Kind::Node, node);
+                }
+            }
+            for resource in spec.resource_affinity.iter().flat_map(|affinity| &affinity.resources) {
+                add("spec.resourceAffinity.resources", Kind::Resource, resource);
+            }
+        }
+        Kind::Node => {
+            if let Some(group) = value.pointer("/spec/nodeGroup").and_then(Value::as_str) {
+                add("spec.nodeGroup", Kind::NodeGroup, group);
+            }
+        }
+        Kind::NodeGroup | Kind::Cluster | Kind::Operation => {}
+    }
+    found
+}
+
+/// A warning when nothing has that name, or not with that type.
+async fn missing<S: Store>(state: &ApiState<S>, reference: &Reference) -> Option<String> {
+    let Reference { path, kind, written } = reference;
+    let bare = names::bare(written);
+    match read::get(state.store(), state.keys(), *kind, bare).await {
+        Ok(None) => Some(format!("{path}: there is no {} {bare} yet", kind.singular())),
+        Ok(Some(stored)) if *kind == Kind::Resource => {
+            let spec: ResourceSpec = read::spec_of(&stored.spec.value);
+            TypedName::parse(written).check(&spec).err().map(|message| format!("{path}: {message}"))
+        }
+        Ok(Some(_)) | Err(_) => None,
+    }
+}
+
+/// What is said against this rule by the set of all rules.
+async fn conflicts<S: Store>(state: &ApiState<S>, name: &str) -> Vec<String> {
+    let rules = read::list(state.store(), state.keys(), Kind::AffinityRule).await;
+    let nodes = read::list(state.store(), state.keys(), Kind::Node).await;
+    let (Ok((rules, _)), Ok((nodes, _))) = (rules, nodes) else { return Vec::new() };
+    let declared: BTreeMap<String, AffinityRuleSpec> =
+        rules.iter().map(|(name, stored)| (name.clone(), read::spec_of(&stored.spec.value))).collect();
+    let nodes: BTreeSet<String> = nodes.into_keys().collect();
+    let (_, conflicts) = Rules::compile(&declared, &nodes);
+    conflicts
+        .into_iter()
+        .filter(|conflict| conflict.rule == name)
+        .map(|conflict| format!("rule {name} is not applied: {}", conflict.message))
+        .collect()
+}

@@ -1,0 +1,185 @@
+//! Watches: changes of objects as newline-delimited JSON, resumed from a revision, with bookmarks.
+
+mod changes;
+
+use super::ApiState;
+use super::answer::Shape;
+use super::error::ApiError;
+use super::metrics::WatchPermit;
+use super::read;
+use super::request::Parameters;
+use super::selector::Selector;
+use super::table::Rows;
+use axum::body::Body;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::Response;
+use bytes::Bytes;
+use changes::{Event, EventType, View};
+use futures::{Stream, StreamExt};
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::record::Revision;
+use ha_runtime::http::until_shutdown;
+use ha_runtime::shutdown::Shutdown;
+use ha_store::{Store, WatchItem};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a client that wants bookmarks gets one while nothing changes.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(30);
+/// A watch ends after this time unless the client asked for less; clients go on from where they are.
+const LONGEST_WATCH: Duration = Duration::from_secs(3600);
+
+/// GET of a collection with `watch=true`.
+pub(crate) async fn objects<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    parameters: &Parameters,
+    parts: &Parts,
+) -> Result<Response, ApiError> {
+    let shape = Shape::of(&parts.headers, parameters, Rows::Of(kind))?;
+    let selector = Selector::parse(&parameters.label_selector, &parameters.field_selector)?;
+    let permit = state.watch_permit()?;
+    let from = start(parameters)?;
+    let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
+    let view = View::new(kind, state.keys().clone(), objects, selector, from.is_some());
+    let shutdown = parts.extensions.get::<Shutdown>().cloned();
+    let watcher = Watcher {
+        state: state.clone(),
+        shape,
+        parameters: parameters.clone(),
+        bookmark: json!({"kind": kind.name(), "apiVersion": API_VERSION}),
+        selectors: read::selectors(state.keys(), kind),
+        permit,
+    };
+    Ok(respond(watcher.run(view, from, revision), shutdown))
+}
+
+/// The revision after which the client wants changes; `None`: everything that is, then changes.
+pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiError> {
+    if parameters.send_initial_events {
+        return Ok(None);
+    }
+    match parameters.resource_version.as_deref() {
+        None | Some("0") => Ok(None),
+        Some(text) => match text.parse::<Revision>() {
+            Ok(revision) if revision > 0 => Ok(Some(revision)),
+            Ok(_) | Err(_) => {
+                Err(ApiError::bad_request(format!("resourceVersion={text}: must be a revision")))
+            }
+        },
+    }
+}
+
+/// How long a watch goes on.
+pub(crate) fn length(parameters: &Parameters) -> Duration {
+    let seconds = parameters.timeout_seconds.filter(|seconds| *seconds > 0);
+    seconds.map_or(LONGEST_WATCH, Duration::from_secs).min(LONGEST_WATCH)
+}
+
+/// A streamed answer; it ends with the process.
+pub(crate) fn respond(
+    lines: impl Stream<Item = Bytes> + Send + 'static,
+    shutdown: Option<Shutdown>,
+) -> Response {
+    let lines = lines.map(Ok::<Bytes, Infallible>);
+    let body = match shutdown {
+        Some(shutdown) => Body::from_stream(until_shutdown(lines, shutdown)),
+        None => Body::from_stream(lines),
+    };
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    response
+}
+
+/// One line of a watch.
+pub(crate) fn line(event_type: &str, object: &Value) -> Bytes {
+    let mut text = json!({"type": event_type, "object": object}).to_string();
+    text.push('\n');
+    Bytes::from(text)
+}
+
+/// What a running watch needs.
+struct Watcher<S> {
+    state: ApiState<S>,
+    shape: Shape,
+    parameters: Parameters,
+    bookmark: Value,
+    selectors: [String; 2],
+    permit: WatchPermit,
+}
+
+impl<S: Store> Watcher<S> {
+    /// The lines: first what is (unless resumed), then what changes.
+    fn run(
+        self,
+        mut view: View,
+        from: Option<Revision>,
+        revision: Revision,
+    ) -> impl Stream<Item = Bytes> + Send {
+        async_stream::stream! {
+            let _permit = &self.permit;
+            let end = Instant::now() + length(&self.parameters);
+            if from.is_none() {
+                for event in view.initial() {
+                    yield self.event(event);
+                }
+                if self.parameters.allow_bookmarks && self.parameters.send_initial_events {
+                    yield self.bookmark(revision, true);
+                }
+            }
+            let mut complete = from.unwrap_or(revision);
+            let mut marked = complete;
+            let mut items = self.state.store().watch_all(&self.selectors, complete + 1);
+            let mut next_bookmark = Instant::now() + BOOKMARK_INTERVAL;
+            loop {
+                let item = tokio::select! {
+                    item = items.next() => item,
+                    () = tokio::time::sleep_until(next_bookmark), if self.parameters.allow_bookmarks => {
+                        next_bookmark += BOOKMARK_INTERVAL;
+                        if complete > marked {
+                            marked = complete;
+                            yield self.bookmark(complete, false);
+                        }
+                        continue;
+                    }
+                    () = tokio::time::sleep_until(end) => break,
+                };
+                match item {
+                    Some(Ok(WatchItem::Changes { changes, revision })) => {
+                        for event in view.changes(&changes) {
+                            yield self.event(event);
+                        }
+                        complete = complete.max(revision);
+                    }
+                    Some(Ok(WatchItem::Progress(revision))) => complete = complete.max(revision),
+                    Some(Err(error)) => {
+                        yield line("ERROR", &ApiError::from(error).status());
+                        break;
+                    }
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn event(&self, event: Event) -> Bytes {
+        let name = match event.event_type {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
+        };
+        line(name, &self.shape.object(event.object, self.state.now_seconds()))
+    }
+
+    fn bookmark(&self, revision: Revision, initial: bool) -> Bytes {
+        let mut object = self.bookmark.clone();
+        object["metadata"] = json!({"resourceVersion": revision.to_string()});
+        if initial {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        line("BOOKMARK", &self.shape.object(object, self.state.now_seconds()))
+    }
+}

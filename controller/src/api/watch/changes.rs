@@ -1,0 +1,222 @@
+//! From changes of spec and status keys to events of objects: pure.
+
+use crate::api::read::{Half, Stored};
+use crate::api::selector::Selector;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::record::Revision;
+use ha_store::Change;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What happened to an object, as the client sees it through its selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EventType {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Event {
+    pub(super) event_type: EventType,
+    pub(super) object: Value,
+}
+
+/// The objects of one kind as a watch knows them.
+///
+/// Guarantees: one event for each revision in which an object changed, in order, with both of its halves; the
+/// resourceVersion of an object never goes back. When a watch is resumed from the past, an event carries the changed
+/// half as it was then; the other half may already be the present one, and its own event follows.
+pub(super) struct View {
+    kind: Kind,
+    keys: Keys,
+    objects: BTreeMap<String, Stored>,
+    selector: Selector,
+    /// What the client has been shown, or may have been shown before it resumed.
+    shown: BTreeSet<String>,
+    /// Resumed from the past: what the client knows of an object is not known before its first event.
+    resumed: bool,
+    /// Objects that had an event since.
+    seen: BTreeSet<String>,
+}
+
+impl View {
+    pub(super) fn new(
+        kind: Kind,
+        keys: Keys,
+        mut objects: BTreeMap<String, Stored>,
+        selector: Selector,
+        resumed: bool,
+    ) -> View {
+        if let Some(name) = selector.name() {
+            objects.retain(|own, _| own == name);
+        }
+        View { kind, keys, objects, selector, shown: BTreeSet::new(), resumed, seen: BTreeSet::new() }
+    }
+
+    /// An ADDED for everything that is.
+    pub(super) fn initial(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (name, stored) in &self.objects {
+            let object = stored.object(self.kind);
+            if self.selector.matches(&object) {
+                self.shown.insert(name.clone());
+                events.push(Event { event_type: EventType::Added, object });
+            }
+        }
+        events
+    }
+
+    /// The events of some changes, which are in the order of their revisions.
+    pub(super) fn changes(&mut self, changes: &[Change]) -> Vec<Event> {
+        let mut events = Vec::new();
+        let mut rest = changes;
+        while let Some(revision) = rest.first().map(Change::revision) {
+            let count = rest.iter().take_while(|change| change.revision() == revision).count();
+            let (now, later) = rest.split_at(count);
+            self.apply(revision, now, &mut events);
+            rest = later;
+        }
+        events
+    }
+
+    /// All that one revision changed: a transaction that writes both keys of an object makes one event.
+    fn apply(&mut self, revision: Revision, changes: &[Change], events: &mut Vec<Event>) {
+        let mut touched: BTreeMap<String, Touched> = BTreeMap::new();
+        for change in changes {
+            let key = match change {
+                Change::Put(entry) => &entry.key,
+                Change::Delete { key, .. } => key,
+            };
+            let (name, is_spec) = match self.keys.parse(key) {
+                Some(Key::Spec(kind, name)) if kind == self.kind => (name, true),
+                Some(Key::Status(kind, name)) if kind == self.kind => (name, false),
+                _ => continue,
+            };
+            if self.selector.name().is_some_and(|wanted| wanted != name) {
+                continue;
+            }
+            let touch = match change {
+                Change::Put(entry) => Touch::Put(Half::of(entry)),
+                Change::Delete { .. } => Touch::Removed,
+            };
+            let touched = touched.entry(name.to_owned()).or_default();
+            if is_spec {
+                touched.spec = touch;
+            } else {
+                touched.status = touch;
+            }
+        }
+        for (name, touched) in touched {
+            self.touch(revision, name, touched, events);
+        }
+    }
+
+    fn touch(&mut self, revision: Revision, name: String, touched: Touched, events: &mut Vec<Event>) {
+        let known = self.objects.get(&name);
+        // A doubled event tells nothing new.
+        if !self.resumed && touched.is_known(known) {
+            return;
+        }
+        let mut created = false;
+        match (touched.spec, touched.status) {
+            (Touch::Removed, status) => {
+                let status = match status {
+                    Touch::Put(half) => Some(half),
+                    Touch::Removed | Touch::Untouched => None,
+                };
+                self.delete(revision, &name, status, events);
+                return;
+            }
+            (Touch::Put(spec), status) => {
+                created = spec.create_revision == spec.mod_revision;
+                let status = match status {
+                    Touch::Put(half) => Some(half),
+                    Touch::Removed => None,
+                    Touch::Untouched => known.and_then(|known| known.status.clone()).filter(|_| !created),
+                };
+                self.objects.insert(name.clone(), Stored { spec, status });
+            }
+            (Touch::Untouched, status) => {
+                // A status of an object that is gone since: its deletion follows.
+                let Some(stored) = self.objects.get_mut(&name) else { return };
+                match status {
+                    Touch::Put(half) => stored.status = Some(half),
+                    Touch::Removed => stored.status = None,
+                    Touch::Untouched => return,
+                }
+            }
+        }
+        let Some(stored) = self.objects.get(&name) else { return };
+        let mut object = stored.object(self.kind);
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        let first = self.seen.insert(name.clone());
+        let shown = self.shown.contains(&name);
+        let maybe_shown = shown || (self.resumed && first && !created);
+        let event_type = match (self.selector.matches(&object), maybe_shown) {
+            (true, true) => EventType::Modified,
+            (true, false) => EventType::Added,
+            (false, true) => EventType::Deleted,
+            (false, false) => return,
+        };
+        if event_type == EventType::Deleted {
+            self.shown.remove(&name);
+        } else {
+            self.shown.insert(name);
+        }
+        events.push(Event { event_type, object });
+    }
+
+    fn delete(&mut self, revision: Revision, name: &str, status: Option<Half>, events: &mut Vec<Event>) {
+        let known = self.objects.remove(name);
+        let first = self.seen.insert(name.to_owned());
+        let shown = self.shown.remove(name);
+        let maybe_shown = shown || (self.resumed && first);
+        if !maybe_shown {
+            return;
+        }
+        let mut object = match known {
+            Some(mut stored) => {
+                stored.status = status.or(stored.status);
+                stored.object(self.kind)
+            }
+            None => json!({"apiVersion": API_VERSION, "kind": self.kind.name(), "metadata": {"name": name}}),
+        };
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        events.push(Event { event_type: EventType::Deleted, object });
+    }
+}
+
+/// What one revision did to a key.
+#[derive(Default)]
+enum Touch {
+    #[default]
+    Untouched,
+    Removed,
+    Put(Half),
+}
+
+/// What one revision did to the two keys of an object.
+#[derive(Default)]
+struct Touched {
+    spec: Touch,
+    status: Touch,
+}
+
+impl Touched {
+    /// Whether the view has all of it, or newer, already.
+    fn is_known(&self, known: Option<&Stored>) -> bool {
+        let older = |change: &Touch, known: Option<&Half>| match change {
+            Touch::Untouched => true,
+            Touch::Put(half) => known.is_some_and(|known| known.mod_revision >= half.mod_revision),
+            Touch::Removed => false,
+        };
+        older(&self.spec, known.map(|known| &known.spec))
+            && older(&self.status, known.and_then(|known| known.status.as_ref()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Changes in, events out.
+
+use super::{Event, EventType, View};
+use crate::api::read::{Half, Stored};
+use crate::api::selector::Selector;
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_store::{Change, Entry};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+fn put(key: String, value: &Value, create: i64, revision: i64) -> Change {
+    Change::Put(Entry {
+        key,
+        value: value.to_string().into_bytes(),
+        create_revision: create,
+        mod_revision: revision,
+        lease: 0,
+    })
+}
+
+fn spec(name: &str, tier: &str, create: i64, revision: i64) -> Change {
+    let value = json!({"metadata": {"name": name, "labels": {"tier": tier}}, "spec": {}});
+    put(Keys::new("c").spec(Kind::Resource, name), &value, create, revision)
+}
+
+fn status(name: &str, state: &str, revision: i64) -> Change {
+    put(Keys::new("c").status(Kind::Resource, name), &json!({"state": state}), revision, revision)
+}
+
+fn gone(name: &str, revision: i64) -> [Change; 2] {
+    let keys = Keys::new("c");
+    [keys.spec(Kind::Resource, name), keys.status(Kind::Resource, name)]
+        .map(|key| Change::Delete { key, revision })
+}
+
+fn stored(name: &str, tier: &str, revision: i64) -> (String, Stored) {
+    let value = json!({"metadata": {"name": name, "labels": {"tier": tier}}, "spec": {}});
+    let spec = Half { value, create_revision: revision, mod_revision: revision };
+    (name.to_owned(), Stored { spec, status: None })
+}
+
+fn view(objects: Vec<(String, Stored)>, labels: &str, fields: &str, resumed: bool) -> View {
+    let selector = Selector::parse(labels, fields).unwrap();
+    View::new(Kind::Resource, Keys::new("c"), BTreeMap::from_iter(objects), selector, resumed)
+}
+
+fn check(events: &[Event], expected: &[(EventType, &str, &str, &str)]) {
+    let text = |object: &Value, pointer: &str| {
+        object.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_owned()
+    };
+    let got: Vec<_> = events
+        .iter()
+        .map(|event| {
+            let of = |pointer: &str| text(&event.object, pointer);
+            (event.event_type, of("/metadata/name"), of("/metadata/resourceVersion"), of("/status/state"))
+        })
+        .collect();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(t, name, revision, state)| {
+            (*t, (*name).to_owned(), (*revision).to_owned(), (*state).to_owned())
+        })
+        .collect();
+    assert_eq!(got, expected);
+}
+
+use EventType::{Added, Deleted, Modified};
+
+#[test]
+fn spec_and_status_make_one_object() {
+    let mut view = view(vec![stored("a", "x", 3)], "", "", false);
+    check(&view.initial(), &[(Added, "a", "3", "")]);
+    let mut changes = vec![
+        status("a", "Starting", 5),
+        spec("b", "x", 6, 6),
+        spec("a", "y", 3, 7),
+        status("a", "Started", 7),
+    ];
+    changes.extend(gone("a", 9));
+    check(
+        &view.changes(&changes),
+        &[
+            (Modified, "a", "5", "Starting"),
+            (Added, "b", "6", ""),
+            (Modified, "a", "7", "Started"),
+            (Deleted, "a", "9", "Started"),
+        ],
+    );
+}
+
+#[test]
+fn what_the_list_had_already_is_not_shown_again() {
+    let mut view = view(vec![stored("a", "x", 5)], "", "", false);
+    view.initial();
+    check(
+        &view.changes(&[spec("a", "x", 5, 5), status("a", "Queued", 6)]),
+        &[(Modified, "a", "6", "Queued")],
+    );
+}
+
+#[test]
+fn a_resumed_watch_replays_the_past() {
+    // The present: only b is left; a was made, changed and deleted since the client looked.
+    let mut view = view(vec![stored("b", "x", 4)], "", "", true);
+    let mut changes = vec![spec("a", "x", 6, 6), spec("a", "y", 6, 7), status("b", "Started", 8)];
+    changes.extend(gone("a", 9));
+    changes.extend(gone("old", 10));
+    check(
+        &view.changes(&changes),
+        &[
+            (Added, "a", "6", ""),
+            (Modified, "a", "7", ""),
+            (Modified, "b", "8", "Started"),
+            (Deleted, "a", "9", ""),
+            (Deleted, "old", "10", ""),
+        ],
+    );
+}
+
+#[test]
+fn selectors_turn_changes_into_comings_and_goings() {
+    let mut view = view(vec![stored("a", "front", 3), stored("b", "back", 3)], "tier=front", "", false);
+    check(&view.initial(), &[(Added, "a", "3", "")]);
+    check(
+        &view.changes(&[
+            spec("b", "front", 3, 5),
+            spec("a", "back", 3, 6),
+            spec("a", "back", 3, 7),
+            spec("c", "back", 8, 8),
+        ]),
+        &[(Added, "b", "5", ""), (Deleted, "a", "6", "")],
+    );
+}
+
+#[test]
+fn other_names_and_kinds_are_left_out() {
+    let mut view = view(vec![stored("a", "x", 3), stored("b", "x", 3)], "", "metadata.name=a", false);
+    check(&view.initial(), &[(Added, "a", "3", "")]);
+    let other = put(Keys::new("c").spec(Kind::Node, "a"), &json!({}), 6, 6);
+    check(&view.changes(&[spec("b", "x", 3, 5), other, spec("a", "y", 3, 7)]), &[(Modified, "a", "7", "")]);
+}

@@ -1,0 +1,111 @@
+//! `/apis/hactl.io/v1/plan`: what a change would do to services, without making it.
+
+mod effects;
+
+use super::ApiState;
+use super::admission::{Context, admit};
+use super::error::ApiError;
+use super::facts;
+use super::read;
+use super::request::{FieldValidation, read_body, requester};
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use ha_api_types::kind::Kind;
+use ha_api_types::names;
+use ha_api_types::time::Mono;
+use ha_api_types::view::{Plan, PlanRequest};
+use ha_store::{Change, Entry, Store};
+use serde_json::Value;
+
+/// The most objects in one question.
+const MAX_OBJECTS: usize = 1000;
+
+/// POST of a [`PlanRequest`], answered by a [`Plan`].
+pub(crate) async fn handler<S: Store>(
+    State(state): State<ApiState<S>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let bytes = read_body(body).await?;
+    let read = ha_api_types::document::json(&bytes).map_err(|error| ApiError::bad_request(error.message))?;
+    let question: PlanRequest = serde_json::from_value(read.value)
+        .map_err(|error| ApiError::bad_request(format!("the body is not a plan request: {error}")))?;
+    if question.objects.len() + question.deletions.len() > MAX_OBJECTS {
+        return Err(ApiError::bad_request(format!(
+            "at most {MAX_OBJECTS} objects are thought through at once"
+        )));
+    }
+    let who = requester(&parts);
+    let mut changed = Vec::new();
+    for object in question.objects {
+        changed.push(admitted(&state, &who, object).await?);
+    }
+    let deleted: Vec<(Kind, String)> = question
+        .deletions
+        .into_iter()
+        .map(|deletion| (deletion.kind, names::bare(&deletion.name).to_owned()))
+        .collect();
+    Ok(Json(of(&state, &changed, &deleted).await?).into_response())
+}
+
+/// An object as admission would store it.
+async fn admitted<S: Store>(
+    state: &ApiState<S>,
+    who: &str,
+    mut object: Value,
+) -> Result<(Kind, String, Value), ApiError> {
+    let kind_name = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|kind| kind.name() == kind_name)
+        .ok_or_else(|| ApiError::bad_request(format!("there is no kind {kind_name:?}")))?;
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let current = read::get(state.store(), state.keys(), kind, names::bare(name)).await?;
+    // What a dry run answered for a new object names an object that never came to be.
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("uid");
+    }
+    let now = state.timestamp();
+    let fresh_uid = uuid::Uuid::new_v4().to_string();
+    let context = Context {
+        kind,
+        field_validation: FieldValidation::Strict,
+        manager: None,
+        requester: who,
+        now: &now,
+        fresh_uid: &fresh_uid,
+    };
+    let admitted = admit(&context, current.as_ref(), object, &[])?;
+    Ok((kind, admitted.name, admitted.value))
+}
+
+/// What these changes would do: each object as it would be stored, and objects that would go.
+pub(crate) async fn of<S: Store>(
+    state: &ApiState<S>,
+    changed: &[(Kind, String, Value)],
+    deleted: &[(Kind, String)],
+) -> Result<Plan, ApiError> {
+    let before = facts::world(state).await?;
+    let mut after = before.clone();
+    let revision = before.revision + 1;
+    let mut changes = Vec::new();
+    for (kind, name, value) in changed {
+        let value = serde_json::to_vec(value).map_err(|error| ApiError::internal(error.to_string()))?;
+        let key = state.keys().spec(*kind, name);
+        let entry = Entry { key, value, create_revision: revision, mod_revision: revision, lease: 0 };
+        changes.push(Change::Put(entry));
+    }
+    for (kind, name) in deleted {
+        changes.push(Change::Delete { key: state.keys().spec(*kind, name), revision });
+    }
+    after.apply(changes, revision, Mono(0));
+    let mut plan = effects::of(&before, &after);
+    if changed.iter().any(|(kind, _, _)| *kind == Kind::Operation) {
+        plan.warnings.push(
+            "operations are not thought through here: the leader judges them when it carries them out"
+                .to_owned(),
+        );
+    }
+    Ok(plan)
+}

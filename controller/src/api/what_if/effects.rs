@@ -1,0 +1,210 @@
+//! Two worlds compared: which services would start, stop or move. Pure.
+
+use crate::api::facts::{status_of, view};
+use crate::core::placement::uses;
+use crate::core::service::drives_away;
+use crate::core::world::World;
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
+use ha_api_types::view::{EffectKind, Plan, PlannedEffect};
+use ha_scheduler::{Verdict, View, place};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// What the change from `before` to `after` does.
+///
+/// Only differences count: what would happen anyway is left out. Services are placed one after another as recovery would
+/// (higher priority first), each seeing where those before it went.
+pub(crate) fn of(before: &World, after: &World) -> Plan {
+    let (view_before, conflicts_before) = view(before);
+    let (view_after, conflicts_after) = view(after);
+    let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
+    let names: BTreeSet<&String> = before.resources.keys().chain(after.resources.keys()).collect();
+    let mut order: Vec<&String> = names.into_iter().collect();
+    order.sort_by_key(|name| {
+        let priority = after.resources.get(*name).map_or(0, |resource| resource.value.spec.priority);
+        (Reverse(priority), (*name).clone())
+    });
+    for name in order {
+        comparison.compare(name);
+    }
+    let mut plan = comparison.plan;
+    plan.effects.sort_by(|one, other| one.resource.cmp(&other.resource));
+    for conflict in conflicts_after.iter().filter(|conflict| !conflicts_before.contains(conflict)) {
+        plan.warnings.push(format!("rule {} would not be applied: {}", conflict.rule, conflict.message));
+    }
+    plan
+}
+
+struct Comparison<'a> {
+    before: &'a World,
+    after: &'a World,
+    view_before: View,
+    view_after: View,
+    plan: Plan,
+}
+
+/// A resource that still is to be managed.
+fn managed<'w>(world: &'w World, name: &str) -> Option<&'w Resource> {
+    world
+        .resources
+        .get(name)
+        .map(|resource| &resource.value)
+        .filter(|resource| resource.metadata.deletion_timestamp.is_none())
+}
+
+impl Comparison<'_> {
+    fn compare(&mut self, name: &str) {
+        let old = managed(self.before, name);
+        let new = managed(self.after, name);
+        let status = old.map(|old| status_of(self.before, old)).unwrap_or_default();
+        // Where it is now, if it runs or may run there.
+        let place_now = status.node.clone().filter(|_| status.running || !uses(&status).is_empty());
+        let was = old.map(|old| old.spec.state);
+        match (new.map(|new| new.spec.state), place_now) {
+            (None | Some(RequestedState::Ignored), Some(node)) => {
+                if was.is_some_and(|was| was != RequestedState::Ignored) {
+                    self.effect(name, EffectKind::Release, Some(node), None, Reason::Deleted);
+                }
+                self.leave(name);
+            }
+            (Some(RequestedState::Stopped | RequestedState::Disabled), Some(node)) => {
+                if was == Some(RequestedState::Started) {
+                    let reason = Reason::StoppedAsWanted;
+                    self.effect(name, EffectKind::Stop, Some(node), None, reason);
+                }
+                self.leave(name);
+            }
+            (Some(RequestedState::Started), Some(node)) => {
+                if status.state != ServiceState::Error {
+                    self.moved(name, &node);
+                }
+            }
+            (Some(RequestedState::Started), None) => self.started(name, was, &status),
+            (
+                None | Some(RequestedState::Ignored | RequestedState::Stopped | RequestedState::Disabled),
+                None,
+            ) => {}
+        }
+    }
+
+    /// It does not run and is wanted running.
+    fn started(&mut self, name: &str, was: Option<RequestedState>, status: &ResourceStatus) {
+        let wanted_before = was == Some(RequestedState::Started);
+        if wanted_before && status.state == ServiceState::Error {
+            return;
+        }
+        let chosen = self.choose(name);
+        let feasible_before = wanted_before
+            && self
+                .view_before
+                .services
+                .get(name)
+                .is_some_and(|facts| place(&self.view_before, name, facts).node.is_some());
+        match chosen {
+            Some(node) if !feasible_before => {
+                self.effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Placed);
+                self.go(name, &node);
+            }
+            // It starts there anyway.
+            Some(node) => self.go(name, &node),
+            None if feasible_before || !wanted_before => {
+                self.effect(name, EffectKind::Wait, None, None, Reason::NoFeasibleNode);
+                self.plan.warnings.push(format!("{name}: {}", Reason::NoFeasibleNode.sentence()));
+            }
+            None => {}
+        }
+    }
+
+    /// It runs and stays wanted.
+    fn moved(&mut self, name: &str, node: &str) {
+        let before = wish(&self.view_before, name, node);
+        let after = wish(&self.view_after, name, node);
+        match after {
+            Wish::Stay => {}
+            Wish::Go(target, reason) => {
+                if before != Wish::Go(target.clone(), reason) {
+                    let live = managed(self.after, name).is_some_and(|new| new.spec.driver.can_migrate());
+                    let kind = if live { EffectKind::Migrate } else { EffectKind::Relocate };
+                    self.effect(name, kind, Some(node.to_owned()), Some(target.clone()), reason);
+                }
+                self.go(name, &target);
+            }
+            Wish::Stuck => {
+                if before != Wish::Stuck {
+                    let text =
+                        format!("{name} would no longer be allowed on {node}, and no other node can take it");
+                    self.plan.warnings.push(text);
+                }
+            }
+        }
+    }
+
+    fn choose(&self, name: &str) -> Option<String> {
+        let facts = self.view_after.services.get(name)?;
+        place(&self.view_after, name, facts).node
+    }
+
+    /// From here on it counts on this node.
+    fn go(&mut self, name: &str, node: &str) {
+        if let Some(facts) = self.view_after.services.get_mut(name) {
+            facts.node = Some(node.to_owned());
+            facts.uses = BTreeSet::from([node.to_owned()]);
+        }
+    }
+
+    /// From here on it uses no node.
+    fn leave(&mut self, name: &str) {
+        if let Some(facts) = self.view_after.services.get_mut(name) {
+            facts.uses.clear();
+        }
+    }
+
+    fn effect(
+        &mut self,
+        name: &str,
+        effect: EffectKind,
+        from: Option<String>,
+        to: Option<String>,
+        reason: Reason,
+    ) {
+        let mut planned =
+            PlannedEffect { resource: name.to_owned(), effect, from, to, reason, message: String::new() };
+        planned.message = planned.sentence();
+        self.plan.effects.push(planned);
+    }
+}
+
+/// What a running service would do by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wish {
+    /// Stay where it is.
+    Stay,
+    /// Move to a node, and why.
+    Go(String, Reason),
+    /// Leave, but no node can take it.
+    Stuck,
+}
+
+/// What a service that runs on this node would do, by the rules that the leader follows.
+fn wish(view: &View, name: &str, node: &str) -> Wish {
+    let Some(facts) = view.services.get(name) else { return Wish::Stay };
+    let placement = place(view, name, facts);
+    let driven = match placement.verdicts.get(node) {
+        Some(Verdict::Allowed(_)) => false,
+        Some(Verdict::Refused(refusals)) => {
+            if !refusals.iter().any(|refusal| drives_away(refusal.reason)) {
+                return Wish::Stay;
+            }
+            true
+        }
+        None => return Wish::Stay,
+    };
+    match placement.node {
+        None if driven => Wish::Stuck,
+        Some(target) if target != node => {
+            Wish::Go(target, if driven { Reason::PlacementChanged } else { placement.reason })
+        }
+        Some(_) | None => Wish::Stay,
+    }
+}

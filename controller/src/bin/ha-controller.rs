@@ -1,0 +1,7 @@
+//! ha-controller: the program around the controller.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ha_controller::shell::main()
+}

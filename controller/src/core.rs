@@ -1,0 +1,405 @@
+//! The controller's pure core: it observes, leads, and decides what should happen to nodes and services.
+//!
+//! It never awaits, reads no clock and draws no random number. What happens comes in through [`Controller::handle`], what
+//! it wants goes out through [`Controller::poll_effect`].
+
+pub mod fencing;
+pub mod health;
+pub mod interface;
+pub mod placement;
+pub mod plan;
+pub mod reconcile;
+pub mod service;
+pub mod situation;
+pub mod world;
+
+mod operations;
+mod status;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+pub use interface::{
+    CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId, RunId,
+};
+
+use fencing::devices::DeviceWork;
+use fencing::probes::DeviceProbes;
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Candidate, Revision};
+use ha_api_types::time::{Millis, Mono, Now};
+use ha_store::Outcome;
+use ha_store::election::{Election, ElectionView, Leadership, Readings, Step, Subject as ElectionSubject};
+use plan::{Note, Waiting};
+use situation::Situation;
+use std::collections::{BTreeMap, VecDeque};
+use world::{Touched, World};
+use writes::Writes;
+
+/// The leader looks at everything at least this often, milliseconds: a level that no change has announced.
+const LOOK_EVERY_MS: Millis = 30_000;
+
+/// What a run of a fence device is for.
+#[derive(Clone, Debug)]
+enum Run {
+    /// To fence this node, or to give it back its power.
+    Work(String),
+    /// To see whether this node's device answers.
+    Probe(String, String),
+}
+
+/// The controller: a follower that observes, or the leader that also decides.
+///
+/// Guarantees: every write that decides anything carries `Created(leader)` of this process's own term; at most one write
+/// per key is outstanding; all that must outlive this process lies in the store.
+/// Assumptions: inputs come in the order in which they happened; `now` never goes back.
+#[derive(Debug)]
+pub struct Controller {
+    config: Config,
+    now: Now,
+    world: World,
+    election: Election,
+    readings: Readings,
+    writes: Writes,
+    devices: BTreeMap<String, DeviceWork>,
+    probes: DeviceProbes,
+    runs: BTreeMap<RunId, Run>,
+    election_commits: BTreeMap<CommitId, ElectionSubject>,
+    effects: VecDeque<Effect>,
+    next_commit: CommitId,
+    next_run: RunId,
+    next_uid: u64,
+    next_event: u64,
+    dirty: bool,
+    looked_at: Mono,
+    wake: Option<(Mono, &'static str)>,
+    waiting: Vec<Waiting>,
+    refused: Option<String>,
+    led: Option<Revision>,
+    ended: bool,
+}
+
+impl Controller {
+    /// A controller that has seen nothing yet: it asks for a first reading.
+    pub fn new(config: Config) -> Controller {
+        let keys = Keys::new(&config.cluster);
+        let candidate = Candidate {
+            id: config.id.clone(),
+            url: config.url.clone(),
+            version: config.version.clone(),
+            instance: config.instance.clone(),
+            sequence: 0,
+        };
+        Controller {
+            config,
+            now: Now::default(),
+            world: World::new(keys.clone()),
+            election: Election::new(keys, candidate),
+            readings: Readings::default(),
+            writes: Writes::default(),
+            devices: BTreeMap::new(),
+            probes: DeviceProbes::new(),
+            runs: BTreeMap::new(),
+            election_commits: BTreeMap::new(),
+            effects: VecDeque::new(),
+            next_commit: 1,
+            next_run: 1,
+            next_uid: 1,
+            next_event: 1,
+            dirty: false,
+            looked_at: Mono::default(),
+            wake: None,
+            waiting: Vec::new(),
+            refused: None,
+            led: None,
+            ended: false,
+        }
+    }
+
+    /// Takes in something that happened. Deciding is left to [`Controller::poll_effect`], so that many inputs at once
+    /// cost one decision.
+    pub fn handle(&mut self, now: &Now, input: Input) {
+        self.now = now.clone();
+        match input {
+            Input::Synced { entries, revision, answers } => {
+                self.world.replace(entries, revision, now.raw);
+                self.readings.answer(answers);
+                self.dirty = true;
+                self.look_at_election();
+            }
+            Input::Changed { changes, revision } => {
+                match self.world.apply(changes, revision, now.raw) {
+                    Touched::Something => self.dirty = true,
+                    Touched::Nothing | Touched::Heartbeat => {}
+                }
+                self.look_at_election();
+            }
+            Input::Progress(revision) => {
+                self.world.revision = self.world.revision.max(revision);
+                self.look_at_election();
+            }
+            Input::Committed { id, outcome } => self.committed(id, &outcome),
+            Input::LeaseGranted { result } => self.election.lease_granted(now, result.ok()),
+            Input::LeaseKept { lease, result } => {
+                self.election.lease_kept(now, lease, result.is_ok(), &mut self.readings);
+            }
+            Input::FencerDone { id, outcome } => self.fencer_done(id, outcome),
+            Input::Tick => {}
+            Input::Shutdown => self.election.shut_down(),
+        }
+        let due = self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.looked_at + LOOK_EVERY_MS;
+        if self.writes.settle(&self.world, &self.readings, now.raw) || due {
+            self.dirty = true;
+        }
+    }
+
+    /// The next thing that it asks for; to be called until it gives `None`, after each input or several.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        if self.effects.is_empty() && !self.ended {
+            self.advance();
+        }
+        self.effects.pop_front()
+    }
+
+    /// When to send [`Input::Tick`] on `now.raw`, and why then.
+    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+        if self.ended {
+            return None;
+        }
+        let planner = self.election.leadership().is_some().then(|| {
+            let look = (self.looked_at + LOOK_EVERY_MS, "look at everything again");
+            let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
+            [Some(look), self.wake, pause].into_iter().flatten().min()
+        });
+        self.election.deadline().into_iter().chain(planner.flatten()).min()
+    }
+
+    /// Who this controller is.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The term, while this controller leads as far as it knows.
+    pub fn term(&self) -> Option<Revision> {
+        self.election.leadership().map(Leadership::term)
+    }
+
+    /// What it knows of the cluster, for metrics and the API.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// What the leader waits for.
+    pub fn waiting(&self) -> &[Waiting] {
+        &self.waiting
+    }
+
+    /// What the store said when it last refused a write; `None` after a write was applied.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    fn look_at_election(&mut self) {
+        let timings = self.world.timings();
+        self.election.set_timings(timings.heartbeat_interval_ms, timings.leader_lease_seconds());
+        let view = ElectionView {
+            revision: self.world.revision,
+            leader: self.world.leader.clone(),
+            candidate: self.world.candidate_entries.get(&self.config.id).cloned(),
+        };
+        self.election.observe(&self.now, view, &self.readings);
+    }
+
+    fn committed(&mut self, id: CommitId, outcome: &Outcome) {
+        if let Some(subject) = self.election_commits.remove(&id) {
+            self.election.committed(&self.now, subject, outcome, &mut self.readings);
+            return;
+        }
+        if !self.writes.contains(id) {
+            return;
+        }
+        let answered = self.writes.answered(id, outcome, &self.world, &mut self.readings, self.now.raw);
+        match (outcome, answered.refused) {
+            (Outcome::Applied(_), _) => self.refused = None,
+            (_, Some(refused)) => self.refused = Some(refused),
+            (_, None) => {}
+        }
+        for (note, sent, revision) in answered.applied {
+            match note {
+                Note::DeviceIntent(node) => {
+                    let work = self.devices.entry(node).or_default();
+                    work.intended = Some((sent, revision));
+                    work.running = None;
+                    work.outcome = None;
+                }
+                Note::DeviceSettled(node) => {
+                    let work = self.devices.entry(node).or_default();
+                    work.intended = None;
+                    work.outcome = None;
+                }
+                Note::None | Note::ClosesOnSilence(_) | Note::Uses(_) => {}
+            }
+        }
+        for event in answered.events {
+            self.tell(event);
+        }
+    }
+
+    fn fencer_done(&mut self, id: RunId, outcome: FencerOutcome) {
+        let Some(run) = self.runs.remove(&id) else { return };
+        let now = self.now.raw;
+        self.dirty = true;
+        let node = match run {
+            Run::Work(node) => node,
+            Run::Probe(node, device) => {
+                let probe = self.probes.entry((node, device)).or_default();
+                probe.running = None;
+                probe.ended = now;
+                probe.outcome = Some(outcome);
+                return;
+            }
+        };
+        let work = self.devices.entry(node).or_default();
+        if work.running != Some(id) {
+            return;
+        }
+        work.running = None;
+        work.ended = now;
+        match &outcome {
+            FencerOutcome::Confirmed => work.failures = 0,
+            FencerOutcome::Failed(_) => work.failures = work.failures.saturating_add(1),
+        }
+        work.outcome = Some(outcome);
+    }
+
+    fn tell(&mut self, event: Event) {
+        let name = format!("{}-{}", self.config.instance, self.next_event);
+        self.next_event += 1;
+        self.effects.push_back(Effect::Event { name, event });
+    }
+
+    /// Goes on as far as it can without another input.
+    fn advance(&mut self) {
+        while let Some(step) = self.election.poll(&self.now) {
+            let effect = match step {
+                Step::Commit(subject, transaction) => {
+                    let id = self.commit_id();
+                    self.election_commits.insert(id, subject);
+                    Effect::Commit { id, transaction }
+                }
+                Step::GrantLease { ttl_seconds } => Effect::GrantLease { ttl_seconds },
+                Step::KeepAlive(lease) => Effect::KeepAlive { lease },
+                Step::Revoke(lease) => Effect::Revoke { lease },
+            };
+            self.effects.push_back(effect);
+        }
+        if self.election.is_done() {
+            self.ended = true;
+            self.effects.push_back(Effect::Ended);
+            return;
+        }
+        self.note_leadership();
+        self.plan();
+        if let Some(id) = self.readings.begin() {
+            self.effects.push_back(Effect::Refresh { id });
+        }
+    }
+
+    /// Tells a change of leadership.
+    fn note_leadership(&mut self) {
+        let term = self.term();
+        if self.led == term {
+            return;
+        }
+        let (reason, event_type) = match term {
+            Some(_) => (Reason::BecameLeader, EventType::Normal),
+            None => (Reason::LostLeadership, EventType::Warning),
+        };
+        self.led = term;
+        self.dirty = true;
+        self.writes.depose();
+        self.waiting.clear();
+        let event = Event {
+            kind: Kind::Cluster,
+            name: ha_api_types::cluster::CLUSTER_NAME.to_owned(),
+            uid: self
+                .world
+                .cluster
+                .as_ref()
+                .map(|known| known.value.metadata.uid.clone())
+                .unwrap_or_default(),
+            event_type,
+            reason,
+            message: format!("controller {}: {}", self.config.id, reason.sentence()),
+            source: format!("controller/{}", self.config.id),
+            node: None,
+            action_uid: None,
+            at: self.now.timestamp(),
+        };
+        self.tell(event);
+    }
+
+    /// Plans and sends, if this process leads and its view holds all that leaders before it wrote.
+    fn plan(&mut self) {
+        let Some(leadership) = self.election.leadership().cloned() else { return };
+        let Some(joined) = self.election.joined() else { return };
+        // A refresh of the own candidate key that is under way leaves its create revision as it is.
+        if !self.dirty || self.world.revision < leadership.term() || self.election.is_shutting_down() {
+            return;
+        }
+        self.dirty = false;
+        self.looked_at = self.now.raw;
+        let busy = self.writes.busy();
+        let placing = self.writes.placing();
+        let perhaps_closed = self.writes.perhaps_closed();
+        let mut plan = reconcile::reconcile(&Situation {
+            world: &self.world,
+            now: &self.now,
+            term: leadership.term(),
+            config: &self.config,
+            joined,
+            commits: self.election.commits(),
+            devices: &self.devices,
+            probes: &self.probes,
+            perhaps_closed: &perhaps_closed,
+            placing: &placing,
+            busy: &busy,
+            next_uid: self.next_uid,
+        });
+        self.next_uid += plan.uids;
+        self.wake = plan.wake;
+        let mut next = self.next_commit;
+        let sent = self.writes.send(&mut plan, &leadership, self.now.raw, || {
+            next += 1;
+            next - 1
+        });
+        self.next_commit = next;
+        self.effects.extend(sent.into_iter().map(|(id, transaction)| Effect::Commit { id, transaction }));
+        for mut run in std::mem::take(&mut plan.runs) {
+            run.id = self.next_run;
+            self.next_run += 1;
+            match run.action {
+                FencerAction::Off | FencerAction::On => {
+                    self.devices.entry(run.node.clone()).or_default().running = Some(run.id);
+                    self.runs.insert(run.id, Run::Work(run.node.clone()));
+                }
+                FencerAction::Monitor => {
+                    let key = (run.node.clone(), run.device.name.clone());
+                    self.runs.insert(run.id, Run::Probe(key.0.clone(), key.1.clone()));
+                    self.probes.entry(key).or_default().running = Some(run.id);
+                }
+            }
+            self.effects.push_back(Effect::RunFencer(run));
+        }
+        self.waiting = plan.waiting;
+    }
+
+    fn commit_id(&mut self) -> CommitId {
+        let id = self.next_commit;
+        self.next_commit += 1;
+        id
+    }
+}

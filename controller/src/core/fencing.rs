@@ -1,0 +1,184 @@
+//! Epochs and fencing: who is admitted, who is declared dead, and what proves it. FENCING, sections 3 and 5.
+
+pub mod devices;
+mod limits;
+pub mod probes;
+mod proof;
+mod registration;
+mod silence;
+
+use super::health::{Health, NodeHealth, NodeTable};
+use super::plan::{Note, Plan, Subject, node_event, stored};
+use super::situation::Situation;
+use super::world::{Versioned, guard_of};
+use ha_api_types::event::EventType;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, Proof};
+use ha_store::{Guard, Transaction};
+
+/// One node as the fencing planner looks at it.
+pub(super) struct Subjected<'a> {
+    pub(super) name: &'a str,
+    pub(super) node: &'a NodeHealth,
+    pub(super) report: Option<&'a Versioned<NodeReport>>,
+}
+
+impl<'a> Subjected<'a> {
+    /// The registration that the node's agent has committed, if it is registering.
+    pub(super) fn registration(&self) -> Option<&'a Versioned<NodeReport>> {
+        self.report.filter(|report| report.value.mode == Mode::Registering)
+    }
+}
+
+/// Plans the epochs of all nodes.
+pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let mut budget = limits::Budget::of(situation);
+    for (name, node) in nodes {
+        let world = situation.world;
+        let keys = [world.keys.fence(name), world.keys.node_report(name), world.keys.alive(name)];
+        if let Some((key, error)) = world.is_unreadable(&keys) {
+            let message = format!("{key} cannot be read: {error}");
+            plan.wait(Kind::Node, name, Reason::Invalid, message);
+            continue;
+        }
+        let subject = Subjected { name, node, report: world.node_reports.get(name) };
+        match world.fences.get(name) {
+            None => registration::plan_new(situation, &subject, plan),
+            Some(fence) => match fence.value.state {
+                FenceState::Open => {
+                    probes::plan(situation, &subject, plan);
+                    plan_open(situation, &subject, fence, &mut budget, plan);
+                }
+                FenceState::Fencing => proof::plan(situation, &subject, fence, plan),
+                FenceState::Fenced | FenceState::Closed => {
+                    plan_closed(situation, &subject, fence, plan);
+                }
+            },
+        }
+    }
+    budget.wake(situation, plan);
+}
+
+fn plan_open(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    budget: &mut limits::Budget,
+    plan: &mut Plan,
+) {
+    if let Some(report) = subject.registration()
+        && fence.value.request != Some(report.modified)
+    {
+        registration::plan_close(situation, subject, fence, report, plan);
+        return;
+    }
+    match &subject.node.health {
+        Health::Leaving(leave) => {
+            if subject.node.active.is_empty() && !situation.world.alive.contains_key(subject.name) {
+                let proof = Proof::CleanLeave { leave: *leave };
+                close(situation, subject, fence, Some(&proof), Note::None, plan);
+            }
+        }
+        Health::Late | Health::Registering | Health::Online => {
+            silence::plan(situation, subject, fence, budget, plan);
+        }
+        Health::Restarting => plan_restarting(situation, subject, plan),
+        Health::Unregistered | Health::Fencing | Health::Down(_) => {}
+    }
+}
+
+/// Away for a restart of the agent alone: frozen, and not declared dead on silence (FENCING, section 10). After
+/// `freezeTimeoutSeconds` that is worth a word.
+fn plan_restarting(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
+    let Some(report) = subject.report else { return };
+    let alert_at = report.seen + situation.world.timings().freeze_timeout_ms;
+    if situation.now.raw < alert_at {
+        plan.wake(situation, alert_at, "an agent that restarts has been away for long");
+        return;
+    }
+    let name = subject.name;
+    let message = format!(
+        "its agent left for a restart and has not come back; its services go on, frozen: start ha-node-agent there, or, \
+         if the machine is off, confirm that with hactl node confirm-fenced {name}"
+    );
+    plan.wait(Kind::Node, name, Reason::Frozen, message);
+}
+
+fn plan_closed(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    plan: &mut Plan,
+) {
+    if fence.value.device.is_some() {
+        devices::plan_closed(situation, subject, fence, plan);
+        return;
+    }
+    registration::plan_admission(situation, subject, fence, plan);
+}
+
+/// Closes an open epoch: epoch + 1, guarding the fence, the node's report, and the heartbeat at the revision observed.
+/// With a proof that holds under these guards the node is Fenced at once, else Fencing.
+fn close(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    proof: Option<&Proof>,
+    note: Note,
+    plan: &mut Plan,
+) {
+    let (transaction, message) = closing(situation, subject, fence, proof);
+    let reason = proof.map_or(Reason::DeclaredDead, Proof::reason);
+    let event_type = if matches!(proof, Some(Proof::CleanLeave { .. } | Proof::NewBoot { .. })) {
+        EventType::Normal
+    } else {
+        EventType::Warning
+    };
+    let events = vec![node_event(situation, subject.name, event_type, reason, message)];
+    plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
+}
+
+/// The transaction that closes an open epoch, and what it says.
+pub(super) fn closing(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    proof: Option<&Proof>,
+) -> (Transaction, String) {
+    let world = situation.world;
+    let name = subject.name;
+    let epoch = fence.value.epoch + 1;
+    let message = match proof {
+        None => format!("epoch {} is closed; what it was allowed to run is not yet proven gone", epoch - 1),
+        Some(proof) => format!("epoch {} is closed: {}", epoch - 1, proof.sentence()),
+    };
+    let closed = Fence {
+        epoch,
+        state: if proof.is_some() { FenceState::Fenced } else { FenceState::Fencing },
+        proof: proof.cloned(),
+        armed_wait_ms: subject.node.silence_proves.ok(),
+        device: None,
+        at: situation.now.timestamp(),
+        ..fence.value.clone()
+    };
+    let transaction = Transaction::new()
+        .put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&closed))
+        .guard(world.keys.node_report(name), guard_of(subject.report))
+        .guard(world.keys.alive(name), guard_of(world.alive.get(name)))
+        .guard(world.keys.candidate(&situation.config.id), Guard::Created(situation.joined));
+    (transaction, message)
+}
+
+/// Changes a closed fence, guarding it and the node's report.
+fn rewrite(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    value: &Fence,
+) -> Transaction {
+    let keys = &situation.world.keys;
+    Transaction::new()
+        .put(keys.fence(subject.name), Guard::Unchanged(fence.modified), stored(value))
+        .guard(keys.node_report(subject.name), guard_of(subject.report))
+}

@@ -1,0 +1,94 @@
+//! Proving that nothing of a closed epoch runs any more: FENCING, section 5, (a) to (g).
+
+use super::{Subjected, devices, registration, rewrite};
+use crate::core::plan::{Note, Plan, Subject, node_event};
+use crate::core::situation::Situation;
+use crate::core::world::Versioned;
+use ha_api_types::event::EventType;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState, Proof};
+
+/// Looks for a proof for a node that is Fencing. The view holds the close, so it holds every report that was committed
+/// under the old epoch: the reports are read after the close, as they must be.
+pub(super) fn plan(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    plan: &mut Plan,
+) {
+    if let Some(proof) = registered(subject, fence) {
+        // (c), (f): what the agent could not stop becomes an unconfirmed Error before anything is released.
+        if let Some(report) = subject.registration()
+            && registration::errors_pending(situation, subject.name, fence, report, plan)
+        {
+            return;
+        }
+        settle(situation, subject, fence, &proof, plan);
+        return;
+    }
+    let asked = devices::is_asked_for(situation, subject.name);
+    if subject.node.active.is_empty() && !asked {
+        settle(situation, subject, fence, &Proof::NothingActive, plan);
+        return;
+    }
+    if let Ok(wait_ms) = subject.node.silence_proves {
+        let proven_at = subject.node.observed + wait_ms;
+        if situation.now.raw >= proven_at {
+            let waited_ms = situation.now.raw.since(subject.node.observed);
+            settle(situation, subject, fence, &Proof::Silence { waited_ms }, plan);
+            return;
+        }
+        plan.wake(situation, proven_at, "a silent node's watchdog must have reset it");
+    }
+    if subject.node.has_device {
+        devices::plan_fencing(situation, subject, fence, plan);
+    }
+    let message = match (subject.node.silence_proves, subject.node.has_device) {
+        (Ok(wait_ms), false) => {
+            format!("it is being fenced: {:.1} s after its last heartbeat", wait_ms as f64 / 1000.0)
+        }
+        (Ok(wait_ms), true) => format!(
+            "it is being fenced: by its fence device, or {:.1} s after its last heartbeat",
+            wait_ms as f64 / 1000.0
+        ),
+        (Err(_), true) => "it is being fenced by its fence device".to_owned(),
+        (Err(reason), false) => format!("it is closed, and {}", reason.sentence()),
+    };
+    plan.wait(Kind::Node, subject.name, Reason::Fencing, message);
+}
+
+/// Proofs (c) and (f): a registration, other than the one that the closed epoch was opened for, by another boot of the same
+/// machine or anew by the same boot. Every permit guards the node's report, so nothing was started after it.
+fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
+    let report = subject.registration()?;
+    if report.value.machine_id != fence.value.machine_id || fence.value.request == Some(report.modified) {
+        return None;
+    }
+    if report.value.boot_id != fence.value.boot_id {
+        return Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() });
+    }
+    Some(Proof::Reregistered)
+}
+
+/// Leaves Fencing with a proof.
+fn settle(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    proof: &Proof,
+    plan: &mut Plan,
+) {
+    let state = if *proof == Proof::NothingActive { FenceState::Closed } else { FenceState::Fenced };
+    let settled =
+        Fence { state, proof: Some(proof.clone()), at: situation.now.timestamp(), ..fence.value.clone() };
+    let transaction = rewrite(situation, subject, fence, &settled);
+    let (event_type, message) = match state {
+        FenceState::Closed => (EventType::Normal, Reason::ClosedIdle.sentence().to_owned()),
+        FenceState::Open | FenceState::Fencing | FenceState::Fenced => {
+            (EventType::Warning, format!("it was fenced: {}", proof.sentence()))
+        }
+    };
+    let events = vec![node_event(situation, subject.name, event_type, proof.reason(), message)];
+    plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, Note::None);
+}

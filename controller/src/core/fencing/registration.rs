@@ -1,0 +1,187 @@
+//! Admitting nodes: an open old epoch is closed first, and only the registration that was looked at is admitted.
+
+use super::{Subjected, close, rewrite};
+use crate::core::plan::{Note, Plan, Subject, node_event, stored};
+use crate::core::situation::Situation;
+use crate::core::world::Versioned;
+use ha_api_types::event::EventType;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::{Node, NodeSpec};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState, NodeReport, Proof};
+use ha_api_types::resource::ServiceState;
+use ha_store::{Guard, Transaction};
+
+/// A name that never had an epoch: the first one, and the Node object in the same transaction.
+pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
+    let Some(report) = subject.registration() else { return };
+    let fence = Versioned {
+        value: Fence { epoch: 1, ..Fence::default() },
+        created: 0,
+        modified: 0,
+        seen: report.seen,
+    };
+    if errors_pending(situation, subject.name, &fence, report, plan) {
+        return;
+    }
+    admit(situation, subject, Guard::Absent, 1, report, plan);
+}
+
+/// A registration while the old epoch is open: that is closed first.
+///
+/// Another boot of the same machine is proof by itself, once the old heartbeat is absent or silent for Th; so is a new
+/// registration of the same boot. Another machine is refused until an operator confirms the old one off.
+pub(super) fn plan_close(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    report: &Versioned<NodeReport>,
+    plan: &mut Plan,
+) {
+    let name = subject.name;
+    if report.value.machine_id != fence.value.machine_id {
+        plan.wait(Kind::Node, name, Reason::DuplicateNode, duplicate(name, report, fence));
+        return;
+    }
+    // A process of the same boot that is not the one whose heartbeat is seen: should both live, one may start again what
+    // the other has just stopped.
+    let same_process =
+        situation.world.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
+    let same_boot = report.value.boot_id == fence.value.boot_id;
+    if same_boot && same_process {
+        // This close guards the registration, and no permit fits a report that says Registering: all but what it could
+        // not stop is proven stopped.
+        close(situation, subject, fence, Some(&Proof::Reregistered), Note::None, plan);
+        return;
+    }
+    let quiet_at = subject.node.silent_since + situation.world.heartbeat_valid_ms(name);
+    if situation.world.alive.contains_key(name) && situation.now.raw < quiet_at {
+        plan.wake(situation, quiet_at, "the heartbeat of the boot or process before is silent");
+        let message =
+            "another boot or process registers while the heartbeat of the one before is still fresh";
+        plan.wait(Kind::Node, name, Reason::Registering, message);
+        return;
+    }
+    let proof = if same_boot {
+        Proof::Reregistered
+    } else {
+        Proof::NewBoot { boot_id: report.value.boot_id.clone() }
+    };
+    close(situation, subject, fence, Some(&proof), Note::None, plan);
+}
+
+/// A closed epoch: a registration that was not admitted before is admitted.
+pub(super) fn plan_admission(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    plan: &mut Plan,
+) {
+    let Some(report) = subject.registration() else { return };
+    let known_machine =
+        fence.value.machine_id.is_empty() || report.value.machine_id == fence.value.machine_id;
+    let confirmed_gone = matches!(fence.value.proof, Some(Proof::Operator { .. }));
+    if !known_machine && !confirmed_gone {
+        plan.wait(Kind::Node, subject.name, Reason::DuplicateNode, duplicate(subject.name, report, fence));
+        return;
+    }
+    if fence.value.request == Some(report.modified) {
+        // It was admitted and lapsed: what appeared since was not looked for, so the agent must register anew.
+        return;
+    }
+    if errors_pending(situation, subject.name, fence, report, plan) {
+        return;
+    }
+    admit(situation, subject, Guard::Unchanged(fence.modified), fence.value.epoch, report, plan);
+}
+
+fn duplicate(name: &str, report: &Versioned<NodeReport>, fence: &Versioned<Fence>) -> String {
+    format!(
+        "machine {} registers under the name of machine {}: give it another name, or, if the old machine is off for \
+         good, confirm that with hactl node confirm-fenced {name}",
+        report.value.machine_id, fence.value.machine_id
+    )
+}
+
+/// Whether services that the agent could not stop have still to be made unconfirmed Errors; the service planner does
+/// that, and admission waits for it.
+pub(super) fn errors_pending(
+    situation: &Situation<'_>,
+    node: &str,
+    fence: &Versioned<Fence>,
+    report: &Versioned<NodeReport>,
+    plan: &mut Plan,
+) -> bool {
+    let world = situation.world;
+    let pending: Vec<&str> = report
+        .value
+        .not_stopped
+        .iter()
+        .filter(|named| {
+            world.resources.get(&named.name).is_some_and(|known| known.value.metadata.uid == named.uid)
+        })
+        .filter(|named| {
+            !world.resource_statuses.get(&named.name).is_some_and(|status| {
+                let status = &status.value;
+                status.state == ServiceState::Error
+                    && status.stop_confirmed == Some(false)
+                    && status.node.as_deref() == Some(node)
+                    && status.epoch == Some(fence.value.epoch)
+            })
+        })
+        .map(|named| named.name.as_str())
+        .collect();
+    if pending.is_empty() {
+        return false;
+    }
+    let message = format!("it could not stop {}, which become errors first", pending.join(", "));
+    plan.wait(Kind::Node, node, Reason::StopFailed, message);
+    true
+}
+
+fn admit(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    guard: Guard,
+    epoch: u64,
+    report: &Versioned<NodeReport>,
+    plan: &mut Plan,
+) {
+    let world = situation.world;
+    let name = subject.name;
+    let open = Fence {
+        epoch,
+        machine_id: report.value.machine_id.clone(),
+        boot_id: report.value.boot_id.clone(),
+        request: Some(report.modified),
+        state: FenceState::Open,
+        proof: None,
+        armed_wait_ms: None,
+        device: None,
+        at: situation.now.timestamp(),
+    };
+    let mut transaction = Transaction::new()
+        .put(world.keys.fence(name), guard, stored(&open))
+        .guard(world.keys.node_report(name), Guard::Unchanged(report.modified));
+    let spec_key = world.keys.spec(Kind::Node, name);
+    if !world.nodes.contains_key(name) && !world.unreadable.contains_key(&spec_key) {
+        let mut node = Node::new(name, NodeSpec::default());
+        // Unlike any other object's: a revision happens once.
+        node.metadata.uid = format!("node-{name}-{}", report.modified);
+        node.metadata.generation = 1;
+        node.metadata.creation_timestamp = Some(situation.now.timestamp());
+        transaction = transaction.put(spec_key, Guard::Absent, stored(&node));
+    }
+    let message = format!("it is admitted under epoch {epoch}");
+    let events = vec![node_event(situation, name, EventType::Normal, Reason::Registering, message)];
+    plan.act(Subject::Fence(name.to_owned()), transaction, events, Note::None);
+}
+
+/// Forgets a device's intent on a closed fence.
+pub(super) fn without_device(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+) -> Transaction {
+    rewrite(situation, subject, fence, &Fence { device: None, ..fence.value.clone() })
+}

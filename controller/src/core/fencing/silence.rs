@@ -1,0 +1,65 @@
+//! Declaring a node dead because it is silent.
+
+use super::limits::Budget;
+use super::{Subjected, close};
+use crate::core::plan::{Note, Plan};
+use crate::core::situation::Situation;
+use crate::core::world::Versioned;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Fence;
+
+/// Declares the node dead at o + Th, if that may be done and can lead anywhere.
+///
+/// Only if this process's own commits had no gap longer than Th/2 since o (`silent_since` starts again after one). A
+/// node with active services is closed only if proof (a) or (b) can follow; an idle one is closed so that it registers
+/// anew, which costs it nothing.
+pub(super) fn plan(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    budget: &mut Budget,
+    plan: &mut Plan,
+) {
+    let (name, node) = (subject.name, subject.node);
+    let valid_ms = situation.world.heartbeat_valid_ms(name);
+    let dead_at = node.silent_since + valid_ms;
+    if situation.now.raw < dead_at {
+        plan.wake(situation, dead_at, "a heartbeat is due");
+        return;
+    }
+    let wait =
+        |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
+    if situation.world.settings().disarmed.is_some() {
+        wait(plan, Reason::Disarmed, "its heartbeat is late, but the cluster is disarmed".to_owned());
+        return;
+    }
+    if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {
+        wait(plan, Reason::ObserverGap, Reason::ObserverGap.sentence().to_owned());
+        return;
+    }
+    if node.active.is_empty() {
+        close(situation, subject, fence, None, Note::None, plan);
+        return;
+    }
+    if node.silence_proves.is_err() && !node.has_device {
+        let services: Vec<&str> = node.active.iter().map(String::as_str).collect();
+        let message = format!(
+            "{}; {} may still run there: confirm it off with hactl node confirm-fenced {name}",
+            Reason::NoProofPossible.sentence(),
+            services.join(", ")
+        );
+        wait(plan, Reason::NoProofPossible, message);
+        return;
+    }
+    if !budget.take() {
+        let message = format!(
+            "{} (maxFencing allows {}): it goes on as the window slides, or with hactl node confirm-fenced {name}",
+            Reason::MaxFencingReached.sentence(),
+            budget.limit
+        );
+        wait(plan, Reason::MaxFencingReached, message);
+        return;
+    }
+    close(situation, subject, fence, None, Note::ClosesOnSilence(name.to_owned()), plan);
+}

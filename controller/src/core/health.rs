@@ -1,0 +1,243 @@
+//! What is known of each node at one moment: alive, late, closed; what is active there; whether it could be proven dead.
+
+use super::situation::Situation;
+use super::world::World;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::FenceKind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, WatchdogKind};
+use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_api_types::time::{Millis, Mono};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// No epoch was ever opened for it.
+    Unregistered,
+    /// Its epoch is open; its first heartbeat has not come yet.
+    Registering,
+    /// Its heartbeat is seen under the open epoch.
+    Online,
+    /// Its epoch is open and its heartbeat is late, or has not come in time.
+    Late,
+    /// Its agent is away for a restart; services go on, frozen.
+    Restarting,
+    /// It left cleanly; its epoch is not closed yet.
+    Leaving(Leave),
+    /// Closed, without a proof yet.
+    Fencing,
+    /// Closed, with a proof.
+    Down(Proof),
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct NodeHealth {
+    /// How it is.
+    pub health: Health,
+    /// `o`: when it was last heard, on this process's clock.
+    pub observed: Mono,
+    /// The same, started again after a gap of this process's own commits: what a declaration counts from.
+    pub silent_since: Mono,
+    /// Active services (FENCING, section 4): they may run there under the living epoch, and may not run twice.
+    pub active: BTreeSet<String>,
+    /// Whether silence for W, and an armed watchdog, prove it dead. Otherwise why not.
+    pub silence_proves: Result<Millis, Reason>,
+    /// Whether a fence device could prove it dead.
+    pub has_device: bool,
+    /// Whether an exclusive service may be permitted there. Otherwise why not.
+    pub fenceable: Result<(), Reason>,
+}
+
+impl NodeHealth {
+    /// Whether it can be told what to do and will answer.
+    pub fn is_online(&self) -> bool {
+        self.health == Health::Online
+    }
+}
+
+/// All nodes.
+pub type NodeTable = BTreeMap<String, NodeHealth>;
+
+/// The state of all nodes that the store names anywhere.
+pub fn node_table(situation: &Situation<'_>) -> NodeTable {
+    let world = situation.world;
+    let active = active_services(world);
+    let names: BTreeSet<&String> =
+        world.fences.keys().chain(world.nodes.keys()).chain(world.node_reports.keys()).collect();
+    names
+        .into_iter()
+        .map(|name| {
+            let active = active.get(name).cloned().unwrap_or_default();
+            (name.clone(), node_health(situation, name, active))
+        })
+        .collect()
+}
+
+fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) -> NodeHealth {
+    let world = situation.world;
+    let fence = world.fences.get(name).map(|fence| &fence.value);
+    let report = world.node_reports.get(name).map(|report| &report.value);
+    let valid_ms = world.heartbeat_valid_ms(name);
+    let observed = world.observations.get(name).map_or(situation.now.raw, |known| known.since);
+    let silent_since = situation.commits.restart_of(observed, valid_ms / 2).unwrap_or(observed);
+    let spec = world.nodes.get(name).map(|node| &node.value.spec.fencing);
+    let has_device = spec.is_some_and(|fencing| fencing.devices.iter().any(device_proves));
+    let allow_unfenced = spec.is_some_and(|fencing| fencing.allow_unfenced);
+    NodeHealth {
+        health: health(situation, name, fence, report, silent_since, valid_ms),
+        observed,
+        silent_since,
+        active,
+        silence_proves: silence_proves(situation, name, allow_unfenced),
+        has_device,
+        fenceable: match report {
+            None => Err(Reason::WatchdogMissing),
+            Some(report) => watchdog_counts(world, report),
+        },
+    }
+}
+
+fn health(
+    situation: &Situation<'_>,
+    name: &str,
+    fence: Option<&Fence>,
+    report: Option<&NodeReport>,
+    silent_since: Mono,
+    valid_ms: Millis,
+) -> Health {
+    let Some(fence) = fence else { return Health::Unregistered };
+    match fence.state {
+        FenceState::Fencing => Health::Fencing,
+        FenceState::Fenced | FenceState::Closed => match &fence.proof {
+            Some(proof) => Health::Down(proof.clone()),
+            // Closed without an epoch ever opened.
+            None => Health::Unregistered,
+        },
+        FenceState::Open => {
+            let late = situation.now.raw >= silent_since + valid_ms;
+            let mode = report.map_or(Mode::Registering, |report| report.mode);
+            let beats = situation.world.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
+            match mode {
+                Mode::Restart => Health::Restarting,
+                Mode::Left(leave) => Health::Leaving(leave),
+                Mode::Registering => {
+                    if late {
+                        Health::Late
+                    } else {
+                        Health::Registering
+                    }
+                }
+                Mode::Active | Mode::Disarmed => {
+                    if late || !beats {
+                        Health::Late
+                    } else {
+                        Health::Online
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a device's confirmation proves a node dead: power always, fabric only when it cuts the storage too.
+pub fn device_proves(device: &ha_api_types::node::FenceDevice) -> bool {
+    !device.parts.is_empty()
+        && match device.kind {
+            FenceKind::Power => true,
+            FenceKind::Fabric => device.covers_storage,
+        }
+}
+
+/// Whether a node's watchdog is one that the cluster accepts.
+pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason> {
+    let fencing =
+        world.cluster.as_ref().map(|cluster| cluster.value.spec.fencing.clone()).unwrap_or_default();
+    let accepted = match report.watchdog.kind {
+        WatchdogKind::None => false,
+        WatchdogKind::Kernel => true,
+        WatchdogKind::StandIn => fencing.allow_stand_in,
+    };
+    if !accepted {
+        let stand_in = report.watchdog.kind == WatchdogKind::StandIn;
+        return Err(if stand_in { Reason::WatchdogStandIn } else { Reason::WatchdogMissing });
+    }
+    if !report.watchdog.problem.is_empty() || (fencing.require_tested && !report.watchdog.tested) {
+        return Err(Reason::WatchdogFailed);
+    }
+    Ok(())
+}
+
+/// Proof (a): whether W of silence proves the node dead, and W in milliseconds.
+///
+/// It rests on the node's own report under the close's guard: armed, with a watchdog that counts. A virtual machine can
+/// be paused with its clock, which no waiting covers, unless the operator allows it.
+fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -> Result<Millis, Reason> {
+    let world = situation.world;
+    let Some(report) = world.node_reports.get(name) else { return Err(Reason::NoProofPossible) };
+    if let Some(fence) = world.fences.get(name)
+        && fence.value.state != FenceState::Open
+        && (report.modified > fence.modified || report.value.mode == Mode::Registering)
+    {
+        // The report was overwritten after the close: what it said then was kept with the fence.
+        return fence.value.armed_wait_ms.ok_or(Reason::NoProofPossible);
+    }
+    if !report.value.armed {
+        return Err(Reason::NoProofPossible);
+    }
+    watchdog_counts(world, &report.value)?;
+    if report.value.is_virtual && !allow_unfenced {
+        return Err(Reason::NoProofPossible);
+    }
+    Ok(report.value.wait_ms())
+}
+
+/// Active services by node.
+fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
+    let mut active: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    // A deleted resource is not managed any more; one whose spec cannot be read still is.
+    let managed = |name: &str| match world.resources.get(name) {
+        Some(resource) => resource.value.spec.state != RequestedState::Ignored,
+        None => world.unreadable.contains_key(&world.keys.spec(Kind::Resource, name)),
+    };
+    for (name, reports) in &world.service_reports {
+        for (node, report) in reports {
+            let lives = world.living_epoch(node) == Some(report.value.epoch);
+            // What became exclusive while it ran must not run twice either, though nothing guards it yet.
+            let exclusive = report.value.exclusive
+                || world.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
+            if lives && exclusive && report.value.phase.may_run() && managed(name) {
+                active.entry(node.clone()).or_default().insert(name.clone());
+            }
+        }
+    }
+    for (name, status) in &world.resource_statuses {
+        let status = &status.value;
+        let unconfirmed = match status.state {
+            ServiceState::Error => status.stop_confirmed != Some(true),
+            ServiceState::RequestStop | ServiceState::Stopping => status.stop_confirmed == Some(false),
+            ServiceState::Queued
+            | ServiceState::RequestStart
+            | ServiceState::Starting
+            | ServiceState::Started
+            | ServiceState::Stopped
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Fence
+            | ServiceState::Recovery
+            | ServiceState::Freeze
+            | ServiceState::Disabled
+            | ServiceState::Ignored
+            | ServiceState::Deleting => false,
+        };
+        let exclusive = world.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
+        if let (true, true, Some(node), Some(epoch)) = (unconfirmed, exclusive, &status.node, status.epoch)
+            && world.living_epoch(node) == Some(epoch)
+            && managed(name)
+        {
+            active.entry(node.clone()).or_default().insert(name.clone());
+        }
+    }
+    active
+}

@@ -1,0 +1,277 @@
+//! Operations on nodes, operations that can never be carried out, and the end of old ones.
+
+use super::fencing::{self, Subjected};
+use super::health::NodeTable;
+use super::plan::{Note, Plan, Subject, node_event, stored};
+use super::service::operation::status_in;
+use super::situation::Situation;
+use super::world::{Versioned, guard_of};
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::kind::Kind;
+use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationStatus};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState, Proof};
+use ha_api_types::time::Millis;
+use ha_store::{Guard, Transaction};
+
+/// How long an operation is kept after its end, seconds. Wall clocks decide nothing but this cleaning up.
+const KEPT_SECONDS: i64 = 86_400;
+
+/// How often a node that an operator confirms off is looked at, milliseconds.
+const HEARTBEAT_LOOK_MS: Millis = 1_000;
+
+/// One operation that is about no service.
+struct Request<'a> {
+    name: &'a str,
+    operation: &'a Versioned<Operation>,
+    status: Option<&'a Versioned<OperationStatus>>,
+}
+
+/// What became of it.
+struct Verdict {
+    phase: OperationPhase,
+    reason: Reason,
+    message: String,
+}
+
+fn verdict(phase: OperationPhase, reason: Reason, message: impl Into<String>) -> Verdict {
+    Verdict { phase, reason, message: message.into() }
+}
+
+/// Plans the operations that no service's own plan covers.
+pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let world = situation.world;
+    for (name, operation) in &world.operations {
+        let status = world.operation_statuses.get(name);
+        let request = Request { name, operation, status };
+        if status.is_some_and(|status| status.value.phase.is_final()) {
+            expire(situation, &request, plan);
+            continue;
+        }
+        let spec = &operation.value.spec;
+        match spec.action {
+            OperationAction::ConfirmFenced => confirm_fenced(situation, nodes, &request, plan),
+            OperationAction::Fence => fence(situation, nodes, &request, plan),
+            OperationAction::Balance => {
+                let refused = "this version balances by hand: hactl balance prints the moves";
+                write(situation, &request, &verdict(OperationPhase::Refused, Reason::Refused, refused), plan);
+            }
+            OperationAction::Migrate
+            | OperationAction::Relocate
+            | OperationAction::Stop
+            | OperationAction::Start
+            | OperationAction::Restart
+            | OperationAction::ClearError => unknown_resource(situation, &request, plan),
+        }
+    }
+    for (name, status) in &world.operation_statuses {
+        let spec = world.keys.spec(Kind::Operation, name);
+        if !world.operations.contains_key(name) && !world.unreadable.contains_key(&spec) {
+            let transaction = Transaction::new()
+                .delete(world.keys.status(Kind::Operation, name), Guard::Unchanged(status.modified))
+                .guard(spec, Guard::Absent);
+            plan.act(Subject::Operation(name.clone()), transaction, Vec::new(), Note::None);
+        }
+    }
+}
+
+/// Removes an operation a day after its end.
+fn expire(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
+    let keys = &situation.world.keys;
+    let Some(status) = request.status else { return };
+    let ended = status.value.finished_at.as_ref().and_then(ha_api_types::time::Timestamp::unix_seconds);
+    let now = situation.now.timestamp().unix_seconds();
+    if let (Some(ended), Some(now)) = (ended, now)
+        && now - ended >= KEPT_SECONDS
+    {
+        let transaction = Transaction::new()
+            .delete(keys.spec(Kind::Operation, request.name), Guard::Unchanged(request.operation.modified))
+            .delete(keys.status(Kind::Operation, request.name), Guard::Unchanged(status.modified));
+        plan.act(Subject::Operation(request.name.to_owned()), transaction, Vec::new(), Note::None);
+    }
+}
+
+fn unknown_resource(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
+    let named = request.operation.value.spec.resource.as_deref();
+    let refused = match named {
+        None => verdict(OperationPhase::Refused, Reason::Invalid, "it names no resource: set spec.resource"),
+        Some(resource) => {
+            let bare = resource.rsplit(':').next().unwrap_or(resource);
+            let key = situation.world.keys.spec(Kind::Resource, bare);
+            if situation.world.resources.contains_key(bare) || situation.world.unreadable.contains_key(&key) {
+                return;
+            }
+            verdict(OperationPhase::Refused, Reason::NotFound, format!("there is no resource {bare}"))
+        }
+    };
+    write(situation, request, &refused, plan);
+}
+
+/// Writes what became of an operation, if that is new.
+fn write(situation: &Situation<'_>, request: &Request<'_>, verdict: &Verdict, plan: &mut Plan) {
+    if let Some(transaction) = with_status(situation, request, verdict, Transaction::new()) {
+        plan.act(Subject::Operation(request.name.to_owned()), transaction, Vec::new(), Note::None);
+    }
+}
+
+fn with_status(
+    situation: &Situation<'_>,
+    request: &Request<'_>,
+    verdict: &Verdict,
+    transaction: Transaction,
+) -> Option<Transaction> {
+    let known = request.status.map(|status| &status.value);
+    let generation = request.operation.value.metadata.generation;
+    let Verdict { phase, reason, message } = verdict;
+    let status = status_in(situation, known, generation, *phase, *reason, message);
+    if known == Some(&status) {
+        return None;
+    }
+    let key = situation.world.keys.status(Kind::Operation, request.name);
+    Some(transaction.put(key, guard_of(request.status), stored(&status)))
+}
+
+/// Writes a fence and the operation that asked for it in one transaction.
+fn write_fence(
+    situation: &Situation<'_>,
+    request: &Request<'_>,
+    node: &str,
+    verdict: &Verdict,
+    transaction: Transaction,
+    told: Event,
+    plan: &mut Plan,
+) {
+    let spec = situation.world.keys.spec(Kind::Operation, request.name);
+    let transaction = transaction.guard(spec, Guard::Unchanged(request.operation.modified));
+    if let Some(transaction) = with_status(situation, request, verdict, transaction) {
+        plan.act(Subject::Fence(node.to_owned()), transaction, vec![told], Note::None);
+    }
+}
+
+/// Proof (e): acts only if the fence still has the epoch and boot that the operator saw, and the node has been silent for
+/// Th.
+fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
+    let world = situation.world;
+    let spec = &request.operation.value.spec;
+    let refused = OperationPhase::Refused;
+    let Some(name) = spec.node.as_deref() else {
+        write(
+            situation,
+            request,
+            &verdict(refused, Reason::Invalid, "it names no node: set spec.node"),
+            plan,
+        );
+        return;
+    };
+    let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
+        let message = format!("node {name} never had an epoch");
+        write(situation, request, &verdict(refused, Reason::NotFound, message), plan);
+        return;
+    };
+    if spec.epoch != Some(fence.value.epoch) || spec.boot_id.as_deref() != Some(fence.value.boot_id.as_str())
+    {
+        let message = format!(
+            "{}: node {name} is at epoch {} of boot {}",
+            Reason::Outdated.sentence(),
+            fence.value.epoch,
+            fence.value.boot_id
+        );
+        write(situation, request, &verdict(refused, Reason::Outdated, message), plan);
+        return;
+    }
+    let valid_ms = world.heartbeat_valid_ms(name);
+    let quiet_at = node.silent_since + valid_ms;
+    if situation.now.raw < quiet_at {
+        let heard_since = world.alive.contains_key(name) && node.observed > request.operation.seen;
+        if heard_since {
+            let message = format!("node {name} is alive: its heartbeat was just seen");
+            write(situation, request, &verdict(refused, Reason::NodeAlive, message), plan);
+        } else {
+            // A heartbeat alone is no reason to plan, so it is looked for.
+            let look_at = (situation.now.raw + HEARTBEAT_LOOK_MS).min(quiet_at);
+            plan.wake(situation, look_at, "a node that an operator confirms off is silent for Th");
+            let message =
+                format!("waits until node {name} has been silent for {} s", valid_ms.div_ceil(1000));
+            write(situation, request, &verdict(OperationPhase::Pending, Reason::Waiting, message), plan);
+        }
+        return;
+    }
+    if !situation.commits.is_current(situation.now.raw, valid_ms / 2) {
+        let message = Reason::ObserverGap.sentence();
+        write(situation, request, &verdict(OperationPhase::Pending, Reason::ObserverGap, message), plan);
+        return;
+    }
+    let proof = Proof::Operator { operation: request.name.to_owned(), by: spec.requested_by.clone() };
+    let subject = Subjected { name, node, report: world.node_reports.get(name) };
+    let transaction = match fence.value.state {
+        FenceState::Open => fencing::closing(situation, &subject, fence, Some(&proof)).0,
+        FenceState::Fencing | FenceState::Fenced | FenceState::Closed => {
+            let value = Fence {
+                state: FenceState::Fenced,
+                proof: Some(proof.clone()),
+                at: situation.now.timestamp(),
+                ..fence.value.clone()
+            };
+            Transaction::new()
+                .put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&value))
+                .guard(world.keys.alive(name), guard_of(world.alive.get(name)))
+        }
+    };
+    let told = node_event(situation, name, EventType::Warning, Reason::ConfirmedByOperator, proof.sentence());
+    let done = verdict(OperationPhase::Succeeded, Reason::Completed, proof.sentence());
+    write_fence(situation, request, name, &done, transaction, told, plan);
+}
+
+/// Fences a node with its devices, whatever its heartbeat says.
+fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
+    let world = situation.world;
+    let spec = &request.operation.value.spec;
+    let refused = OperationPhase::Refused;
+    let Some(name) = spec.node.as_deref() else {
+        write(
+            situation,
+            request,
+            &verdict(refused, Reason::Invalid, "it names no node: set spec.node"),
+            plan,
+        );
+        return;
+    };
+    let (Some(fence), Some(node)) = (world.fences.get(name), nodes.get(name)) else {
+        let message = format!("node {name} never had an epoch");
+        write(situation, request, &verdict(refused, Reason::NotFound, message), plan);
+        return;
+    };
+    let begun = request.status.is_some_and(|status| status.value.phase == OperationPhase::Running);
+    match fence.value.state {
+        FenceState::Open if begun => {
+            let done = verdict(OperationPhase::Succeeded, Reason::Completed, "it was fenced and is back");
+            write(situation, request, &done, plan);
+        }
+        FenceState::Open => {
+            if !node.has_device {
+                let message = format!("node {name} has no fence device: set spec.fencing.devices");
+                write(situation, request, &verdict(refused, Reason::NoProofPossible, message), plan);
+                return;
+            }
+            let subject = Subjected { name, node, report: world.node_reports.get(name) };
+            let (transaction, message) = fencing::closing(situation, &subject, fence, None);
+            let told =
+                node_event(situation, name, EventType::Warning, Reason::OperatorRequest, message.clone());
+            let running = verdict(OperationPhase::Running, Reason::InProgress, message);
+            write_fence(situation, request, name, &running, transaction, told, plan);
+        }
+        FenceState::Fencing => {
+            let message = "its fence device is at work";
+            write(situation, request, &verdict(OperationPhase::Running, Reason::InProgress, message), plan);
+        }
+        FenceState::Fenced | FenceState::Closed => {
+            let said = fence.value.proof.as_ref().map(Proof::sentence).unwrap_or_default();
+            let outcome = if begun {
+                verdict(OperationPhase::Succeeded, Reason::Completed, said)
+            } else {
+                verdict(refused, Reason::Outdated, format!("node {name} is closed already: {said}"))
+            };
+            write(situation, request, &outcome, plan);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! One plan from one situation: nodes first, then services, then what is shown of them.
+
+use super::fencing;
+use super::health::{NodeTable, node_table};
+use super::operations;
+use super::placement;
+use super::plan::Plan;
+use super::service::{self, Planner};
+use super::situation::Situation;
+use super::status;
+
+/// What the leader would do now.
+///
+/// Guarantees: a function of the situation alone; every action guards the keys that it writes and what it rests on; one
+/// action per subject, none for a subject with a write under way.
+pub fn reconcile(situation: &Situation<'_>) -> Plan {
+    let nodes: NodeTable = node_table(situation);
+    let (view, conflicts) = placement::view(situation, &nodes);
+    let mut planner = Planner { situation: *situation, nodes: &nodes, view, plan: Plan::default() };
+    operations::plan(situation, &nodes, &mut planner.plan);
+    fencing::plan(situation, &nodes, &mut planner.plan);
+    service::plan(&mut planner);
+    let mut plan = planner.plan;
+    status::plan(situation, &nodes, &conflicts, &mut plan);
+    plan.actions.retain(|action| !situation.busy.contains(&action.subject));
+    plan
+}

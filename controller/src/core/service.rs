@@ -1,0 +1,320 @@
+//! Services: one pure function per state, over one draft of what is to be written.
+
+mod assign;
+mod conditions;
+mod delete;
+mod draft;
+mod error;
+mod ignore;
+mod migrate;
+mod moves;
+pub(super) mod operation;
+mod outcome;
+mod policy;
+mod probe;
+mod queued;
+mod recover;
+mod start;
+mod stop;
+
+pub use moves::drives_away;
+
+use super::health::NodeTable;
+use super::plan::{Note, Plan, Subject};
+use super::situation::Situation;
+use super::world::{Versioned, guard_of};
+use draft::{Assign, Draft};
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, Revision, ServiceReport, Tombstone};
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
+use ha_scheduler::View;
+use std::cmp::Reverse;
+
+/// What the functions of this module plan with: facts that do not change, and the plan and view that do.
+pub struct Planner<'a> {
+    /// The facts.
+    pub situation: Situation<'a>,
+    /// The nodes.
+    pub nodes: &'a NodeTable,
+    /// The scheduler's view, kept up with what is planned.
+    pub view: View,
+    /// The plan.
+    pub plan: Plan,
+}
+
+impl Planner<'_> {
+    /// A fresh action uid: the term makes it unique over leaders, the number within this one.
+    fn action_uid(&mut self) -> String {
+        let number = self.situation.next_uid + self.plan.uids;
+        self.plan.uids += 1;
+        format!("{}-{number}", self.situation.term)
+    }
+}
+
+/// One service, as read.
+#[derive(Clone, Copy)]
+struct Service<'a> {
+    name: &'a str,
+    resource: &'a Versioned<Resource>,
+    status: Option<&'a Versioned<ResourceStatus>>,
+    assignment: Option<&'a Versioned<Assignment>>,
+    tombstone: Option<&'a Versioned<Tombstone>>,
+    operation: Option<operation::Request<'a>>,
+}
+
+/// How an epoch that something was assigned under stands now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is open: the assignment holds.
+    InForce,
+    /// It is closed, and what it allowed to run is not yet proven gone.
+    Closing,
+    /// It is closed and proven, whether or not a newer one is open: nothing of it runs.
+    Released,
+}
+
+impl<'a> Service<'a> {
+    fn wanted(&self) -> RequestedState {
+        self.resource.value.spec.state
+    }
+
+    fn uid(&self) -> &'a str {
+        &self.resource.value.metadata.uid
+    }
+
+    fn exclusive(&self) -> bool {
+        self.resource.value.spec.exclusive
+    }
+
+    /// Whether promise 1 covers it: as it is wanted, or as it was last assigned.
+    fn is_or_was_exclusive(&self) -> bool {
+        self.exclusive() || self.assignment.is_some_and(|assignment| assignment.value.definition.exclusive)
+    }
+
+    /// How an epoch of a node stands. An epoch that is not older than a closed fence cannot have been assigned under;
+    /// should it appear, it is not taken for released.
+    fn standing(situation: &Situation<'_>, node: &str, epoch: u64) -> Standing {
+        let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
+        let Fence { epoch: current, state, .. } = &fence.value;
+        match state {
+            FenceState::Open if *current == epoch => Standing::InForce,
+            FenceState::Open | FenceState::Fenced | FenceState::Closed if *current > epoch => {
+                Standing::Released
+            }
+            FenceState::Open | FenceState::Fenced | FenceState::Closed | FenceState::Fencing => {
+                Standing::Closing
+            }
+        }
+    }
+
+    /// How its assignment stands; `None`: it has none.
+    fn assigned(&self, situation: &Situation<'_>) -> Option<(&'a Assignment, Standing)> {
+        let assignment = &self.assignment?.value;
+        Some((assignment, Service::standing(situation, &assignment.node, assignment.epoch)))
+    }
+
+    /// The report of a node that answers an action.
+    fn answer_of(
+        &self,
+        situation: &Situation<'a>,
+        node: &str,
+        epoch: u64,
+        action_uid: &str,
+    ) -> Option<&'a Versioned<ServiceReport>> {
+        situation
+            .world
+            .service_report(self.name, node)
+            .filter(|report| report.value.action_uid.as_deref() == Some(action_uid))
+            .filter(|report| report.value.epoch == epoch)
+    }
+
+    /// The answer to the current assignment, from the node that it names.
+    fn answer(&self, situation: &Situation<'a>) -> Option<&'a Versioned<ServiceReport>> {
+        let assignment = &self.assignment?.value;
+        self.answer_of(situation, &assignment.node, assignment.epoch, &assignment.action_uid)
+    }
+
+    fn phase(&self, situation: &Situation<'a>) -> Option<Phase> {
+        self.answer(situation).map(|report| report.value.phase)
+    }
+
+    /// Nodes other than this one that say, under a living epoch, that it may run there.
+    fn may_run_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Vec<&'a str> {
+        let world = situation.world;
+        let Some(reports) = world.service_reports.get(self.name) else { return Vec::new() };
+        reports
+            .iter()
+            .filter(|(node, _)| Some(node.as_str()) != than)
+            .filter(|(node, report)| {
+                report.value.uid == self.uid()
+                    && world.living_epoch(node) == Some(report.value.epoch)
+                    && report.value.phase.may_run()
+                    && report.value.phase != Phase::ProbedUnknown
+            })
+            .map(|(node, _)| node.as_str())
+            .collect()
+    }
+
+    /// A registration, not yet admitted, that names this service as not stopped: node, and the epoch that will be opened.
+    fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a str, u64, &'a str)> {
+        let world = situation.world;
+        world.node_reports.iter().find_map(|(node, report)| {
+            let named = report
+                .value
+                .not_stopped
+                .iter()
+                .find(|named| named.name == self.name && named.uid == self.uid())?;
+            if report.value.mode != Mode::Registering {
+                return None;
+            }
+            let epoch = match world.fences.get(node) {
+                None => 1,
+                Some(fence) => {
+                    // The registration may be older than the close: an epoch still open is closed for its sake.
+                    let admitted_before = fence.value.request == Some(report.modified);
+                    if fence.value.state == FenceState::Open || admitted_before {
+                        return None;
+                    }
+                    fence.value.epoch
+                }
+            };
+            Some((node.as_str(), epoch, named.message.as_str()))
+        })
+    }
+}
+
+/// Plans all services, those of higher priority first.
+pub fn plan(planner: &mut Planner<'_>) {
+    let world = planner.situation.world;
+    let mut order: Vec<(&String, &Versioned<Resource>)> = world.resources.iter().collect();
+    order.sort_by_key(|(name, resource)| (Reverse(resource.value.spec.priority), *name));
+    let operations = operation::requests(&planner.situation);
+    for (name, resource) in order {
+        if planner.situation.busy.contains(&Subject::Service(name.clone())) {
+            continue;
+        }
+        let keys = [
+            world.keys.status(Kind::Resource, name),
+            world.keys.assignment(name),
+            world.keys.tombstone(name),
+        ];
+        if let Some((key, error)) = world.is_unreadable(&keys) {
+            let message = format!("{key} cannot be read: {error}");
+            planner.plan.wait(Kind::Resource, name, Reason::Invalid, message);
+            continue;
+        }
+        let service = Service {
+            name,
+            resource,
+            status: world.resource_statuses.get(name),
+            assignment: world.assignments.get(name),
+            tombstone: world.tombstones.get(name),
+            operation: operations.get(name.as_str()).copied(),
+        };
+        plan_one(planner, &service);
+    }
+    delete::plan_orphans(planner);
+}
+
+/// A service may pass through several states in one write, as Started → Fence → Recovery → Starting; a chain longer than
+/// this would be a circle.
+const MOST_STEPS: usize = 8;
+
+fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
+    if service.resource.value.metadata.deletion_timestamp.is_some() {
+        delete::plan(planner, service);
+        return;
+    }
+    let mut draft = Draft::of(service);
+    prepare(planner, service, &mut draft);
+    operation::consider(planner, service, &mut draft);
+    for _ in 0..MOST_STEPS {
+        let before = draft.status.state;
+        if draft.assign != Assign::Keep {
+            break;
+        }
+        step(planner, service, &mut draft);
+        if draft.status.state == before {
+            break;
+        }
+    }
+    finish(planner, service, draft);
+}
+
+/// What overrides every state: a new object under the name, Ignored, what a registering node could not stop, a disarmed
+/// cluster.
+fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    if let Some((node, epoch, message)) = service.not_stopped(&situation) {
+        error::could_not_stop(planner, service, draft, node, epoch, message);
+        return;
+    }
+    if service.wanted() == RequestedState::Ignored && draft.status.state != ServiceState::Ignored {
+        ignore::enter(&situation, service, draft);
+        return;
+    }
+    if situation.world.settings().disarmed.is_some() {
+        recover::freeze_while_disarmed(service, draft);
+    }
+}
+
+fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    match draft.status.state {
+        ServiceState::Queued => queued::queued(planner, service, draft),
+        ServiceState::RequestStart => start::request_start(planner, service, draft),
+        ServiceState::Starting => start::starting(planner, service, draft),
+        ServiceState::Started => start::started(planner, service, draft),
+        ServiceState::RequestStop => stop::request_stop(planner, service, draft),
+        ServiceState::Stopping => stop::stopping(planner, service, draft),
+        ServiceState::Stopped => stop::stopped(planner, service, draft),
+        ServiceState::Disabled => stop::disabled(planner, service, draft),
+        ServiceState::Migrate => migrate::migrate(planner, service, draft),
+        ServiceState::Relocate => moves::relocate(planner, service, draft),
+        ServiceState::Fence => recover::fence(planner, service, draft),
+        ServiceState::Recovery => recover::recovery(planner, service, draft),
+        ServiceState::Freeze => recover::freeze(planner, service, draft),
+        ServiceState::Error => error::error(planner, service, draft),
+        ServiceState::Ignored => ignore::ignored(service, draft),
+        // The object is no longer being deleted: its name is looked at anew.
+        ServiceState::Deleting => draft.go(ServiceState::Queued, Reason::NotSeenYet, String::new()),
+    }
+}
+
+/// Writes the draft, if it says anything new.
+fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
+    let situation = planner.situation;
+    outcome::settle(&situation, service, &mut draft);
+    conditions::fill(&situation, service, &mut draft);
+    for (reason, message) in std::mem::take(&mut draft.waiting) {
+        planner.plan.wait(Kind::Resource, service.name, reason, message);
+    }
+    if let Some((at, why)) = draft.wake {
+        planner.plan.wake(&situation, at, why);
+    }
+    let uses = super::placement::uses(&draft.status);
+    if let Some(facts) = planner.view.services.get_mut(service.name) {
+        facts.uses.clone_from(&uses);
+        facts.node.clone_from(&draft.status.node);
+    }
+    if let Some((transaction, events)) = draft.into_transaction(&situation, service) {
+        planner.plan.act(Subject::Service(service.name.to_owned()), transaction, events, Note::Uses(uses));
+    }
+}
+
+/// The guard of a key of this service as it was read.
+fn revision_of<T>(known: Option<&Versioned<T>>) -> ha_store::Guard {
+    guard_of(known)
+}
+
+/// The revision of a report, for guards.
+fn report_guard(situation: &Situation<'_>, node: &str, name: &str) -> (String, ha_store::Guard) {
+    let report = situation.world.service_report(name, node);
+    (situation.world.keys.service_report(node, name), guard_of(report))
+}
+
+/// The revision of a fence, for guards; `None`: the node has no fence.
+fn fence_guard(situation: &Situation<'_>, node: &str) -> Option<(String, Revision)> {
+    let fence = situation.world.fences.get(node)?;
+    Some((situation.world.keys.fence(node), fence.modified))
+}

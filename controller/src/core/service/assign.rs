@@ -1,0 +1,179 @@
+//! The only place that makes assignments, with every guard of FENCING, sections 6 to 8.
+
+use super::{Assign, Draft, Planner, Service, Standing, fence_guard, report_guard};
+use crate::core::health::Health;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment, FenceState, Phase};
+use ha_api_types::resource::{ServiceDefinition, ServiceState};
+use ha_store::Guard;
+use std::collections::BTreeMap;
+
+/// Assigns an action on a node, if the service may be assigned there now; else says what is waited for.
+///
+/// Guarantees: the node's fence is guarded, open, and its epoch and boot are copied. A service leaves the node where it
+/// was only under a guard that proves it stopped there: the report that says Stopped or Failed for the current action,
+/// or a fence with a newer epoch that is not Fencing. Errors: `false`, and the draft says what it waits for.
+pub(super) fn assign(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &str,
+    action: Action,
+) -> bool {
+    let situation = planner.situation;
+    let world = situation.world;
+    let Some(fence) = world.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
+        draft.wait(Reason::NodeNotOnline, format!("node {node} has no open epoch"));
+        return false;
+    };
+    let mut guards: BTreeMap<String, Guard> = BTreeMap::new();
+    guards.insert(world.keys.fence(node), Guard::Unchanged(fence.modified));
+    if let Some(assignment) = service.assignment {
+        for (place, epoch) in places(&assignment.value) {
+            if place == node && epoch == fence.value.epoch {
+                // The decision rests on what this node has answered so far.
+                let (key, guard) = report_guard(&situation, place, service.name);
+                guards.insert(key, guard);
+                continue;
+            }
+            match leave(planner, service, place, epoch, node) {
+                Ok(found) => guards.extend(found),
+                Err((reason, message)) => {
+                    draft.wait(reason, message);
+                    return false;
+                }
+            }
+        }
+    }
+    if let Action::Migrate { target, .. } = &action
+        && let Some((key, revision)) = fence_guard(&situation, target)
+    {
+        guards.insert(key, Guard::Unchanged(revision));
+    }
+    let definition = definition(service, &action);
+    let action_uid = planner.action_uid();
+    draft.status.node = Some(node.to_owned());
+    draft.status.epoch = Some(fence.value.epoch);
+    draft.status.action_uid = Some(action_uid.clone());
+    draft.assign = Assign::Put(Box::new(Assignment {
+        node: node.to_owned(),
+        epoch: fence.value.epoch,
+        boot_id: fence.value.boot_id.clone(),
+        action_uid,
+        action,
+        definition,
+    }));
+    draft.guards.extend(guards);
+    true
+}
+
+/// The nodes that an assignment names, with their epochs.
+pub(super) fn places(assignment: &Assignment) -> Vec<(&str, u64)> {
+    let mut places = vec![(assignment.node.as_str(), assignment.epoch)];
+    if let Action::Migrate { target, target_epoch, .. } = &assignment.action {
+        places.push((target, *target_epoch));
+    }
+    places
+}
+
+/// What proves that nothing runs at a place any more, as guards.
+fn leave(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    place: &str,
+    epoch: u64,
+    for_node: &str,
+) -> Result<Vec<(String, Guard)>, (Reason, String)> {
+    let situation = planner.situation;
+    let fence = fence_guard(&situation, place).map(|(key, revision)| (key, Guard::Unchanged(revision)));
+    let standing = Service::standing(&situation, place, epoch);
+    if standing == Standing::Released {
+        return Ok(fence.into_iter().collect());
+    }
+    let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
+        return Ok(Vec::new());
+    };
+    let report = service.answer_of(&situation, place, epoch, &assignment.action_uid);
+    let phase = report.map(|report| report.value.phase);
+    let is_target = place != assignment.node;
+    let stopped = match phase {
+        Some(Phase::Stopped | Phase::Failed | Phase::HandedOver) => true,
+        // A target without a permit: a new assignment takes from it the right to commit one. Going back to the source,
+        // which has not handed over, takes from a paused copy the chance ever to run.
+        None => is_target,
+        Some(Phase::Receiving) => is_target && for_node == assignment.node,
+        Some(
+            Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Starting
+            | Phase::Running
+            | Phase::Stopping
+            | Phase::StopFailed
+            | Phase::HandingOver
+            | Phase::MoveFailed,
+        ) => false,
+    };
+    if stopped {
+        let mut guards = vec![report_guard(&situation, place, service.name)];
+        guards.extend(fence);
+        return Ok(guards);
+    }
+    // Safe to run twice: it is moved off a silent node without waiting (FENCING, section 10).
+    let silent = planner.nodes.get(place).is_none_or(|node| match node.health {
+        Health::Late | Health::Fencing | Health::Unregistered | Health::Down(_) => true,
+        Health::Registering | Health::Online | Health::Restarting | Health::Leaving(_) => false,
+    });
+    if !service.is_or_was_exclusive() && silent {
+        return Ok(fence.into_iter().collect());
+    }
+    match standing {
+        Standing::Closing => {
+            Err((Reason::Fencing, format!("it may still run on {place}, which is not yet proven dead")))
+        }
+        Standing::InForce | Standing::Released => {
+            Err((Reason::Waiting, format!("{place} has not confirmed that it is stopped there")))
+        }
+    }
+}
+
+/// How the service is to be run. What runs is stopped, handed over and watched as it was started, even when its spec has
+/// changed since; a start takes the spec as it is now.
+fn definition(service: &Service<'_>, action: &Action) -> ServiceDefinition {
+    let current = ServiceDefinition::of(&service.resource.value);
+    let known = service
+        .assignment
+        .map(|assignment| assignment.value.definition.clone())
+        .filter(|definition| definition.uid == current.uid);
+    match (action, known) {
+        (Action::Start | Action::Restart, _) | (_, None) => current,
+        (Action::Stop { .. } | Action::Migrate { .. } | Action::Leave, Some(known)) => known,
+    }
+}
+
+/// Assigns a start and enters Starting.
+pub(super) fn start_on(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &str,
+    reason: Reason,
+) -> bool {
+    if !assign(planner, service, draft, node, Action::Start) {
+        return false;
+    }
+    draft.status.target = None;
+    draft.go(ServiceState::Starting, reason, format!("it is started on {node}: {}", reason.sentence()));
+    true
+}
+
+/// Assigns a stop.
+pub(super) fn stop_on(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &str,
+) -> bool {
+    let timeout_ms = super::operation::stop_timeout_ms(service);
+    assign(planner, service, draft, node, Action::Stop { timeout_ms })
+}

@@ -1,0 +1,118 @@
+//! The conditions of a resource: Ready, Reconciling, Stalled, Placed, Probed, in the form that kstatus understands.
+
+use super::{Draft, Service};
+use crate::core::situation::Situation;
+use ha_api_types::event::EventType;
+use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Phase;
+use ha_api_types::resource::ServiceState;
+
+/// Fills in what follows from the rest of the draft.
+pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let generation = service.resource.value.metadata.generation;
+    draft.status.observed_generation = generation;
+    draft.status.running = runs(situation, service, draft);
+    let (reason, message) = match draft.reason {
+        Some(reason) if draft.message.is_empty() => (reason, reason.sentence().to_owned()),
+        Some(reason) => (reason, draft.message.clone()),
+        None => resting(draft),
+    };
+    let ready = is_ready(draft, reason);
+    let stalled = draft.status.state == ServiceState::Error || draft.infeasible;
+    let reconciling = !ready && !stalled;
+    let now = situation.now.timestamp();
+    let before = draft
+        .status
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == "Ready")
+        .map(|condition| condition.reason);
+    let mut set = |kind: &str, holds: bool, reason: Reason, message: &str| {
+        let condition = Condition {
+            kind: kind.to_owned(),
+            status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+            reason,
+            message: message.to_owned(),
+            last_transition_time: None,
+            observed_generation: generation,
+        };
+        set_condition(&mut draft.status.conditions, condition, &now);
+    };
+    set("Ready", ready, reason, &message);
+    set("Reconciling", reconciling, reason, if reconciling { &message } else { "" });
+    set("Stalled", stalled, reason, if stalled { &message } else { "" });
+    if draft.not_probed.is_empty() {
+        if draft.status.state != ServiceState::Queued {
+            draft.status.conditions.retain(|condition| {
+                condition.kind != "Probed" || generation == condition.observed_generation
+            });
+        }
+    } else {
+        let message = format!("not asked: {}", draft.not_probed.join(", "));
+        set("Probed", false, Reason::NotProbed, &message);
+    }
+    // What keeps it from going on is told once, when it begins.
+    let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice)
+        || (draft.infeasible && reason == Reason::MaintenanceMove);
+    if draft.told.is_empty() && before != Some(reason) && wants_attention {
+        draft.told.push((EventType::Warning, reason, message));
+    }
+}
+
+/// What is said of a state in which nothing happens.
+fn resting(draft: &Draft) -> (Reason, String) {
+    let node = draft.status.node.clone().unwrap_or_default();
+    match draft.status.state {
+        ServiceState::Started => (Reason::Running, format!("it runs on {node}")),
+        ServiceState::Stopped => (Reason::StoppedAsWanted, Reason::StoppedAsWanted.sentence().to_owned()),
+        ServiceState::Disabled => (Reason::DisabledAsWanted, Reason::DisabledAsWanted.sentence().to_owned()),
+        ServiceState::Ignored => (Reason::IgnoredAsWanted, Reason::IgnoredAsWanted.sentence().to_owned()),
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Starting
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Recovery
+        | ServiceState::Freeze
+        | ServiceState::Error
+        | ServiceState::Deleting => (Reason::Waiting, Reason::Waiting.sentence().to_owned()),
+    }
+}
+
+fn is_ready(draft: &Draft, reason: Reason) -> bool {
+    match draft.status.state {
+        ServiceState::Started => draft.status.running && reason != Reason::RunsTwice,
+        ServiceState::Stopped => reason != Reason::StartedOutside,
+        ServiceState::Disabled | ServiceState::Ignored => true,
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Starting
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Recovery
+        | ServiceState::Freeze
+        | ServiceState::Error
+        | ServiceState::Deleting => false,
+    }
+}
+
+/// Whether it runs, as agents report under living epochs.
+fn runs(situation: &Situation<'_>, service: &Service<'_>, draft: &Draft) -> bool {
+    if draft.status.state == ServiceState::Ignored {
+        return false;
+    }
+    draft.status.node.iter().chain(&draft.status.target).any(|node| {
+        situation.world.service_report(service.name, node).is_some_and(|report| {
+            report.value.uid == service.uid()
+                && situation.world.living_epoch(node) == Some(report.value.epoch)
+                && matches!(report.value.phase, Phase::Running | Phase::HandingOver | Phase::MoveFailed)
+        })
+    })
+}

@@ -1,0 +1,141 @@
+//! Deleting a resource: managing ends, the service stays as it is, and a tombstone says where it may still run.
+
+use super::ignore::is_handing_over;
+use super::{Planner, Service, Standing, revision_of};
+use crate::core::plan::{Note, Subject, event, stored};
+use crate::core::situation::Situation;
+use ha_api_types::event::EventType;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Tombstone};
+use ha_api_types::resource::ServiceState;
+use ha_store::{Guard, Transaction};
+use std::collections::BTreeSet;
+
+/// Ends the management of a deleted resource: assignment, status and, once nobody else holds it, the spec go in one
+/// transaction.
+pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
+    let situation = planner.situation;
+    let keys = &situation.world.keys;
+    let name = service.name;
+    if is_handing_over(&situation, service) {
+        planner.plan.wait(Kind::Resource, name, Reason::Waiting, "it is being handed over, which ends first");
+        return;
+    }
+    let others: Vec<&str> = service
+        .resource
+        .value
+        .metadata
+        .finalizers
+        .iter()
+        .map(String::as_str)
+        .filter(|finalizer| *finalizer != FINALIZER)
+        .collect();
+    if !others.is_empty() {
+        let message = format!("it is deleted once {} are gone from its finalizers", others.join(", "));
+        planner.plan.wait(Kind::Resource, name, Reason::Waiting, message);
+        return;
+    }
+    let mut transaction = Transaction::new()
+        .delete(keys.spec(Kind::Resource, name), Guard::Unchanged(service.resource.modified));
+    if service.assignment.is_some() {
+        transaction = transaction.delete(keys.assignment(name), revision_of(service.assignment));
+    } else {
+        // One that an unknown write may still bring must not come after the deletion.
+        transaction = transaction.guard(keys.assignment(name), Guard::Absent);
+    }
+    if service.status.is_some() {
+        transaction = transaction.delete(keys.status(Kind::Resource, name), revision_of(service.status));
+    }
+    let nodes = may_run_on(&situation, service);
+    if !nodes.is_empty() {
+        let tombstone = Tombstone { uid: service.uid().to_owned(), nodes };
+        let guard = revision_of(service.tombstone);
+        transaction = transaction.put(keys.tombstone(name), guard, stored(&tombstone));
+    }
+    let message = Reason::Deleted.sentence();
+    let uid = service.uid();
+    let told = event(&situation, Kind::Resource, name, uid, EventType::Normal, Reason::Deleted, message);
+    planner.plan.act(Subject::Service(name.to_owned()), transaction, vec![told], Note::Uses(BTreeSet::new()));
+}
+
+/// The finalizer that the API sets on each resource: its deletion waits for the leader.
+const FINALIZER: &str = "hactl.io/managed";
+
+/// Every node where the service may still run once nobody manages it.
+fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<String> {
+    let world = situation.world;
+    let mut nodes: BTreeSet<String> =
+        service.may_run_elsewhere(situation, None).into_iter().map(str::to_owned).collect();
+    if let Some(tombstone) = service.tombstone {
+        nodes.extend(tombstone.value.nodes.iter().cloned());
+    }
+    if let Some((assignment, standing)) = service.assigned(situation) {
+        let stopped = service.phase(situation).is_some_and(|phase| !phase.may_run());
+        match standing {
+            Standing::Released => {}
+            Standing::InForce | Standing::Closing if stopped => {}
+            Standing::InForce | Standing::Closing => {
+                nodes.insert(assignment.node.clone());
+            }
+        }
+    }
+    let status = service.status.map(|status| &status.value);
+    if let Some(status) = status
+        && status.stop_confirmed == Some(false)
+        && let (Some(node), Some(epoch)) = (&status.node, status.epoch)
+        && Service::standing(situation, node, epoch) != Standing::Released
+    {
+        nodes.insert(node.clone());
+    }
+    nodes.extend(service.not_stopped(situation).map(|(node, _, _)| node.to_owned()));
+    let unguarded = status
+        .is_some_and(|status| status.state == ServiceState::Ignored || status.probe_generation.is_some());
+    if unguarded {
+        // It was free: it may run on every node that is not proven empty.
+        nodes.extend(
+            world
+                .fences
+                .iter()
+                .filter(|(_, fence)| fence.value.state != FenceState::Fenced)
+                .map(|(node, _)| node.clone()),
+        );
+    }
+    nodes
+}
+
+/// Removes what is left of resources whose spec is gone.
+pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
+    let situation = planner.situation;
+    let world = situation.world;
+    let names: BTreeSet<&String> = world.assignments.keys().chain(world.resource_statuses.keys()).collect();
+    for name in names {
+        let spec_key = world.keys.spec(Kind::Resource, name);
+        let subject = Subject::Service(name.clone());
+        if world.resources.contains_key(name)
+            || world.unreadable.contains_key(&spec_key)
+            || situation.busy.contains(&subject)
+        {
+            continue;
+        }
+        let mut transaction = Transaction::new().guard(spec_key, Guard::Absent);
+        if let Some(status) = world.resource_statuses.get(name) {
+            transaction = transaction
+                .delete(world.keys.status(Kind::Resource, name), Guard::Unchanged(status.modified));
+        }
+        if let Some(assignment) = world.assignments.get(name) {
+            let value = &assignment.value;
+            transaction =
+                transaction.delete(world.keys.assignment(name), Guard::Unchanged(assignment.modified));
+            if Service::standing(&situation, &value.node, value.epoch) != Standing::Released {
+                let known = world.tombstones.get(name);
+                let mut nodes = known.map(|known| known.value.nodes.clone()).unwrap_or_default();
+                nodes.insert(value.node.clone());
+                let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes };
+                let key = world.keys.tombstone(name);
+                transaction = transaction.put(key, revision_of(known), stored(&tombstone));
+            }
+        }
+        planner.plan.act(subject, transaction, Vec::new(), Note::Uses(BTreeSet::new()));
+    }
+}

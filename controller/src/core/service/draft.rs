@@ -1,0 +1,221 @@
+//! What is to be written about one service: collected step by step, written as one transaction.
+
+use super::{Service, revision_of};
+use crate::core::plan::{event, stored};
+use crate::core::situation::Situation;
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::kind::Kind;
+use ha_api_types::operation::OperationStatus;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Assignment;
+use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_api_types::time::{Millis, Mono};
+use ha_store::{Guard, Transaction};
+use std::collections::BTreeMap;
+
+/// What becomes of the assignment.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Assign {
+    /// It stays.
+    Keep,
+    /// It is replaced.
+    Put(Box<Assignment>),
+    /// It goes: the service is not managed any more.
+    Delete,
+}
+
+/// What becomes of a service in this plan.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    pub(super) status: ResourceStatus,
+    pub(super) assign: Assign,
+    /// What the decision rests on besides the keys that are written.
+    pub(super) guards: BTreeMap<String, Guard>,
+    pub(super) told: Vec<(EventType, Reason, String)>,
+    /// Why it is in the state that it is in now: for conditions.
+    pub(super) reason: Option<Reason>,
+    pub(super) message: String,
+    pub(super) waiting: Vec<(Reason, String)>,
+    pub(super) wake: Option<(Mono, &'static str)>,
+    /// Nodes that were not asked whether it runs there, since they could not be.
+    pub(super) not_probed: Vec<String>,
+    /// The operation on this service, once something became of it.
+    pub(super) operation: Option<OperationStatus>,
+    pub(super) remove_tombstone: bool,
+    /// What the node verdicts say when no node can take it.
+    pub(super) infeasible: bool,
+}
+
+impl Draft {
+    /// A draft that changes nothing. A status that belongs to an earlier object of this name says nothing about this one.
+    pub(super) fn of(service: &Service<'_>) -> Draft {
+        let uid = service.uid();
+        let status = service
+            .status
+            .map(|status| status.value.clone())
+            .filter(|status| status.uid == uid)
+            .unwrap_or_else(|| ResourceStatus { uid: uid.to_owned(), ..ResourceStatus::default() });
+        Draft {
+            status,
+            assign: Assign::Keep,
+            guards: BTreeMap::new(),
+            told: Vec::new(),
+            reason: None,
+            message: String::new(),
+            waiting: Vec::new(),
+            wake: None,
+            not_probed: Vec::new(),
+            operation: None,
+            remove_tombstone: false,
+            infeasible: false,
+        }
+    }
+
+    /// Enters a state and tells so. An empty message stands for the reason's sentence.
+    pub(super) fn go(&mut self, state: ServiceState, reason: Reason, message: String) {
+        self.status.state = state;
+        // An unconfirmed stop is remembered until the stop is confirmed: leaving Error is not yet that.
+        let remembers = match state {
+            ServiceState::Error => true,
+            ServiceState::RequestStop | ServiceState::Stopping => self.status.stop_confirmed == Some(false),
+            ServiceState::Queued
+            | ServiceState::RequestStart
+            | ServiceState::Starting
+            | ServiceState::Started
+            | ServiceState::Stopped
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Fence
+            | ServiceState::Recovery
+            | ServiceState::Freeze
+            | ServiceState::Disabled
+            | ServiceState::Ignored
+            | ServiceState::Deleting => false,
+        };
+        if !remembers {
+            self.status.stop_confirmed = None;
+        }
+        let message = if message.is_empty() { reason.sentence().to_owned() } else { message };
+        let event_type = match state {
+            ServiceState::Fence | ServiceState::Recovery | ServiceState::Error => EventType::Warning,
+            ServiceState::Queued
+            | ServiceState::RequestStart
+            | ServiceState::Starting
+            | ServiceState::Started
+            | ServiceState::RequestStop
+            | ServiceState::Stopping
+            | ServiceState::Stopped
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Freeze
+            | ServiceState::Disabled
+            | ServiceState::Ignored
+            | ServiceState::Deleting => EventType::Normal,
+        };
+        self.told.push((event_type, reason, message.clone()));
+        self.reason = Some(reason);
+        self.message = message;
+        self.waiting.clear();
+    }
+
+    /// Says why it is where it is, without an event.
+    pub(super) fn say(&mut self, reason: Reason, message: impl Into<String>) {
+        self.reason = Some(reason);
+        self.message = message.into();
+    }
+
+    /// Says what it waits for.
+    pub(super) fn wait(&mut self, reason: Reason, message: impl Into<String>) {
+        let message = message.into();
+        self.say(reason, message.clone());
+        self.waiting.push((reason, message));
+    }
+
+    /// Tells something.
+    pub(super) fn tell(&mut self, event_type: EventType, reason: Reason, message: impl Into<String>) {
+        self.told.push((event_type, reason, message.into()));
+    }
+
+    /// Asks to be looked at again after a length of time that began at `since`.
+    pub(super) fn wake_after(&mut self, since: Mono, length_ms: Millis, why: &'static str) {
+        let at = since + length_ms;
+        if self.wake.is_none_or(|(known, _)| at < known) {
+            self.wake = Some((at, why));
+        }
+    }
+
+    /// Forgets failures: after a successful start, or Disabled.
+    pub(super) fn clear_failures(&mut self) {
+        self.status.failed_nodes.clear();
+        self.status.relocations = 0;
+    }
+
+    /// The transaction and what to tell once it is applied; `None`: nothing is new.
+    ///
+    /// Every write about a service also guards its spec as it was read, so that a late one cannot bring back what was
+    /// deleted or changed since.
+    pub(super) fn into_transaction(
+        self,
+        situation: &Situation<'_>,
+        service: &Service<'_>,
+    ) -> Option<(Transaction, Vec<Event>)> {
+        let keys = &situation.world.keys;
+        let name = service.name;
+        let mut transaction = Transaction::new();
+        let mut writes = false;
+        if service.status.map(|status| &status.value) != Some(&self.status) {
+            let guard = revision_of(service.status);
+            transaction = transaction.put(keys.status(Kind::Resource, name), guard, stored(&self.status));
+            writes = true;
+        }
+        let guard = revision_of(service.assignment);
+        match &self.assign {
+            Assign::Keep => {}
+            Assign::Put(assignment) => {
+                transaction = transaction.put(keys.assignment(name), guard, stored(assignment.as_ref()));
+                writes = true;
+            }
+            Assign::Delete => {
+                if service.assignment.is_some() {
+                    transaction = transaction.delete(keys.assignment(name), guard);
+                    writes = true;
+                }
+            }
+        }
+        if self.remove_tombstone && service.tombstone.is_some() {
+            transaction = transaction.delete(keys.tombstone(name), revision_of(service.tombstone));
+            writes = true;
+        }
+        if let (Some(request), Some(status)) = (&service.operation, &self.operation)
+            && request.status.map(|known| &known.value) != Some(status)
+        {
+            let key = keys.status(Kind::Operation, request.name);
+            transaction = transaction.put(key, revision_of(request.status), stored(status));
+            writes = true;
+        }
+        if !writes {
+            return None;
+        }
+        for (key, guard) in self.guards {
+            transaction = transaction.guard(key, guard);
+        }
+        let spec = Guard::Unchanged(service.resource.modified);
+        transaction = transaction.guard(keys.spec(Kind::Resource, name), spec);
+        let action_uid = match &self.assign {
+            Assign::Put(assignment) => Some(assignment.action_uid.clone()),
+            Assign::Keep | Assign::Delete => None,
+        };
+        let events = self
+            .told
+            .into_iter()
+            .map(|(event_type, reason, message)| {
+                let mut event =
+                    event(situation, Kind::Resource, name, service.uid(), event_type, reason, message);
+                event.node.clone_from(&self.status.node);
+                event.action_uid.clone_from(&action_uid);
+                event
+            })
+            .collect();
+        Some((transaction, events))
+    }
+}

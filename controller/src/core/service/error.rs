@@ -1,0 +1,133 @@
+//! Error: policies are exhausted, or it cannot be stopped, or it runs twice. Nobody touches it.
+
+use super::assign::{assign, places};
+use super::{Assign, Draft, Planner, Service, Standing, report_guard};
+use crate::core::situation::Situation;
+use ha_api_types::event::EventType;
+use ha_api_types::operation::OperationAction;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, ServiceReport};
+use ha_api_types::resource::{RequestedState, ServiceState};
+
+/// Enters Error. `stop_confirmed` is remembered: if not, the service counts as running.
+pub(super) fn enter(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    reason: Reason,
+    message: String,
+    stop_confirmed: bool,
+) {
+    let situation = planner.situation;
+    match service.assigned(&situation) {
+        // It may still run: the agent is told to leave it alone.
+        Some((assignment, Standing::InForce)) if !stop_confirmed && places(assignment).len() == 1 => {
+            let node = assignment.node.clone();
+            assign(planner, service, draft, &node, Action::Leave);
+        }
+        // The node has ended its right to start it: nothing is left to assign.
+        Some((assignment, Standing::InForce)) if stop_confirmed => {
+            let (key, guard) = report_guard(&situation, &assignment.node, service.name);
+            draft.guards.insert(key, guard);
+            draft.assign = Assign::Delete;
+        }
+        Some((_, Standing::InForce | Standing::Closing | Standing::Released)) | None => {}
+    }
+    draft.status.target = None;
+    draft.go(ServiceState::Error, reason, message);
+    draft.status.stop_confirmed = Some(stop_confirmed);
+}
+
+/// A node could not stop it.
+pub(super) fn stop_failed(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    report: &ServiceReport,
+) {
+    let node = draft.status.node.clone().unwrap_or_default();
+    let message = format!("{node} could not stop it: {}", said(report));
+    enter(planner, service, draft, Reason::StopFailed, message, false);
+}
+
+fn said(report: &ServiceReport) -> &str {
+    if report.message.is_empty() { report.reason.sentence() } else { &report.message }
+}
+
+/// A node that registers could not stop it: it counts as running there, under the epoch that will be opened.
+pub(super) fn could_not_stop(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &str,
+    epoch: u64,
+    message: &str,
+) {
+    let known = draft.status.state == ServiceState::Error
+        && draft.status.stop_confirmed == Some(false)
+        && draft.status.node.as_deref() == Some(node)
+        && draft.status.epoch == Some(epoch);
+    if known {
+        return;
+    }
+    let situation = planner.situation;
+    let mut text = format!("{node} found it running and could not stop it: {message}");
+    if let Some((assignment, Standing::InForce)) = service.assigned(&situation)
+        && assignment.node != node
+    {
+        text = format!("{text}; it is assigned to {}", assignment.node);
+    }
+    enter(planner, service, draft, Reason::StopFailed, text, false);
+    draft.status.node = Some(node.to_owned());
+    draft.status.epoch = Some(epoch);
+}
+
+/// Only requested Disabled leaves Error, or clear-error. If the stop was not confirmed, it goes through RequestStop.
+pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    if draft.status.stop_confirmed != Some(true) && is_proven_stopped(&situation, service, draft) {
+        draft.status.stop_confirmed = Some(true);
+        draft.tell(EventType::Normal, Reason::Stopping, "its node is proven gone, and it with it");
+    }
+    let cleared = service
+        .operation
+        .is_some_and(|request| request.operation.value.spec.action == OperationAction::ClearError);
+    let disabled = service.wanted() == RequestedState::Disabled;
+    if !cleared && !disabled {
+        if draft.reason.is_none() {
+            let (reason, message) = remembered(service);
+            draft.say(reason, message);
+        }
+        return;
+    }
+    let confirmed = draft.status.stop_confirmed == Some(true);
+    draft.clear_failures();
+    if confirmed && service.may_run_elsewhere(&situation, None).is_empty() {
+        let (state, reason) = match service.wanted() {
+            RequestedState::Started => (ServiceState::RequestStart, Reason::Placed),
+            RequestedState::Stopped => (ServiceState::Stopped, Reason::StoppedAsWanted),
+            RequestedState::Disabled | RequestedState::Ignored => {
+                (ServiceState::Disabled, Reason::DisabledAsWanted)
+            }
+        };
+        draft.go(state, reason, "its error was cleared".to_owned());
+    } else {
+        let message = "its error was cleared, and it is stopped first".to_owned();
+        draft.go(ServiceState::RequestStop, Reason::Stopping, message);
+    }
+}
+
+/// What was said when it entered Error: the status remembers it.
+fn remembered(service: &Service<'_>) -> (Reason, String) {
+    service
+        .status
+        .and_then(|status| status.value.conditions.iter().find(|condition| condition.kind == "Ready"))
+        .map_or((Reason::PoliciesExhausted, String::new()), |ready| (ready.reason, ready.message.clone()))
+}
+
+/// Whether the epoch under which it may have run is closed with a proof since.
+fn is_proven_stopped(situation: &Situation<'_>, service: &Service<'_>, draft: &Draft) -> bool {
+    let (Some(node), Some(epoch)) = (&draft.status.node, draft.status.epoch) else { return false };
+    Service::standing(situation, node, epoch) == Standing::Released
+        && service.may_run_elsewhere(situation, Some(node)).is_empty()
+}

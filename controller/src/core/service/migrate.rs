@@ -1,0 +1,216 @@
+//! Live migration: FENCING, section 8. Until the hand-over it is on the source; after it, on either.
+
+use super::assign::{assign, start_on};
+use super::{Draft, Planner, Service, Standing, error, recover};
+use ha_api_types::event::EventType;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Phase};
+use ha_api_types::resource::ServiceState;
+
+/// What one side of a migration is known to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// It has said nothing about this migration.
+    Silent,
+    /// Paused: a permit to receive, not running.
+    Receiving,
+    /// It may be here or on the other side.
+    HandingOver,
+    /// Confirmed running here.
+    Running,
+    /// Confirmed not here.
+    Gone,
+    /// It may be here; nobody knows.
+    Doubtful,
+}
+
+fn side(standing: Standing, phase: Option<Phase>) -> Side {
+    if standing == Standing::Released {
+        return Side::Gone;
+    }
+    match phase {
+        None => Side::Silent,
+        Some(Phase::Receiving) => Side::Receiving,
+        Some(Phase::HandingOver) => Side::HandingOver,
+        Some(Phase::Running | Phase::MoveFailed) => Side::Running,
+        Some(Phase::Stopped | Phase::Failed | Phase::HandedOver | Phase::ProbedStopped) => Side::Gone,
+        Some(
+            Phase::Starting
+            | Phase::Stopping
+            | Phase::StopFailed
+            | Phase::ProbedRunning
+            | Phase::ProbedUnknown,
+        ) => Side::Doubtful,
+    }
+}
+
+/// It is moving live.
+pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
+        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        return;
+    };
+    let Action::Migrate { target, target_epoch, .. } = &assignment.action else {
+        draft.status.target = None;
+        recover::settle(service, draft, assignment, service.phase(&situation));
+        return;
+    };
+    let source = assignment.node.clone();
+    let source_standing = Service::standing(&situation, &source, assignment.epoch);
+    let target_standing = Service::standing(&situation, target, *target_epoch);
+    let source_report = service.answer(&situation);
+    let target_report = service.answer_of(&situation, target, *target_epoch, &assignment.action_uid);
+    let source_side = side(source_standing, source_report.map(|report| report.value.phase));
+    let target_phase = target_report.map(|report| report.value.phase);
+    let target_side = side(target_standing, target_phase);
+    let said = target_report
+        .or(source_report)
+        .map(|report| report.value.message.clone())
+        .filter(|message| !message.is_empty())
+        .unwrap_or_else(|| Reason::MoveFailed.sentence().to_owned());
+    match (source_side, target_side) {
+        (Side::Running, Side::Running) => {
+            let message = format!("it runs on {source} and on {target} after a migration");
+            error::enter(planner, service, draft, Reason::RunsTwice, message, false);
+        }
+        (Side::Gone, Side::Running) => arrive(planner, service, draft, target, target_standing),
+        // Nothing has been handed over, and the target cannot go on, or is lost: it stays. The new assignment takes from
+        // the source the right to hand over.
+        (Side::Running | Side::Silent, Side::Gone) => {
+            stay(planner, service, draft, &source, source_standing, &said);
+        }
+        (Side::Running, Side::Silent) => {
+            if source_report.is_some_and(|report| report.value.phase == Phase::MoveFailed) {
+                stay(planner, service, draft, &source, source_standing, &said);
+            } else {
+                draft.wait(Reason::Migrating, format!("{target} prepares to receive it"));
+            }
+        }
+        (Side::Silent, Side::Silent | Side::Receiving) if target_standing == Standing::Closing => {
+            stay(planner, service, draft, &source, source_standing, &format!("{target} failed"));
+        }
+        (Side::Running, Side::Receiving) => {
+            if source_standing == Standing::InForce && target_standing == Standing::Closing {
+                stay(planner, service, draft, &source, source_standing, &said);
+            } else {
+                draft.wait(Reason::Migrating, format!("{target} clears away what it received"));
+            }
+        }
+        (Side::Gone, Side::Gone) => nowhere(service, draft, &source, target),
+        // The source is proven gone without a hand-over; the new assignment takes the target's right to receive.
+        (Side::Gone, Side::Silent) if source_standing == Standing::Released => {
+            draft.go(ServiceState::Recovery, Reason::Recovering, format!("{source} failed while it moved"));
+        }
+        (Side::Gone, Side::Silent) if target_standing == Standing::InForce => {
+            nowhere(service, draft, &source, target);
+        }
+        // The source is proven gone: the target is the only place left, keeps an active copy and clears a paused one away
+        // when it is told to start.
+        (Side::Gone, Side::Receiving)
+            if source_standing == Standing::Released && target_standing == Standing::InForce =>
+        {
+            let target = target.clone();
+            start_on(planner, service, draft, &target, Reason::Recovered);
+        }
+        (Side::Gone, Side::Receiving) => {
+            draft.wait(Reason::Migrating, format!("{target} takes it over"));
+        }
+        (Side::Doubtful, _) => match source_report.map(|report| report.value.phase) {
+            Some(Phase::StopFailed) => {
+                let message = format!("{source} could not stop it while it moved: {said}");
+                error::enter(planner, service, draft, Reason::StopFailed, message, false);
+            }
+            _ => draft.wait(Reason::Migrating, format!("{source} is at work on it")),
+        },
+        (Side::HandingOver, _) => {
+            draft.wait(Reason::Migrating, format!("it is being handed over from {source} to {target}"));
+        }
+        (Side::Gone, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
+            left_behind(planner, service, draft, target, &said);
+        }
+        (_, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
+            let message = format!("{target} could not clear away what it received and tries again: {said}");
+            draft.wait(Reason::StopFailed, message);
+        }
+        (_, Side::Doubtful) => draft.wait(Reason::Migrating, format!("{target} is at work on it")),
+        (Side::Silent, Side::Silent | Side::Receiving | Side::Running | Side::HandingOver)
+        | (Side::Running | Side::Gone, Side::HandingOver)
+        | (Side::Gone, Side::Silent)
+        | (Side::Receiving, _) => {
+            draft.wait(Reason::Migrating, format!("it moves from {source} to {target}"));
+        }
+    }
+}
+
+/// It runs on the target and is confirmed gone from the source.
+fn arrive(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    target: &str,
+    standing: Standing,
+) {
+    if standing != Standing::InForce {
+        draft.wait(Reason::Fencing, format!("{target} failed after it took it over"));
+        return;
+    }
+    if assign(planner, service, draft, target, Action::Start) {
+        draft.status.target = None;
+        draft.status.move_failures = 0;
+        draft.clear_failures();
+        if draft.status.maintenance_node.as_deref() == Some(target) {
+            draft.status.maintenance_node = None;
+        }
+        draft.go(ServiceState::Started, Reason::Moved, format!("it was migrated to {target}"));
+    }
+}
+
+/// It stays on the source.
+fn stay(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    source: &str,
+    standing: Standing,
+    why: &str,
+) {
+    if standing != Standing::InForce {
+        recover::lost(planner, service, draft, standing);
+        return;
+    }
+    if start_on(planner, service, draft, source, Reason::MoveFailed) {
+        draft.told.clear();
+        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
+        draft.go(ServiceState::Started, Reason::MoveFailed, format!("it stays on {source}: {why}"));
+        draft.tell(EventType::Warning, Reason::MoveFailed, format!("it stays on {source}: {why}"));
+    }
+}
+
+/// It is gone from the source, and the target could not stop what it received: an error that counts as running there.
+/// The target is told to leave it alone.
+fn left_behind(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    target: &str,
+    said: &str,
+) {
+    if !assign(planner, service, draft, target, Action::Leave) {
+        return;
+    }
+    draft.status.target = None;
+    let message = format!("{target} could not stop it after it moved there: {said}");
+    draft.go(ServiceState::Error, Reason::StopFailed, message);
+    draft.status.stop_confirmed = Some(false);
+}
+
+/// Confirmed on neither side.
+fn nowhere(service: &Service<'_>, draft: &mut Draft, source: &str, target: &str) {
+    draft.status.target = None;
+    let message = format!("it stopped while it moved from {source} to {target}");
+    if super::start::wants_stop(service, draft) {
+        return;
+    }
+    draft.go(ServiceState::RequestStart, Reason::MoveFailed, message);
+}

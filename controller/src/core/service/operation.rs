@@ -1,0 +1,328 @@
+//! Operations on services: considered, refused with every reason, carried out, and settled with an outcome.
+
+use super::assign::{assign, stop_on};
+use super::policy::choose;
+use super::{Draft, Planner, Service, moves};
+use crate::core::situation::Situation;
+use crate::core::world::Versioned;
+use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
+use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationStatus};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Action;
+use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Millis;
+use ha_scheduler::Verdict;
+use std::collections::BTreeMap;
+
+/// An operation that is not final, and its status.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request<'a> {
+    pub(super) name: &'a str,
+    pub(super) operation: &'a Versioned<Operation>,
+    pub(super) status: Option<&'a Versioned<OperationStatus>>,
+}
+
+/// The oldest operation on each service that is not final: one at a time.
+pub(super) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Request<'a>> {
+    let mut requests: BTreeMap<&str, Request<'_>> = BTreeMap::new();
+    for (name, operation) in &situation.world.operations {
+        let Some(resource) = operation.value.spec.resource.as_deref() else { continue };
+        let resource = resource.rsplit(':').next().unwrap_or(resource);
+        let status = situation.world.operation_statuses.get(name);
+        if status.is_some_and(|status| status.value.phase.is_final()) {
+            continue;
+        }
+        let request = Request { name, operation, status };
+        let older = requests.get(resource).is_none_or(|known| operation.created < known.operation.created);
+        if older {
+            requests.insert(resource, request);
+        }
+    }
+    requests
+}
+
+/// `timeoutSeconds` of a Stop under way: it is stopped hard after that.
+pub(super) fn stop_timeout_ms(service: &Service<'_>) -> Option<Millis> {
+    let spec = &service.operation?.operation.value.spec;
+    (spec.action == OperationAction::Stop)
+        .then_some(spec.timeout_seconds)
+        .flatten()
+        .map(|s| u64::from(s) * 1000)
+}
+
+pub(super) fn phase_of(request: &Request<'_>) -> OperationPhase {
+    request.status.map_or(OperationPhase::Pending, |status| status.value.phase)
+}
+
+/// The status of an operation in a new phase.
+pub(in crate::core) fn status_in(
+    situation: &Situation<'_>,
+    known: Option<&OperationStatus>,
+    generation: i64,
+    phase: OperationPhase,
+    reason: Reason,
+    message: &str,
+) -> OperationStatus {
+    let now = situation.now.timestamp();
+    let mut status = known.cloned().unwrap_or_default();
+    status.observed_generation = generation;
+    status.phase = phase;
+    status.reason = reason;
+    message.clone_into(&mut status.message);
+    if status.started_at.is_none() && phase != OperationPhase::Pending {
+        status.started_at = Some(now.clone());
+    }
+    if phase.is_final() && status.finished_at.is_none() {
+        status.finished_at = Some(now.clone());
+    }
+    let complete = Condition {
+        kind: "Complete".to_owned(),
+        status: if phase.is_final() { ConditionStatus::True } else { ConditionStatus::False },
+        reason,
+        message: message.to_owned(),
+        last_transition_time: None,
+        observed_generation: generation,
+    };
+    set_condition(&mut status.conditions, complete, &now);
+    status
+}
+
+pub(super) fn set(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    phase: OperationPhase,
+    reason: Reason,
+    message: &str,
+) {
+    let Some(request) = service.operation else { return };
+    let known = draft.operation.as_ref().or(request.status.map(|status| &status.value));
+    let generation = request.operation.value.metadata.generation;
+    draft.operation = Some(status_in(situation, known, generation, phase, reason, message));
+}
+
+fn refuse(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    reason: Reason,
+    message: &str,
+) {
+    set(situation, service, draft, OperationPhase::Refused, reason, message);
+}
+
+/// Looks at a pending operation before anything else is decided: what cannot be, is refused with the reason.
+pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    let Some(request) = service.operation else { return };
+    if phase_of(&request) != OperationPhase::Pending {
+        return;
+    }
+    let spec = &request.operation.value.spec;
+    let state = draft.status.state;
+    let name = service.name;
+    match spec.action {
+        OperationAction::Start if state == ServiceState::Error => {
+            let message = format!("{name} is in Error: hactl clear-error {name} leaves it");
+            refuse(&situation, service, draft, Reason::Refused, &message);
+        }
+        OperationAction::Start | OperationAction::Stop => {
+            set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, "");
+        }
+        OperationAction::ClearError => {
+            if state == ServiceState::Error {
+                set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, "");
+            } else {
+                let message = format!("{name} is not in Error, it is {state:?}");
+                refuse(&situation, service, draft, Reason::Refused, &message);
+            }
+        }
+        OperationAction::Restart | OperationAction::Migrate | OperationAction::Relocate => {
+            if let Some((reason, message)) = refusal_of_state(service, state, spec.action) {
+                refuse(&situation, service, draft, reason, &message);
+            } else if spec.action != OperationAction::Restart {
+                consider_target(planner, service, draft);
+            }
+        }
+        OperationAction::ConfirmFenced | OperationAction::Fence | OperationAction::Balance => {
+            let message = "this action is not about a resource";
+            refuse(&situation, service, draft, Reason::Invalid, message);
+        }
+    }
+}
+
+/// States in which a command would never be carried out.
+fn refusal_of_state(
+    service: &Service<'_>,
+    state: ServiceState,
+    action: OperationAction,
+) -> Option<(Reason, String)> {
+    let name = service.name;
+    match state {
+        ServiceState::Ignored => {
+            Some((Reason::IgnoredAsWanted, format!("{name} is Ignored: it is not managed")))
+        }
+        ServiceState::Error => {
+            Some((Reason::Refused, format!("{name} is in Error: hactl clear-error {name} leaves it")))
+        }
+        ServiceState::Fence => Some((Reason::Fencing, format!("{name} waits for its node to be fenced"))),
+        ServiceState::Recovery => Some((Reason::Recovering, format!("{name} is looking for a place"))),
+        ServiceState::Freeze => Some((Reason::Frozen, format!("{name} is frozen"))),
+        ServiceState::Deleting => Some((Reason::Deleted, format!("{name} is being deleted"))),
+        ServiceState::Stopped | ServiceState::Disabled if action == OperationAction::Restart => {
+            Some((Reason::Refused, format!("{name} is stopped: hactl start {name} starts it")))
+        }
+        ServiceState::Disabled => Some((Reason::Refused, format!("{name} is Disabled and keeps its place"))),
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Starting
+        | ServiceState::Started
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Stopped
+        | ServiceState::Migrate
+        | ServiceState::Relocate => None,
+    }
+}
+
+/// Refuses a move to a node that may not take it, with every reason, or to where it is.
+fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    let Some(request) = service.operation else { return };
+    let Some(target) = request.operation.value.spec.node.as_deref() else {
+        refuse(&situation, service, draft, Reason::Invalid, "it names no target node: set spec.node");
+        return;
+    };
+    if !situation.world.nodes.contains_key(target) {
+        refuse(&situation, service, draft, Reason::NotFound, &format!("there is no node {target}"));
+        return;
+    }
+    let settled = matches!(draft.status.state, ServiceState::Started | ServiceState::Stopped);
+    if settled && draft.status.node.as_deref() == Some(target) {
+        let message = format!("{} is already on {target}", service.name);
+        refuse(&situation, service, draft, Reason::AlreadyThere, &message);
+        return;
+    }
+    let placement = choose(planner, service, draft);
+    let companions: Vec<String> = planner.view.rules.companions(service.name).into_iter().collect();
+    if let Some(Verdict::Refused(refusals)) = placement.verdicts.get(target)
+        && !moves::may_go_with_companions(planner, service, &placement, target)
+    {
+        let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
+        let message = format!("{target} may not take it: {}", messages.join(", "));
+        let reason = refusals.first().map_or(Reason::Refused, |refusal| refusal.reason);
+        refuse(&situation, service, draft, reason, &message);
+        if let Some(status) = &mut draft.operation {
+            status.blocked_by = blockers(planner, service, target);
+            status.together = companions;
+        }
+    }
+}
+
+/// The services on a node that a strict rule keeps apart from this one.
+fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Vec<String> {
+    let mut names: Vec<String> = planner
+        .view
+        .rules
+        .apart_from(service.name)
+        .filter(|partners| partners.strict)
+        .flat_map(|partners| partners.resources.iter())
+        .filter(|name| name.as_str() != service.name)
+        .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(target)))
+        .cloned()
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Carries out the operation on a service that runs. `true`: something was begun, or the operation has the service.
+pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    let situation = planner.situation;
+    let Some(request) = service.operation else { return false };
+    if phase_of(&request) != OperationPhase::Pending
+        || draft.operation.as_ref().is_some_and(|s| s.phase.is_final())
+    {
+        return false;
+    }
+    let spec = &request.operation.value.spec;
+    let begun = match spec.action {
+        OperationAction::Migrate | OperationAction::Relocate => {
+            let live = spec.action == OperationAction::Migrate;
+            let target = spec.node.clone().unwrap_or_default();
+            let begun = moves::begin(planner, service, draft, &target, live, Reason::OperatorRequest);
+            if begun {
+                // An operator's move ends the wish to go back where it was before maintenance.
+                draft.status.maintenance_node = None;
+            }
+            begun
+        }
+        OperationAction::Restart => restart(planner, service, draft),
+        OperationAction::Start
+        | OperationAction::Stop
+        | OperationAction::ClearError
+        | OperationAction::ConfirmFenced
+        | OperationAction::Fence
+        | OperationAction::Balance => return false,
+    };
+    if begun {
+        draft.status.operation = Some(request.name.to_owned());
+        let message = draft.message.clone();
+        set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, &message);
+        if let Some(status) = &mut draft.operation
+            && spec.action != OperationAction::Restart
+        {
+            status.together = planner.view.rules.companions(service.name).into_iter().collect();
+        }
+    } else {
+        let message = draft.message.clone();
+        set(&situation, service, draft, OperationPhase::Pending, Reason::Waiting, &message);
+    }
+    true
+}
+
+/// Restarts in place: under one permit, or, when it would be stopped another way than it was started, by stop and start.
+fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    let Some(node) = draft.status.node.clone() else { return false };
+    let same_driver = service
+        .assignment
+        .is_some_and(|assignment| assignment.value.definition.driver == service.resource.value.spec.driver);
+    let message = format!("it is restarted on {node}");
+    if same_driver {
+        if !assign(planner, service, draft, &node, Action::Restart) {
+            return false;
+        }
+        draft.go(ServiceState::Starting, Reason::OperatorRequest, message);
+    } else {
+        if !stop_on(planner, service, draft, &node) {
+            return false;
+        }
+        draft.status.target = Some(node);
+        draft.go(ServiceState::Relocate, Reason::OperatorRequest, message);
+    }
+    true
+}
+
+/// A move command of a stopped service: it gets another home, without being started.
+pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    let situation = planner.situation;
+    let Some(request) = service.operation else { return false };
+    let spec = &request.operation.value.spec;
+    let is_move = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
+    let refused = draft.operation.as_ref().is_some_and(|status| status.phase.is_final());
+    let (true, false, Some(target)) = (is_move, refused, spec.node.clone()) else { return false };
+    if !stop_on(planner, service, draft, &target) {
+        return false;
+    }
+    draft.status.operation = Some(request.name.to_owned());
+    draft.say(Reason::StoppedAsWanted, format!("it is stopped, and {target} is its home"));
+    set(
+        &situation,
+        service,
+        draft,
+        OperationPhase::Succeeded,
+        Reason::Moved,
+        &format!("{target} is its home"),
+    );
+    true
+}

@@ -1,0 +1,138 @@
+//! What became of operations on services.
+
+use super::operation::{phase_of, set};
+use super::{Assign, Draft, Service, Standing};
+use crate::core::situation::Situation;
+use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{RequestedState, ServiceState};
+
+/// Gives an operation that runs its outcome, once the service has come to rest.
+pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let Some(request) = service.operation else { return };
+    let phase = draft.operation.as_ref().map_or_else(|| phase_of(&request), |status| status.phase);
+    if phase != OperationPhase::Running {
+        if phase == OperationPhase::Pending && draft.operation.is_none() {
+            set(
+                situation,
+                service,
+                draft,
+                OperationPhase::Pending,
+                Reason::Waiting,
+                Reason::Waiting.sentence(),
+            );
+        }
+        return;
+    }
+    let spec = &request.operation.value.spec;
+    let state = draft.status.state;
+    let node = draft.status.node.clone().unwrap_or_default();
+    let message = draft.message.clone();
+    let at_rest = draft.assign == Assign::Keep;
+    let mut end = |phase, reason, message: &str| set(situation, service, draft, phase, reason, message);
+    let failed = OperationPhase::Failed;
+    match spec.action {
+        OperationAction::Migrate | OperationAction::Relocate | OperationAction::Restart => match state {
+            ServiceState::Started => {
+                let arrived =
+                    spec.action == OperationAction::Restart || spec.node.as_deref() == Some(node.as_str());
+                if arrived {
+                    end(OperationPhase::Succeeded, Reason::Completed, &format!("it runs on {node}"));
+                } else {
+                    let message = if message.is_empty() { format!("it stays on {node}") } else { message };
+                    end(failed, Reason::MoveFailed, &message);
+                }
+            }
+            ServiceState::Error | ServiceState::Fence | ServiceState::Recovery => {
+                end(failed, Reason::MoveFailed, &message);
+            }
+            ServiceState::Stopped
+            | ServiceState::Disabled
+            | ServiceState::Ignored
+            | ServiceState::Deleting => {
+                end(failed, Reason::Refused, "it is not wanted running any more");
+            }
+            ServiceState::Queued
+            | ServiceState::RequestStart
+            | ServiceState::Starting
+            | ServiceState::RequestStop
+            | ServiceState::Stopping
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Freeze => {}
+        },
+        OperationAction::Stop => match (state, service.wanted()) {
+            (ServiceState::Stopped | ServiceState::Disabled, _)
+                if at_rest || is_stopped(situation, service) =>
+            {
+                end(OperationPhase::Succeeded, Reason::Completed, "it is stopped");
+            }
+            (ServiceState::Error, _) => end(failed, Reason::StopFailed, &message),
+            (ServiceState::Ignored, _) => {
+                end(failed, Reason::IgnoredAsWanted, "it is Ignored: it is not managed");
+            }
+            (_, RequestedState::Started) => {
+                let message = "waits until its requested state is Stopped";
+                end(OperationPhase::Running, Reason::Waiting, message);
+            }
+            (_, RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored) => {}
+        },
+        OperationAction::Start => match state {
+            ServiceState::Started => {
+                end(OperationPhase::Succeeded, Reason::Completed, &format!("it runs on {node}"));
+            }
+            ServiceState::Error => {
+                let message = format!("it is in Error: hactl clear-error {} leaves it", service.name);
+                end(failed, Reason::Refused, &message);
+            }
+            ServiceState::Ignored => end(failed, Reason::IgnoredAsWanted, "it is Ignored: it is not managed"),
+            ServiceState::Queued
+            | ServiceState::RequestStart
+            | ServiceState::Starting
+            | ServiceState::RequestStop
+            | ServiceState::Stopping
+            | ServiceState::Stopped
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Fence
+            | ServiceState::Recovery
+            | ServiceState::Freeze
+            | ServiceState::Disabled
+            | ServiceState::Deleting => {}
+        },
+        OperationAction::ClearError => match state {
+            // It could not be stopped again: clearing it over and over would help nobody.
+            ServiceState::Error
+                if service.status.is_some_and(|known| known.value.state == ServiceState::Stopping) =>
+            {
+                end(failed, Reason::StopFailed, &message);
+            }
+            ServiceState::Error | ServiceState::RequestStop | ServiceState::Stopping => {}
+            ServiceState::Queued
+            | ServiceState::RequestStart
+            | ServiceState::Starting
+            | ServiceState::Started
+            | ServiceState::Stopped
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Fence
+            | ServiceState::Recovery
+            | ServiceState::Freeze
+            | ServiceState::Disabled
+            | ServiceState::Ignored
+            | ServiceState::Deleting => {
+                end(OperationPhase::Succeeded, Reason::Completed, "its error is cleared");
+            }
+        },
+        OperationAction::ConfirmFenced | OperationAction::Fence | OperationAction::Balance => {}
+    }
+}
+
+fn is_stopped(situation: &Situation<'_>, service: &Service<'_>) -> bool {
+    match service.assigned(situation) {
+        None | Some((_, Standing::Released)) => true,
+        Some((_, Standing::InForce | Standing::Closing)) => {
+            service.phase(situation).is_some_and(|phase| !phase.may_run())
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Choosing a node, and what follows a failed start. SEMANTICS, sections 3 and 4.
+
+use super::assign::start_on;
+use super::{Draft, Planner, Service, error};
+use crate::core::placement::service_facts;
+use ha_api_types::event::EventType;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, ServiceReport};
+use ha_scheduler::{Placement, Refusal, Verdict, place};
+
+/// Where the service should be as the draft stands.
+pub(super) fn choose(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
+    let facts = service_facts(&service.resource.value, &draft.status);
+    place(&planner.view, service.name, &facts)
+}
+
+/// Where it should start: the best node rather than the one where it was, if the settings say so.
+pub(super) fn choose_start(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
+    let mut facts = service_facts(&service.resource.value, &draft.status);
+    if planner.view.settings.rebalance_on_start {
+        facts.node = None;
+    }
+    place(&planner.view, service.name, &facts)
+}
+
+/// Why no node can take it, node by node.
+pub(super) fn why_nowhere(placement: &Placement) -> String {
+    let mut nodes: Vec<String> = Vec::new();
+    for (node, verdict) in &placement.verdicts {
+        match verdict {
+            Verdict::Refused(refusals) => {
+                let first: Vec<&str> =
+                    refusals.iter().map(|refusal: &Refusal| refusal.message.as_str()).collect();
+                nodes.push(format!("{node}: {}", first.join(", ")));
+            }
+            Verdict::Allowed(_) => {}
+        }
+    }
+    if nodes.is_empty() {
+        return "no node can take it: there is no node".to_owned();
+    }
+    // Conditions are for people: a thousand nodes are told by `hactl why`.
+    let more = nodes.len().saturating_sub(8);
+    nodes.truncate(8);
+    let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("no node can take it: {}{rest}", nodes.join("; "))
+}
+
+/// Says that no node can take it, and why.
+pub(super) fn nowhere(draft: &mut Draft, placement: &Placement) {
+    draft.infeasible = true;
+    draft.wait(Reason::NoFeasibleNode, why_nowhere(placement));
+}
+
+/// A start failed and nothing is left running: another node, at most `maxRelocate` times; in place when no other node
+/// can take it; then Error.
+pub(super) fn start_failed(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    report: &ServiceReport,
+) {
+    let Some(node) = draft.status.node.clone() else { return };
+    let class = report.failure.unwrap_or_default();
+    let said = if report.message.is_empty() { report.reason.sentence() } else { report.message.as_str() };
+    let said = said.to_owned();
+    if !draft.status.failed_nodes.contains(&node) {
+        draft.status.failed_nodes.push(node.clone());
+        draft.status.failed_nodes.sort();
+        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
+    }
+    if class == FailureClass::ConfigurationWrong {
+        error::enter(planner, service, draft, Reason::BadConfiguration, said, true);
+        return;
+    }
+    if draft.status.relocations >= service.resource.value.spec.max_relocate {
+        let message = format!("{}; last on {node}: {said}", Reason::PoliciesExhausted.sentence());
+        error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
+        return;
+    }
+    let mut facts = service_facts(&service.resource.value, &draft.status);
+    facts.uses.clear();
+    if class == FailureClass::NeverHere {
+        facts.never_nodes.insert(node.clone());
+    }
+    let placement = place(&planner.view, service.name, &facts);
+    let Some(next) = placement.node.clone() else {
+        if class == FailureClass::NeverHere {
+            let message = format!("it can never run on {node} ({said}), and {}", why_nowhere(&placement));
+            error::enter(planner, service, draft, Reason::NotInstalled, message, true);
+        } else {
+            nowhere(draft, &placement);
+        }
+        return;
+    };
+    let relocations = draft.status.relocations + 1;
+    if start_on(planner, service, draft, &next, Reason::StartFailed) {
+        draft.status.relocations = relocations;
+        let place = if next == node { format!("again on {node}") } else { format!("on {next}") };
+        let message = format!("the start on {node} failed ({said}); it is tried {place}");
+        draft.told.clear();
+        draft.tell(EventType::Warning, Reason::StartFailed, message);
+    }
+}

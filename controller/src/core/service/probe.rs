@@ -1,0 +1,135 @@
+//! Where a service might already run: FENCING, section 7.
+
+use super::{Planner, Service};
+use crate::core::situation::Situation;
+use ha_api_types::operation::OperationAction;
+use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
+use ha_api_types::resource::ResourceStatus;
+
+/// What is known of a service on a node that it is not assigned to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It runs there.
+    Running,
+    /// It does not run there.
+    Stopped,
+    /// Proven empty, without having been asked; by what.
+    Empty(&'static str),
+    /// The node could not tell.
+    Unknown(String),
+    /// Not answered yet.
+    Missing(&'static str),
+}
+
+/// The answers of all nodes.
+pub(super) fn answers<'a>(
+    planner: &Planner<'a>,
+    service: &Service<'a>,
+    status: &ResourceStatus,
+) -> Vec<(&'a str, Answer)> {
+    let situation = &planner.situation;
+    situation
+        .world
+        .fences
+        .iter()
+        .map(|(node, fence)| (node.as_str(), answer(situation, service, status, node, &fence.value)))
+        .collect()
+}
+
+fn answer(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    status: &ResourceStatus,
+    node: &str,
+    fence: &Fence,
+) -> Answer {
+    if is_answered_by_operator(situation, service, node) {
+        return Answer::Empty("an operator knows that it does not run there");
+    }
+    // A service that was Ignored, or deleted while it ran, may run where no epoch ever allowed it.
+    let unguarded = status.probe_generation.is_some()
+        || service.tombstone.is_some_and(|tombstone| tombstone.value.nodes.contains(node));
+    match fence.state {
+        FenceState::Open => match situation.world.service_report(service.name, node) {
+            Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
+                of_report(&report.value, status.probe_generation)
+            }
+            Some(_) | None => Answer::Missing("has not answered yet"),
+        },
+        FenceState::Fencing if unguarded || may_run_there(situation, service, node) => {
+            Answer::Missing("is being fenced")
+        }
+        FenceState::Closed if unguarded && fence.proof.is_some() => {
+            Answer::Missing("is away, and only what was managed is known to be stopped there")
+        }
+        // It stopped what was managed before it registered, and nothing else.
+        FenceState::Fenced if unguarded && fence.proof == Some(Proof::Reregistered) => {
+            Answer::Missing("registers anew, and only what was managed is known to be stopped there")
+        }
+        // It must stop what it finds before it registers again.
+        FenceState::Fencing => Answer::Empty("its epoch is closed"),
+        FenceState::Closed => Answer::Empty("its epoch was closed while it had nothing active"),
+        FenceState::Fenced => match fence.proof {
+            Some(Proof::CleanLeave { .. }) => Answer::Empty("it left cleanly"),
+            Some(
+                Proof::Silence { .. }
+                | Proof::Device { .. }
+                | Proof::NewBoot { .. }
+                | Proof::Operator { .. }
+                | Proof::Reregistered
+                | Proof::NothingActive,
+            )
+            | None => Answer::Empty("it was fenced"),
+        },
+    }
+}
+
+/// Whether a node whose epoch is closed without a proof yet has said that the service may run there: then the name was
+/// managed before, and only the proof makes the node empty.
+fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
+    let world = situation.world;
+    world.service_report(service.name, node).is_some_and(|report| {
+        world.living_epoch(node) == Some(report.value.epoch) && report.value.phase.may_run()
+    })
+}
+
+/// A report as an answer. Only a probe answers for a service that was Ignored: what was reported before says nothing
+/// about what was done to it since.
+fn of_report(report: &ServiceReport, needed: Option<i64>) -> Answer {
+    let is_probe = match report.phase {
+        Phase::ProbedRunning | Phase::ProbedStopped | Phase::ProbedUnknown => true,
+        Phase::Starting
+        | Phase::Running
+        | Phase::Stopping
+        | Phase::Stopped
+        | Phase::Failed
+        | Phase::StopFailed
+        | Phase::Receiving
+        | Phase::HandingOver
+        | Phase::HandedOver
+        | Phase::MoveFailed => false,
+    };
+    if needed.is_some_and(|generation| !is_probe || report.probed_generation < generation) {
+        return Answer::Missing("has not answered yet");
+    }
+    match report.phase {
+        Phase::ProbedUnknown => Answer::Unknown(report.message.clone()),
+        Phase::ProbedRunning
+        | Phase::Starting
+        | Phase::Running
+        | Phase::Stopping
+        | Phase::StopFailed
+        | Phase::Receiving
+        | Phase::HandingOver
+        | Phase::MoveFailed => Answer::Running,
+        Phase::ProbedStopped | Phase::Stopped | Phase::Failed | Phase::HandedOver => Answer::Stopped,
+    }
+}
+
+/// `hactl start R --not-on NODE`: an operator answers for one node, recorded as an operation.
+fn is_answered_by_operator(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
+    service.operation.is_some_and(|request| {
+        let spec = &request.operation.value.spec;
+        spec.action == OperationAction::Start && spec.not_on.as_deref() == Some(node)
+    }) && situation.world.fences.contains_key(node)
+}

@@ -1,0 +1,249 @@
+//! Fence, Recovery, Freeze: a service whose node is lost, or away.
+
+use super::assign::{start_on, stop_on};
+use super::policy::{choose, nowhere};
+use super::start::{stops_first, wants_stop};
+use super::{Draft, Planner, Service, Standing};
+use crate::core::health::Health;
+use crate::core::situation::Situation;
+use ha_api_types::cluster::ShutdownPolicy;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment, FenceState, Leave, Phase, Proof};
+use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_api_types::time::{Millis, Mono};
+
+/// Its node's epoch is closed: it waits for the proof, for the node's return, or for a new place.
+pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft, standing: Standing) {
+    let situation = planner.situation;
+    let node = service.assignment.map(|assignment| assignment.value.node.clone()).unwrap_or_default();
+    match standing {
+        // Safe to run twice: it is moved without waiting for the proof (FENCING, section 10).
+        Standing::Closing if !service.is_or_was_exclusive() => draft.go(
+            ServiceState::Recovery,
+            Reason::Recovering,
+            format!("{node} is silent, and it may run twice: a place is looked for"),
+        ),
+        Standing::Closing => {
+            if draft.status.state == ServiceState::Fence {
+                draft.wait(Reason::Fencing, format!("{node} is being fenced"));
+            } else {
+                draft.go(ServiceState::Fence, Reason::Fencing, format!("{node} failed and is being fenced"));
+            }
+        }
+        Standing::Released => {
+            if let Some(assignment) = service.assignment
+                && keeps_its_place(&situation, &assignment.value)
+            {
+                draft.go(ServiceState::Freeze, Reason::Frozen, format!("it waits for {node} to return"));
+                return;
+            }
+            draft.go(
+                ServiceState::Recovery,
+                Reason::Recovering,
+                format!("{node} is proven gone and a place is looked for"),
+            );
+        }
+        Standing::InForce => {}
+    }
+}
+
+/// Waits for its node to be fenced.
+pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    match service.assigned(&situation) {
+        None => draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned()),
+        Some((_, Standing::InForce)) => {
+            let assignment =
+                service.assignment.map(|assignment| assignment.value.clone()).unwrap_or_default();
+            settle(service, draft, &assignment, service.phase(&situation));
+        }
+        Some((_, standing @ (Standing::Closing | Standing::Released))) => {
+            lost(planner, service, draft, standing);
+        }
+    }
+}
+
+/// Nothing of it runs; a node is looked for.
+pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    draft.status.target = None;
+    match service.wanted() {
+        RequestedState::Disabled => {
+            wants_stop(service, draft);
+        }
+        RequestedState::Started if stops_first(planner, service, draft) => {}
+        RequestedState::Started | RequestedState::Stopped => {
+            let placement = choose(planner, service, draft);
+            let Some(node) = placement.node.clone() else {
+                nowhere(draft, &placement);
+                return;
+            };
+            if service.wanted() == RequestedState::Started {
+                start_on(planner, service, draft, &node, Reason::Recovered);
+            } else if stop_on(planner, service, draft, &node) {
+                draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, format!("{node} is its new home"));
+            }
+        }
+        RequestedState::Ignored => {}
+    }
+}
+
+/// Nobody touches it until its agent is active again, or its node is given up.
+pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    if situation.world.settings().disarmed.is_some() {
+        draft.wait(Reason::Disarmed, "the cluster is disarmed".to_owned());
+        return;
+    }
+    let Some((assignment, standing)) = service.assigned(&situation) else {
+        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        return;
+    };
+    let node = assignment.node.as_str();
+    match standing {
+        Standing::Closing => lost(planner, service, draft, standing),
+        Standing::Released => match planner.nodes.get(node).map(|node| &node.health) {
+            Some(Health::Registering) => draft.wait(Reason::Registering, format!("{node} is registering")),
+            Some(Health::Online) => {
+                if !wants_stop(service, draft) {
+                    draft.go(ServiceState::RequestStart, Reason::Placed, format!("{node} is back"));
+                }
+            }
+            Some(
+                Health::Late
+                | Health::Restarting
+                | Health::Leaving(_)
+                | Health::Unregistered
+                | Health::Fencing
+                | Health::Down(_),
+            )
+            | None => match waits_until(&situation, assignment) {
+                Some(until) if until.is_none_or(|at| situation.now.raw < at) => {
+                    if let Some(at) = until {
+                        draft.wake_after(at, 0, "a node that left has not returned");
+                    }
+                    draft.wait(Reason::Frozen, format!("it waits for {node} to return"));
+                }
+                Some(_) | None => {
+                    let message = format!("{node} has not returned and a place is looked for");
+                    draft.go(ServiceState::Recovery, Reason::Recovering, message);
+                }
+            },
+        },
+        Standing::InForce => match planner.nodes.get(node).map(|node| &node.health) {
+            Some(Health::Restarting) => {
+                draft.wait(Reason::Frozen, format!("the agent of {node} is away for a restart"));
+            }
+            Some(
+                Health::Online
+                | Health::Late
+                | Health::Registering
+                | Health::Leaving(_)
+                | Health::Unregistered
+                | Health::Fencing
+                | Health::Down(_),
+            )
+            | None => settle(service, draft, assignment, service.phase(&situation)),
+        },
+    }
+}
+
+/// Whether its node's agent is away for a restart: then it is frozen.
+pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &str) -> bool {
+    if planner.nodes.get(node).is_some_and(|node| node.health == Health::Restarting) {
+        draft.go(ServiceState::Freeze, Reason::Frozen, format!("the agent of {node} is away for a restart"));
+        return true;
+    }
+    false
+}
+
+/// While the cluster is disarmed nothing is decided; what is being fenced or moved ends first.
+pub(super) fn freeze_while_disarmed(service: &Service<'_>, draft: &mut Draft) {
+    match draft.status.state {
+        ServiceState::Starting
+        | ServiceState::Started
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Stopped => {
+            if service.assignment.is_some() {
+                draft.go(ServiceState::Freeze, Reason::Disarmed, "the cluster is disarmed".to_owned());
+            }
+        }
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Recovery
+        | ServiceState::Freeze
+        | ServiceState::Error
+        | ServiceState::Disabled
+        | ServiceState::Ignored
+        | ServiceState::Deleting => {}
+    }
+}
+
+/// The state that an assignment in force and its answer amount to.
+pub(super) fn settle(
+    service: &Service<'_>,
+    draft: &mut Draft,
+    assignment: &Assignment,
+    phase: Option<Phase>,
+) {
+    let node = &assignment.node;
+    draft.status.node = Some(node.clone());
+    draft.status.epoch = Some(assignment.epoch);
+    draft.status.action_uid = Some(assignment.action_uid.clone());
+    match &assignment.action {
+        Action::Start | Action::Restart => {
+            if phase == Some(Phase::Running) {
+                draft.go(ServiceState::Started, Reason::Running, format!("it runs on {node}"));
+            } else {
+                draft.go(ServiceState::Starting, Reason::Starting, format!("{node} is starting it"));
+            }
+        }
+        Action::Stop { .. } => {
+            if phase.is_some_and(|phase| !phase.may_run()) {
+                if !wants_stop(service, draft) {
+                    draft.go(ServiceState::RequestStart, Reason::Placed, "it is wanted started".to_owned());
+                }
+            } else {
+                draft.go(ServiceState::Stopping, Reason::Stopping, format!("{node} is stopping it"));
+            }
+        }
+        Action::Migrate { target, .. } => {
+            draft.status.target = Some(target.clone());
+            draft.go(ServiceState::Migrate, Reason::Migrating, format!("it moves from {node} to {target}"));
+        }
+        Action::Leave => {
+            draft.status.stop_confirmed = draft.status.stop_confirmed.or(Some(false));
+            let confirmed = draft.status.stop_confirmed;
+            draft.go(ServiceState::Error, Reason::StopFailed, "it was left alone in an error".to_owned());
+            draft.status.stop_confirmed = confirmed;
+        }
+    }
+}
+
+/// Whether a service of a node that left cleanly waits for that node to return (SEMANTICS, section 7).
+pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment) -> bool {
+    waits_until(situation, assignment).is_some_and(|until| until.is_none_or(|at| situation.now.raw < at))
+}
+
+/// Until when a service waits for its node, which left cleanly: `None`, it does not; `Some(None)`, for as long as it takes.
+///
+/// The wait counts from when this process saw the epoch closed, so another leader repeats it in full.
+#[allow(clippy::option_option, reason = "not waiting and waiting without end are two things")]
+fn waits_until(situation: &Situation<'_>, assignment: &Assignment) -> Option<Option<Mono>> {
+    let fence = situation.world.fences.get(&assignment.node)?;
+    if fence.value.state != FenceState::Fenced {
+        return None;
+    }
+    let Some(Proof::CleanLeave { leave }) = &fence.value.proof else { return None };
+    let timings = situation.world.timings();
+    let after = |length_ms: Millis| Some(Some(fence.seen + length_ms));
+    match (situation.world.settings().shutdown_policy, leave) {
+        (ShutdownPolicy::Conditional, Leave::Poweroff) | (ShutdownPolicy::Migrate, _) => None,
+        (ShutdownPolicy::Conditional, Leave::Reboot) => after(timings.freeze_timeout_ms),
+        (ShutdownPolicy::Freeze, _) => Some(None),
+        (ShutdownPolicy::Failover, _) => after(timings.return_grace_ms),
+    }
+}

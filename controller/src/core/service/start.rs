@@ -1,0 +1,232 @@
+//! RequestStart, Starting, Started.
+
+use super::assign::start_on;
+use super::policy::{choose, choose_start, nowhere, start_failed};
+use super::{Draft, Planner, Service, Standing, error, moves, operation, recover};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Phase};
+use ha_api_types::resource::{RequestedState, ServiceState};
+
+/// It runs nowhere and should: a node is chosen.
+pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    if wants_stop(service, draft) || stops_first(planner, service, draft) {
+        return;
+    }
+    if let Some(first) = not_yet_started_before(planner, service) {
+        draft.wait(Reason::Waiting, format!("{first} starts before it"));
+        return;
+    }
+    let placement = choose_start(planner, service, draft);
+    match &placement.node {
+        None => nowhere(draft, &placement),
+        Some(node) => {
+            let node = node.clone();
+            start_on(planner, service, draft, &node, Reason::Placed);
+        }
+    }
+}
+
+/// Started outside on some node meanwhile, by that node's report: it is stopped there before it starts anywhere.
+pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    let found = service.may_run_elsewhere(&planner.situation, None);
+    let Some(node) = found.first().filter(|_| service.is_or_was_exclusive()) else { return false };
+    let message = format!("{node} found it running, so it is stopped there first");
+    draft.go(ServiceState::RequestStop, Reason::StartedOutside, message);
+    true
+}
+
+/// Something that this service names in `after`, is wanted Started, and does not run yet.
+fn not_yet_started_before(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
+    let world = planner.situation.world;
+    let after = &service.resource.value.spec.after;
+    after
+        .iter()
+        .map(|name| name.rsplit(':').next().unwrap_or(name))
+        .filter(|name| *name != service.name)
+        .find(|name| {
+            let wanted = world
+                .resources
+                .get(*name)
+                .is_some_and(|other| other.value.spec.state == RequestedState::Started);
+            let runs = world
+                .resource_statuses
+                .get(*name)
+                .is_some_and(|status| status.value.state == ServiceState::Started && status.value.running);
+            wanted && !runs
+        })
+        .map(str::to_owned)
+}
+
+/// A service that runs nowhere and is not wanted any more is Stopped or Disabled at once.
+pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
+    match service.wanted() {
+        RequestedState::Started => false,
+        RequestedState::Stopped => {
+            draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, String::new());
+            true
+        }
+        RequestedState::Disabled => {
+            draft.go(ServiceState::Disabled, Reason::DisabledAsWanted, String::new());
+            true
+        }
+        RequestedState::Ignored => true,
+    }
+}
+
+/// Its node was told to start it.
+pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    let Some((assignment, standing)) = service.assigned(&situation) else {
+        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        return;
+    };
+    match standing {
+        Standing::Closing | Standing::Released => {
+            recover::lost(planner, service, draft, standing);
+            return;
+        }
+        Standing::InForce => {}
+    }
+    if recover::frozen(planner, draft, &assignment.node) {
+        return;
+    }
+    let Some(answer) = service.answer(&situation).filter(|answer| answer.value.phase != Phase::Starting)
+    else {
+        if stop_if_unwanted(service, draft) {
+            return;
+        }
+        let message = format!("{} is starting it", assignment.node);
+        draft.wait(Reason::Starting, message);
+        return;
+    };
+    let report = &answer.value;
+    match report.phase {
+        Phase::Running => {
+            if stop_if_unwanted(service, draft) {
+                return;
+            }
+            // A node where it just failed to start is not one to move to at once.
+            if draft.status.failed_nodes.is_empty() {
+                draft.status.move_failures = 0;
+            }
+            draft.clear_failures();
+            draft.status.running_since = Some(situation.now.timestamp());
+            if draft.status.maintenance_node.as_deref() == Some(assignment.node.as_str()) {
+                draft.status.maintenance_node = None;
+            }
+            draft.go(ServiceState::Started, Reason::Running, format!("it runs on {}", assignment.node));
+        }
+        Phase::Failed => {
+            if !wants_stop(service, draft) {
+                start_failed(planner, service, draft, report);
+            }
+        }
+        Phase::Stopped => stopped_by_its_node(planner, service, draft, &assignment.node.clone()),
+        Phase::StopFailed => error::stop_failed(planner, service, draft, report),
+        Phase::Starting
+        | Phase::Stopping
+        | Phase::ProbedRunning
+        | Phase::ProbedStopped
+        | Phase::ProbedUnknown
+        | Phase::Receiving
+        | Phase::HandingOver
+        | Phase::HandedOver
+        | Phase::MoveFailed => draft.wait(Reason::Waiting, format!("{} is at work on it", assignment.node)),
+    }
+}
+
+/// Confirmed running.
+pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    let Some((assignment, standing)) = service.assigned(&situation) else {
+        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        return;
+    };
+    let node = assignment.node.clone();
+    match standing {
+        Standing::Closing | Standing::Released => {
+            recover::lost(planner, service, draft, standing);
+            return;
+        }
+        Standing::InForce => {}
+    }
+    match &assignment.action {
+        Action::Start | Action::Restart => {}
+        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => {
+            recover::settle(service, draft, assignment, service.phase(&situation));
+            return;
+        }
+    }
+    if recover::frozen(planner, draft, &node) {
+        return;
+    }
+    if let Some(answer) = service.answer(&situation) {
+        let report = &answer.value;
+        match report.phase {
+            Phase::Failed => {
+                if !wants_stop(service, draft) {
+                    start_failed(planner, service, draft, report);
+                }
+                return;
+            }
+            Phase::Stopped => {
+                stopped_by_its_node(planner, service, draft, &node);
+                return;
+            }
+            Phase::StopFailed => {
+                error::stop_failed(planner, service, draft, report);
+                return;
+            }
+            Phase::Starting => draft.say(Reason::Restarted, format!("{node} is starting it again")),
+            Phase::Stopping => draft.say(Reason::Stopping, format!("{node} is stopping it")),
+            Phase::Running
+            | Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Receiving
+            | Phase::HandingOver
+            | Phase::HandedOver
+            | Phase::MoveFailed => {}
+        }
+    }
+    if stop_if_unwanted(service, draft) {
+        return;
+    }
+    if !planner.nodes.get(&node).is_some_and(crate::core::health::NodeHealth::is_online) {
+        draft.wait(Reason::HeartbeatLate, format!("the heartbeat of {node} is late"));
+        return;
+    }
+    if let Some(other) = service.may_run_elsewhere(&situation, Some(&node)).first() {
+        let message = format!("it runs on {node} and, by its report, on {other}: stop it there");
+        draft.wait(Reason::RunsTwice, message);
+        return;
+    }
+    if draft.reason.is_none() && !operation::carry_out(planner, service, draft) {
+        let placement = choose(planner, service, draft);
+        moves::improve(planner, service, draft, &placement);
+    }
+}
+
+/// The agent ended it by itself, as at D − Ts: the right to start under that action is spent. It starts again in place,
+/// under a new one, as soon as its node can take it.
+fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft, node: &str) {
+    if wants_stop(service, draft) {
+        return;
+    }
+    if !planner.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_online) {
+        draft.wait(Reason::LeaseLost, format!("it was stopped by {node}, which is not online"));
+        return;
+    }
+    start_on(planner, service, draft, node, Reason::LeaseLost);
+}
+
+/// Enters RequestStop when it is not wanted running.
+fn stop_if_unwanted(service: &Service<'_>, draft: &mut Draft) -> bool {
+    match service.wanted() {
+        RequestedState::Started | RequestedState::Ignored => false,
+        RequestedState::Stopped | RequestedState::Disabled => {
+            draft.go(ServiceState::RequestStop, Reason::Stopping, "it is not wanted running".to_owned());
+            true
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! RequestStop, Stopping, Stopped, Disabled.
+
+use super::assign::stop_on;
+use super::policy::choose;
+use super::start::wants_stop;
+use super::{Draft, Planner, Service, Standing, error, operation, recover};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Phase};
+use ha_api_types::resource::{RequestedState, ServiceState};
+
+/// It should stop: each node where it may run is told, one after the other.
+pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    let assigned = service.assigned(&situation);
+    if let Some((assignment, standing)) = assigned {
+        match standing {
+            Standing::Closing => {
+                recover::lost(planner, service, draft, standing);
+                return;
+            }
+            Standing::InForce => {
+                if recover::frozen(planner, draft, &assignment.node) {
+                    return;
+                }
+                let stopped = matches!(
+                    service.phase(&situation),
+                    Some(Phase::Stopped | Phase::Failed | Phase::HandedOver)
+                );
+                if !stopped {
+                    let node = assignment.node.clone();
+                    if stop_on(planner, service, draft, &node) {
+                        draft.go(
+                            ServiceState::Stopping,
+                            Reason::Stopping,
+                            format!("{node} is told to stop it"),
+                        );
+                    }
+                    return;
+                }
+            }
+            Standing::Released => {}
+        }
+    }
+    if let Some(node) = remaining(planner, service, draft) {
+        if stop_on(planner, service, draft, &node) {
+            draft.go(ServiceState::Stopping, Reason::Stopping, format!("{node} is told to stop it"));
+        }
+        return;
+    }
+    if !wants_stop(service, draft) {
+        draft.clear_failures();
+        draft.go(ServiceState::RequestStart, Reason::Placed, "it is stopped and starts again".to_owned());
+    }
+}
+
+/// A node where it may still run: by that node's report, or since it could not be stopped there and nothing has proven it
+/// gone. Only an assignment in force says by its answer that it is stopped at its node.
+fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Option<String> {
+    let situation = planner.situation;
+    let stopped_at = service
+        .assigned(&situation)
+        .filter(|(_, standing)| *standing == Standing::InForce)
+        .map(|(assignment, _)| assignment.node.as_str());
+    if let Some(node) = service.may_run_elsewhere(&situation, stopped_at).first() {
+        return Some((*node).to_owned());
+    }
+    let node = draft.status.node.as_deref()?;
+    let epoch = draft.status.epoch?;
+    let unconfirmed = service.status.is_some_and(|status| status.value.stop_confirmed == Some(false));
+    let here = Some(node) != stopped_at && Service::standing(&situation, node, epoch) != Standing::Released;
+    (unconfirmed && here).then(|| node.to_owned())
+}
+
+/// Its node was told to stop it.
+pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let situation = planner.situation;
+    let Some((assignment, standing)) = service.assigned(&situation) else {
+        draft.go(ServiceState::RequestStop, Reason::Stopping, "its assignment is gone".to_owned());
+        return;
+    };
+    match standing {
+        Standing::Closing | Standing::Released => {
+            recover::lost(planner, service, draft, standing);
+            return;
+        }
+        Standing::InForce => {}
+    }
+    match &assignment.action {
+        Action::Stop { .. } => {}
+        Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
+            draft.go(ServiceState::RequestStop, Reason::Stopping, String::new());
+            return;
+        }
+    }
+    if recover::frozen(planner, draft, &assignment.node) {
+        return;
+    }
+    match service.answer(&situation).map(|answer| &answer.value) {
+        Some(report) if matches!(report.phase, Phase::Stopped | Phase::Failed | Phase::HandedOver) => {
+            if remaining(planner, service, draft).is_some() {
+                draft.go(ServiceState::RequestStop, Reason::Stopping, String::new());
+                return;
+            }
+            draft.status.running_since = None;
+            if !wants_stop(service, draft) {
+                draft.go(
+                    ServiceState::RequestStart,
+                    Reason::Placed,
+                    "it is stopped and starts again".to_owned(),
+                );
+            }
+        }
+        Some(report) if report.phase == Phase::StopFailed => {
+            error::stop_failed(planner, service, draft, report);
+        }
+        Some(_) | None => {
+            // An operator asks for a harder stop than the one under way.
+            let asked = operation::stop_timeout_ms(service);
+            if asked.is_some() && assignment.action != (Action::Stop { timeout_ms: asked }) {
+                let node = assignment.node.clone();
+                stop_on(planner, service, draft, &node);
+            }
+            let message = format!("{} is stopping it", assignment.node);
+            draft.wait(Reason::Stopping, message);
+        }
+    }
+}
+
+/// Confirmed stopped. Its home enforces that; when the home is lost it gets a new one at once, without a fence.
+pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    if changes(service, draft, RequestedState::Stopped) || operation::rehome(planner, service, draft) {
+        return;
+    }
+    match home(planner, service, draft) {
+        Home::Kept | Home::Waits => {}
+        Home::Lost => {
+            let placement = choose(planner, service, draft);
+            if let Some(node) = placement.node.clone()
+                && stop_on(planner, service, draft, &node)
+            {
+                draft.say(Reason::StoppedAsWanted, format!("it is stopped, and {node} is its home"));
+            }
+        }
+    }
+}
+
+/// Confirmed stopped, and it keeps its place.
+pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    draft.clear_failures();
+    if changes(service, draft, RequestedState::Disabled) {
+        return;
+    }
+    match home(planner, service, draft) {
+        Home::Kept | Home::Waits => {}
+        Home::Lost => {
+            // Only the node where it was can be its place again, under a newer epoch.
+            let node = draft.status.node.clone().filter(|node| {
+                service.assignment.is_some()
+                    && planner.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_online)
+            });
+            if let Some(node) = node
+                && stop_on(planner, service, draft, &node)
+            {
+                draft.say(Reason::DisabledAsWanted, String::new());
+            }
+        }
+    }
+}
+
+fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bool {
+    let wanted = service.wanted();
+    if wanted == from {
+        return false;
+    }
+    match wanted {
+        RequestedState::Started => {
+            draft.go(ServiceState::RequestStart, Reason::Placed, "it is wanted started".to_owned());
+            true
+        }
+        RequestedState::Stopped | RequestedState::Disabled => wants_stop(service, draft),
+        RequestedState::Ignored => false,
+    }
+}
+
+enum Home {
+    Kept,
+    Waits,
+    Lost,
+}
+
+/// How the place of a stopped service is.
+fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> Home {
+    let situation = planner.situation;
+    let Some((assignment, standing)) = service.assigned(&situation) else { return Home::Lost };
+    if recover::keeps_its_place(&situation, assignment) {
+        draft.say(Reason::Frozen, format!("{} is expected back", assignment.node));
+        return Home::Waits;
+    }
+    match standing {
+        Standing::Released => Home::Lost,
+        Standing::Closing => match service.phase(&situation) {
+            Some(phase) if !phase.may_run() => Home::Lost,
+            Some(_) | None => {
+                draft.wait(Reason::Fencing, format!("{} is being fenced", assignment.node));
+                Home::Waits
+            }
+        },
+        Standing::InForce => {
+            let answer = service.answer(&situation).map(|answer| &answer.value);
+            match &assignment.action {
+                Action::Stop { .. } => {}
+                // A start that failed: being told to stop is what keeps it stopped.
+                Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
+                    return Home::Lost;
+                }
+            }
+            match answer {
+                Some(report) if report.phase == Phase::StopFailed => {
+                    error::stop_failed(planner, service, draft, report);
+                }
+                Some(report) if report.phase.may_run() => {
+                    let message = format!("{} found it running and stops it", assignment.node);
+                    draft.say(Reason::StartedOutside, message);
+                }
+                Some(_) | None => {}
+            }
+            Home::Kept
+        }
+    }
+}

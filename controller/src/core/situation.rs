@@ -1,0 +1,38 @@
+//! Everything that a plan is made from, as one value.
+
+use super::interface::Config;
+use super::plan::Subject;
+use super::world::World;
+use ha_api_types::record::Revision;
+use ha_api_types::time::Now;
+use ha_store::election::CommitClock;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the leader looks at when it plans. The same situation gives the same plan.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The store.
+    pub world: &'a World,
+    /// The present.
+    pub now: &'a Now,
+    /// The leader's term.
+    pub term: Revision,
+    /// Who leads.
+    pub config: &'a Config,
+    /// The create revision of its candidate key.
+    pub joined: Revision,
+    /// When it committed.
+    pub commits: &'a CommitClock,
+    /// What its fence devices are doing, by node.
+    pub devices: &'a BTreeMap<String, super::fencing::devices::DeviceWork>,
+    /// Whether fence devices answer.
+    pub probes: &'a super::fencing::probes::DeviceProbes,
+    /// Nodes that an unknown commit of this process may have closed: they count as closed and as not closed.
+    pub perhaps_closed: &'a BTreeSet<String>,
+    /// Where services will be once the writes under way are seen: the nodes that each uses.
+    pub placing: &'a BTreeMap<String, BTreeSet<String>>,
+    /// What a write is under way about: it is not planned again before that is seen.
+    pub busy: &'a BTreeSet<Subject>,
+    /// The number of the next action uid of this term.
+    pub next_uid: u64,
+}

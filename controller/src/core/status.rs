@@ -1,0 +1,79 @@
+//! What is shown: the statuses of nodes, groups, rules and the cluster. Nothing is written when nothing has changed.
+
+mod cluster;
+mod node;
+mod rules;
+
+use super::health::NodeTable;
+use super::plan::{Note, Plan, Subject, stored};
+use super::situation::Situation;
+use super::world::{Versioned, guard_of};
+use ha_api_types::kind::Kind;
+use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
+use ha_api_types::reason::Reason;
+use ha_scheduler::RuleConflict;
+use ha_store::{Guard, Transaction};
+use serde::Serialize;
+
+/// Plans all statuses but those of services and operations.
+pub(super) fn plan(
+    situation: &Situation<'_>,
+    nodes: &NodeTable,
+    conflicts: &[RuleConflict],
+    plan: &mut Plan,
+) {
+    node::plan(situation, nodes, plan);
+    rules::plan(situation, conflicts, plan);
+    cluster::plan(situation, plan);
+}
+
+/// Writes a status, if it differs from what is stored.
+fn write<T: Serialize + PartialEq>(
+    situation: &Situation<'_>,
+    plan: &mut Plan,
+    kind: Kind,
+    name: &str,
+    known: Option<&Versioned<T>>,
+    status: &T,
+) {
+    let key = situation.world.keys.status(kind, name);
+    if known.is_some_and(|known| known.value == *status) || situation.world.unreadable.contains_key(&key) {
+        return;
+    }
+    let transaction = Transaction::new().put(key, guard_of(known), stored(status));
+    plan.act(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), Note::None);
+}
+
+/// Removes the status of an object that is gone.
+fn remove<T>(situation: &Situation<'_>, plan: &mut Plan, kind: Kind, name: &str, known: &Versioned<T>) {
+    let keys = &situation.world.keys;
+    let spec = keys.spec(kind, name);
+    if situation.world.unreadable.contains_key(&spec) {
+        return;
+    }
+    let transaction = Transaction::new()
+        .delete(keys.status(kind, name), Guard::Unchanged(known.modified))
+        .guard(spec, Guard::Absent);
+    plan.act(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), Note::None);
+}
+
+/// Sets one condition.
+fn condition(
+    situation: &Situation<'_>,
+    conditions: &mut Vec<Condition>,
+    kind: &str,
+    holds: bool,
+    reason: Reason,
+    message: impl Into<String>,
+    generation: i64,
+) {
+    let condition = Condition {
+        kind: kind.to_owned(),
+        status: if holds { ConditionStatus::True } else { ConditionStatus::False },
+        reason,
+        message: message.into(),
+        last_transition_time: None,
+        observed_generation: generation,
+    };
+    set_condition(conditions, condition, &situation.now.timestamp());
+}

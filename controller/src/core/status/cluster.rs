@@ -1,0 +1,103 @@
+//! The status of the cluster: who leads, what is waited for, what was fenced.
+
+use super::{condition, write};
+use crate::core::plan::Plan;
+use crate::core::situation::Situation;
+use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus, RecentFence};
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Mode, Proof};
+use ha_api_types::time::Millis;
+
+/// Sentences in `waitingFor`; the rest is counted.
+const MOST_WAITING: usize = 32;
+/// Fences in `recentFences`.
+const MOST_FENCES: usize = 20;
+/// What is waited for changes often; it is not rewritten more often than this, milliseconds.
+const PAUSE_MS: Millis = 1_000;
+
+pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
+    let known = situation.world.cluster_status.as_ref();
+    let status = status(situation, plan);
+    if let Some(known) = known {
+        let only_waiting = ClusterStatus { waiting_for: known.value.waiting_for.clone(), ..status.clone() };
+        let rests_until = known.seen + PAUSE_MS;
+        if only_waiting == known.value && status != known.value && situation.now.raw < rests_until {
+            plan.wake(situation, rests_until, "what is waited for has changed");
+            return;
+        }
+    }
+    write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status);
+}
+
+fn status(situation: &Situation<'_>, plan: &Plan) -> ClusterStatus {
+    let world = situation.world;
+    let mut status = world.cluster_status.as_ref().map(|known| known.value.clone()).unwrap_or_default();
+    let generation = world.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation);
+    status.observed_generation = generation;
+    status.leader = Some(situation.config.id.clone());
+    status.term = Some(situation.term);
+    arming(situation).clone_into(&mut status.arming);
+    status.waiting_for = waiting_for(plan);
+    fences(situation, &mut status);
+    let conditions = &mut status.conditions;
+    let message = Reason::Accepted.sentence();
+    condition(situation, conditions, "Ready", true, Reason::Accepted, message, generation);
+    status
+}
+
+fn waiting_for(plan: &Plan) -> Vec<String> {
+    let mut sentences: Vec<String> =
+        plan.waiting.iter().map(|waiting| format!("{}: {}", waiting.who, waiting.message)).collect();
+    sentences.sort();
+    sentences.dedup();
+    let more = sentences.len().saturating_sub(MOST_WAITING);
+    sentences.truncate(MOST_WAITING);
+    if more > 0 {
+        sentences.push(format!("and {more} more"));
+    }
+    sentences
+}
+
+/// `Disarmed` once every agent that is reachable has acknowledged; `Arming` until every one has armed again.
+fn arming(situation: &Situation<'_>) -> &'static str {
+    let world = situation.world;
+    let open = world.node_reports.iter().filter(|(node, _)| {
+        world.fences.get(*node).is_some_and(|fence| fence.value.state == FenceState::Open)
+            && world.alive.contains_key(*node)
+    });
+    let acknowledged: Vec<bool> = open.map(|(_, report)| report.value.mode == Mode::Disarmed).collect();
+    match (world.settings().disarmed.is_some(), acknowledged.iter().all(|acknowledged| *acknowledged)) {
+        (true, true) => "Disarmed",
+        (true, false) => "Disarming",
+        (false, _) if acknowledged.iter().any(|acknowledged| *acknowledged) => "Arming",
+        (false, _) => "Armed",
+    }
+}
+
+fn fences(situation: &Situation<'_>, status: &mut ClusterStatus) {
+    for (node, fence) in &situation.world.fences {
+        let (FenceState::Fenced, Some(proof)) = (fence.value.state, &fence.value.proof) else { continue };
+        if matches!(proof, Proof::CleanLeave { .. }) {
+            continue;
+        }
+        let recent = RecentFence {
+            node: node.clone(),
+            epoch: fence.value.epoch,
+            at: fence.value.at.clone(),
+            reason: proof.reason(),
+            message: proof.sentence(),
+        };
+        let known = status
+            .recent_fences
+            .iter_mut()
+            .find(|known| known.node == recent.node && known.epoch == recent.epoch);
+        match known {
+            Some(known) if known.reason == recent.reason => {}
+            Some(known) => *known = recent,
+            None => status.recent_fences.push(recent),
+        }
+    }
+    let more = status.recent_fences.len().saturating_sub(MOST_FENCES);
+    status.recent_fences.drain(..more);
+}

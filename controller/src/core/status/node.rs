@@ -1,0 +1,205 @@
+//! The status of nodes.
+
+use super::{condition, remove, write};
+use crate::core::fencing::probes;
+use crate::core::health::{Health, NodeHealth, NodeTable};
+use crate::core::placement::not_online;
+use crate::core::plan::Plan;
+use crate::core::situation::Situation;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, NodeReport, Proof, WatchdogKind};
+use ha_api_types::time::Millis;
+use std::collections::BTreeMap;
+
+/// `lastSeen` is not rewritten for each heartbeat, but once in so many seconds.
+const LAST_SEEN_SECONDS: i64 = 60;
+/// The status of a deleted node is kept for so long, milliseconds.
+const GONE_KEPT_MS: Millis = 3_600_000;
+
+pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
+    let world = situation.world;
+    let loads = loads(situation);
+    for (name, node) in nodes {
+        let known = world.node_statuses.get(name);
+        if !world.nodes.contains_key(name) && known.is_none() {
+            continue;
+        }
+        let status = status(situation, name, node, &loads, plan);
+        write(situation, plan, Kind::Node, name, known, &status);
+    }
+    for (name, known) in &world.node_statuses {
+        if world.nodes.contains_key(name) {
+            continue;
+        }
+        let gone = known.value.state == NodeState::Gone;
+        if gone && situation.now.raw >= known.seen + GONE_KEPT_MS {
+            plan.actions.retain(|action| {
+                action.subject != crate::core::plan::Subject::Status(Kind::Node, name.clone())
+            });
+            remove(situation, plan, Kind::Node, name, known);
+        }
+    }
+}
+
+/// Services and their requests by the node that they are assigned to.
+fn loads(situation: &Situation<'_>) -> BTreeMap<String, (u32, Amounts)> {
+    let mut loads: BTreeMap<String, (u32, Amounts)> = BTreeMap::new();
+    for (name, assignment) in &situation.world.assignments {
+        let runs = match assignment.value.action {
+            Action::Start | Action::Restart | Action::Migrate { .. } => true,
+            Action::Stop { .. } | Action::Leave => false,
+        };
+        let requests =
+            situation.world.resources.get(name).map(|known| known.value.spec.requests).unwrap_or_default();
+        let (count, total) = loads.entry(assignment.value.node.clone()).or_default();
+        if runs {
+            *count += 1;
+            total.cpu = add(total.cpu, requests.cpu);
+            total.memory = add(total.memory, requests.memory);
+            total.disk = add(total.disk, requests.disk);
+        }
+    }
+    loads
+}
+
+fn add(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
+    match (one, other) {
+        (None, None) => None,
+        (one, other) => Some(Quantity::from_milli(
+            one.unwrap_or_default().milli().saturating_add(other.unwrap_or_default().milli()),
+        )),
+    }
+}
+
+fn status(
+    situation: &Situation<'_>,
+    name: &str,
+    node: &NodeHealth,
+    loads: &BTreeMap<String, (u32, Amounts)>,
+    plan: &Plan,
+) -> NodeStatus {
+    let world = situation.world;
+    let spec = world.nodes.get(name);
+    let generation = spec.map_or(0, |spec| spec.value.metadata.generation);
+    let mut status = world.node_statuses.get(name).map(|known| known.value.clone()).unwrap_or_default();
+    status.observed_generation = generation;
+    let maintenance = spec.is_some_and(|spec| spec.value.spec.maintenance);
+    status.state = if spec.is_none() { NodeState::Gone } else { state(node, maintenance) };
+    if let Some(fence) = world.fences.get(name) {
+        status.epoch = fence.value.epoch;
+        fence.value.state.name().clone_into(&mut status.fence);
+        if let Some(proof) = &fence.value.proof {
+            status.last_proof = Some(proof.reason());
+        }
+        status.boot_id.clone_from(&fence.value.boot_id);
+    }
+    if let Some(report) = world.node_reports.get(name) {
+        describe(&mut status, &report.value);
+    }
+    agent_state(node).clone_into(&mut status.agent);
+    if node.is_online() {
+        let now = situation.now.timestamp();
+        let old = status.last_seen.as_ref().and_then(|seen| Some(now.unix_seconds()? - seen.unix_seconds()?));
+        if old.is_none_or(|seconds| !(0..LAST_SEEN_SECONDS).contains(&seconds)) {
+            status.last_seen = Some(now);
+        }
+    }
+    let (services, allocated) = loads.get(name).copied().unwrap_or_default();
+    status.services = services;
+    status.allocated = allocated;
+    conditions(situation, name, node, &mut status, plan, generation);
+    status
+}
+
+fn state(node: &NodeHealth, maintenance: bool) -> NodeState {
+    match &node.health {
+        Health::Online if maintenance => NodeState::Maintenance,
+        Health::Online => NodeState::Online,
+        Health::Leaving(_) | Health::Down(Proof::CleanLeave { .. }) => NodeState::Offline,
+        Health::Fencing if !node.active.is_empty() => NodeState::Fence,
+        Health::Fencing
+        | Health::Unregistered
+        | Health::Registering
+        | Health::Late
+        | Health::Restarting
+        | Health::Down(
+            Proof::Silence { .. }
+            | Proof::Device { .. }
+            | Proof::NewBoot { .. }
+            | Proof::Operator { .. }
+            | Proof::Reregistered
+            | Proof::NothingActive,
+        ) => NodeState::Unknown,
+    }
+}
+
+fn agent_state(node: &NodeHealth) -> &'static str {
+    match node.health {
+        Health::Unregistered | Health::Registering => "WaitForLock",
+        Health::Online | Health::Restarting => "Active",
+        Health::Late | Health::Leaving(_) | Health::Fencing | Health::Down(_) => "LostLock",
+    }
+}
+
+fn describe(status: &mut NodeStatus, report: &NodeReport) {
+    report.mode.name().clone_into(&mut status.mode);
+    status.version.clone_from(&report.version);
+    status.drivers.clone_from(&report.drivers);
+    status.capacity = report.capacity;
+    status.wait_ms = Some(report.wait_ms());
+    let watchdog = &report.watchdog;
+    status.watchdog = Some(WatchdogStatus {
+        kind: watchdog.kind.name().to_owned(),
+        identity: watchdog.identity.clone(),
+        device: watchdog.device.clone(),
+        timeout_ms: watchdog.timeout_ms,
+        armed: report.armed,
+        sliding: watchdog.sliding,
+        descriptor_retained: watchdog.descriptor_retained,
+    });
+}
+
+fn conditions(
+    situation: &Situation<'_>,
+    name: &str,
+    node: &NodeHealth,
+    status: &mut NodeStatus,
+    plan: &Plan,
+    generation: i64,
+) {
+    let who = format!("node {name}");
+    let waits = plan.waiting.iter().find(|waiting| waiting.who == who);
+    let (reason, message) = match (not_online(&node.health), waits) {
+        (Ok(()), None) => (Reason::HeartbeatSeen, Reason::HeartbeatSeen.sentence().to_owned()),
+        (_, Some(waiting)) => (waiting.reason, waiting.message.clone()),
+        (Err(reason), None) => (reason, reason.sentence().to_owned()),
+    };
+    let list = &mut status.conditions;
+    condition(situation, list, "Ready", node.is_online(), reason, message, generation);
+    list.retain(|condition| condition.kind != "FenceDevices" || !devices_gone(situation, name));
+    if let Some((holds, reason, message)) = probes::verdict(situation, name) {
+        condition(situation, list, "FenceDevices", holds, reason, message, generation);
+    }
+    let report = situation.world.node_reports.get(name).map(|report| &report.value);
+    let kind = report.map(|report| report.watchdog.kind).unwrap_or_default();
+    let problem = report.map(|report| report.watchdog.problem.clone()).unwrap_or_default();
+    let (holds, reason, message) = match node.fenceable {
+        Ok(()) if kind == WatchdogKind::StandIn => {
+            (true, Reason::WatchdogStandIn, Reason::WatchdogStandIn.sentence().to_owned())
+        }
+        Ok(()) if report.is_some_and(|report| report.armed) => {
+            (true, Reason::WatchdogArmed, Reason::WatchdogArmed.sentence().to_owned())
+        }
+        Ok(()) => (true, Reason::WatchdogIdle, Reason::WatchdogIdle.sentence().to_owned()),
+        Err(reason) if problem.is_empty() => (false, reason, reason.sentence().to_owned()),
+        Err(reason) => (false, reason, problem),
+    };
+    condition(situation, list, "Watchdog", holds, reason, message, generation);
+}
+
+fn devices_gone(situation: &Situation<'_>, name: &str) -> bool {
+    situation.world.nodes.get(name).is_none_or(|node| node.value.spec.fencing.devices.is_empty())
+}

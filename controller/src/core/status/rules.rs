@@ -1,0 +1,106 @@
+//! The statuses of groups, affinity rules and node groups.
+
+use super::{condition, remove, write};
+use crate::core::plan::Plan;
+use crate::core::situation::Situation;
+use ha_api_types::kind::Kind;
+use ha_api_types::placement::{AffinityRuleSpec, RuleStatus};
+use ha_api_types::reason::Reason;
+use ha_scheduler::RuleConflict;
+
+pub(super) fn plan(situation: &Situation<'_>, conflicts: &[RuleConflict], plan: &mut Plan) {
+    groups(situation, plan);
+    rules(situation, conflicts, plan);
+    node_groups(situation, plan);
+}
+
+fn groups(situation: &Situation<'_>, plan: &mut Plan) {
+    let world = situation.world;
+    for (name, group) in &world.groups {
+        let known = world.group_statuses.get(name);
+        let unknown = group.value.spec.nodes.0.keys().filter(|node| !world.nodes.contains_key(*node));
+        let status = rule_status(
+            situation,
+            known.map(|known| &known.value),
+            None,
+            unknown,
+            group.value.metadata.generation,
+        );
+        write(situation, plan, Kind::Group, name, known, &status);
+    }
+    for (name, known) in world.group_statuses.iter().filter(|(name, _)| !world.groups.contains_key(*name)) {
+        remove(situation, plan, Kind::Group, name, known);
+    }
+}
+
+fn rules(situation: &Situation<'_>, conflicts: &[RuleConflict], plan: &mut Plan) {
+    let world = situation.world;
+    for (name, rule) in &world.rules {
+        let known = world.rule_statuses.get(name);
+        let conflict = conflicts.iter().find(|conflict| conflict.rule == *name);
+        let missing = missing(situation, &rule.value.spec);
+        let generation = rule.value.metadata.generation;
+        let known_value = known.map(|known| &known.value);
+        let status = rule_status(situation, known_value, conflict, missing.iter(), generation);
+        write(situation, plan, Kind::AffinityRule, name, known, &status);
+    }
+    for (name, known) in world.rule_statuses.iter().filter(|(name, _)| !world.rules.contains_key(*name)) {
+        remove(situation, plan, Kind::AffinityRule, name, known);
+    }
+}
+
+/// What a rule names that does not exist.
+fn missing(situation: &Situation<'_>, spec: &AffinityRuleSpec) -> Vec<String> {
+    let world = situation.world;
+    let by_node = spec.node_affinity.iter();
+    let resources = by_node
+        .clone()
+        .flat_map(|rule| &rule.resources)
+        .chain(spec.resource_affinity.iter().flat_map(|rule| &rule.resources))
+        .filter(|name| !world.resources.contains_key(name.rsplit(':').next().unwrap_or(name)));
+    let nodes = by_node.flat_map(|rule| rule.nodes.0.keys()).filter(|node| !world.nodes.contains_key(*node));
+    resources.chain(nodes).cloned().collect()
+}
+
+fn rule_status<'a>(
+    situation: &Situation<'_>,
+    known: Option<&RuleStatus>,
+    conflict: Option<&RuleConflict>,
+    missing: impl Iterator<Item = &'a String>,
+    generation: i64,
+) -> RuleStatus {
+    let mut status = known.cloned().unwrap_or_default();
+    status.observed_generation = generation;
+    let missing: Vec<&str> = missing.map(String::as_str).collect();
+    let (holds, reason, message) = match conflict {
+        Some(conflict) => (false, Reason::RuleConflict, conflict.message.clone()),
+        None if missing.is_empty() => (true, Reason::Accepted, Reason::Accepted.sentence().to_owned()),
+        None => (true, Reason::NotFound, format!("in force, but there is no {} yet", missing.join(", "))),
+    };
+    condition(situation, &mut status.conditions, "Ready", holds, reason, message, generation);
+    status
+}
+
+fn node_groups(situation: &Situation<'_>, plan: &mut Plan) {
+    let world = situation.world;
+    for (name, group) in &world.node_groups {
+        let known = world.node_group_statuses.get(name);
+        let mut status = known.map(|known| known.value.clone()).unwrap_or_default();
+        let generation = group.value.metadata.generation;
+        status.observed_generation = generation;
+        status.nodes = world
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.value.spec.node_group.as_deref() == Some(name.as_str()))
+            .map(|(node, _)| node.clone())
+            .collect();
+        let message = Reason::Accepted.sentence();
+        condition(situation, &mut status.conditions, "Ready", true, Reason::Accepted, message, generation);
+        write(situation, plan, Kind::NodeGroup, name, known, &status);
+    }
+    for (name, known) in
+        world.node_group_statuses.iter().filter(|(name, _)| !world.node_groups.contains_key(*name))
+    {
+        remove(situation, plan, Kind::NodeGroup, name, known);
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the core as a whole: real cores and scripted agents over the in-memory store.
+
+mod agent;
+mod fencing;
+mod lab;
+mod moves;
+mod random;
+mod services;
+mod unconfirmed;

@@ -1,0 +1,430 @@
+//! A scripted node: it keeps the protocol of FENCING as far as the leader can see, and fails as it is told.
+
+use ha_api_types::keys::Keys;
+use ha_api_types::record::{
+    Action, Alive, Assignment, FailureClass, Fence, FenceState, Mode, NodeReport, NotStopped, Phase,
+    Revision, ServiceReport, WatchdogKind, WatchdogReport,
+};
+use ha_api_types::resource::{RequestedState, Resource};
+use ha_api_types::time::{Millis, Mono};
+use ha_api_types::timing::Timings;
+use ha_store::memory_state::MemoryState;
+use ha_store::{Entry, Guard, LeaseId, Outcome, Transaction};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a node does wrong.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faults {
+    /// Starts of these services fail.
+    pub(super) fails_start: BTreeMap<String, FailureClass>,
+    /// Stops of these services fail.
+    pub(super) fails_stop: BTreeSet<String>,
+    /// Probes are not answered.
+    pub(super) mute: bool,
+    /// Migrations away fail.
+    pub(super) fails_migrate: bool,
+    /// Only heartbeats are committed; assignments are left lying.
+    pub(super) idle: bool,
+}
+
+/// A machine and its agent.
+#[allow(clippy::struct_excessive_bools, reason = "each is one thing that a test turns on or off")]
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    pub(super) name: String,
+    pub(super) machine_id: String,
+    pub(super) boot: u32,
+    pub(super) power: bool,
+    /// Cut from the store.
+    pub(super) cut: bool,
+    pub(super) armed: bool,
+    pub(super) kind: WatchdogKind,
+    pub(super) is_virtual: bool,
+    pub(super) faults: Faults,
+    pub(super) timings: Timings,
+    /// What really runs here, by resource name.
+    pub(super) running: BTreeSet<String>,
+    pub(super) mode: Option<Mode>,
+    begun: BTreeSet<String>,
+    lease: Option<LeaseId>,
+    request: Option<Revision>,
+    sequence: u64,
+    beats_at: Mono,
+    heard_at: Mono,
+    /// Probed since the agent looked again.
+    probed: BTreeSet<String>,
+}
+
+struct Read<T> {
+    value: T,
+    modified: Revision,
+    created: Revision,
+}
+
+fn read<T: DeserializeOwned>(state: &MemoryState, key: &str) -> Option<Read<T>> {
+    let Entry { value, mod_revision, create_revision, .. } = state.get(key).entries.into_iter().next()?;
+    let value = serde_json::from_slice(&value).unwrap();
+    Some(Read { value, modified: mod_revision, created: create_revision })
+}
+
+fn guard<T>(read: Option<&Read<T>>) -> Guard {
+    read.map_or(Guard::Absent, |read| Guard::Unchanged(read.modified))
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap()
+}
+
+impl Agent {
+    pub(super) fn new(name: &str) -> Agent {
+        Agent {
+            name: name.to_owned(),
+            machine_id: format!("machine-{name}"),
+            boot: 1,
+            power: true,
+            cut: false,
+            armed: true,
+            kind: WatchdogKind::Kernel,
+            is_virtual: false,
+            faults: Faults::default(),
+            timings: Timings::default(),
+            running: BTreeSet::new(),
+            mode: None,
+            begun: BTreeSet::new(),
+            lease: None,
+            request: None,
+            sequence: 0,
+            beats_at: Mono::default(),
+            heard_at: Mono::default(),
+            probed: BTreeSet::new(),
+        }
+    }
+
+    fn boot_id(&self) -> String {
+        format!("{}-boot{}", self.name, self.boot)
+    }
+
+    /// Power-off: everything here dies.
+    pub(super) fn die(&mut self) {
+        self.power = false;
+        self.running.clear();
+    }
+
+    /// Power-on: another boot.
+    pub(super) fn boot(&mut self) {
+        self.power = true;
+        self.cut = false;
+        self.boot += 1;
+        self.forget();
+    }
+
+    /// The agent starts again on the same boot and does not know what it was admitted for.
+    pub(super) fn lose_journal(&mut self) {
+        self.forget();
+    }
+
+    /// Probes everything again, as after something appeared.
+    pub(super) fn look_again(&mut self) {
+        self.probed.clear();
+    }
+
+    fn forget(&mut self) {
+        self.lease = None;
+        self.request = None;
+        self.begun.clear();
+        self.probed.clear();
+        self.mode = None;
+    }
+
+    fn report(&self, epoch: u64, mode: Mode) -> NodeReport {
+        NodeReport {
+            instance: self.boot_id(),
+            machine_id: self.machine_id.clone(),
+            boot_id: self.boot_id(),
+            epoch,
+            mode,
+            armed: self.armed && mode == Mode::Active,
+            watchdog: WatchdogReport {
+                kind: self.kind,
+                timeout_ms: self.timings.watchdog_timeout_ms,
+                sliding: true,
+                descriptor_retained: true,
+                ..WatchdogReport::default()
+            },
+            timings: self.timings,
+            is_virtual: self.is_virtual,
+            not_stopped: if mode == Mode::Registering { self.not_stopped() } else { Vec::new() },
+            ..NodeReport::default()
+        }
+    }
+
+    fn not_stopped(&self) -> Vec<NotStopped> {
+        self.running
+            .iter()
+            .map(|name| NotStopped {
+                name: name.clone(),
+                uid: format!("uid-{name}"),
+                message: "it hangs".to_owned(),
+            })
+            .collect()
+    }
+
+    /// One turn, every 100 ms.
+    pub(super) fn turn(&mut self, state: &mut MemoryState, keys: &Keys, now: Mono) {
+        if !self.power {
+            return;
+        }
+        if self.cut {
+            // The watchdog: what cannot be proven allowed is gone before anybody else starts it.
+            let stops = self.timings.heartbeat_valid_ms - self.timings.stop_margin_ms;
+            if self.armed && now.since(self.heard_at) >= stops {
+                self.running.clear();
+            }
+            return;
+        }
+        let fence: Option<Read<Fence>> = read(state, &keys.fence(&self.name));
+        let own = fence.as_ref().filter(|fence| {
+            fence.value.state == FenceState::Open
+                && fence.value.boot_id == self.boot_id()
+                && fence.value.machine_id == self.machine_id
+                && fence.value.request.is_some()
+                && fence.value.request == self.request
+        });
+        match own {
+            None => self.register(state, keys, fence.as_ref()),
+            Some(fence) => {
+                if now.since(self.beats_at) >= self.timings.heartbeat_interval_ms || self.lease.is_none() {
+                    self.beat(state, keys, fence, now);
+                }
+                if self.lease.is_some() && self.mode.is_none_or(|mode| mode == Mode::Active) {
+                    self.probe(state, keys, fence);
+                    if !self.faults.idle {
+                        self.work(state, keys, fence);
+                    }
+                }
+            }
+        }
+    }
+
+    fn register(&mut self, state: &mut MemoryState, keys: &Keys, fence: Option<&Read<Fence>>) {
+        self.lease = None;
+        self.probed.clear();
+        let failing = &self.faults.fails_stop;
+        self.running.retain(|name| failing.contains(name));
+        let key = keys.node_report(&self.name);
+        let known: Option<Read<NodeReport>> = read(state, &key);
+        let stands = known.as_ref().is_some_and(|known| {
+            Some(known.modified) == self.request
+                && fence.is_none_or(|fence| fence.value.request != self.request)
+        });
+        if stands {
+            return;
+        }
+        let report = self.report(fence.map_or(0, |fence| fence.value.epoch), Mode::Registering);
+        let transaction = Transaction::new()
+            .put(key, guard(known.as_ref()), json(&report))
+            .guard(keys.fence(&self.name), guard(fence));
+        if let Outcome::Applied(revision) = state.commit(&transaction) {
+            self.request = Some(revision);
+        }
+    }
+
+    fn beat(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>, now: Mono) {
+        let alive_key = keys.alive(&self.name);
+        let report_key = keys.node_report(&self.name);
+        let alive: Option<Read<Alive>> = read(state, &alive_key);
+        let report: Option<Read<NodeReport>> = read(state, &report_key);
+        if self.lease.is_none() && alive.is_some() {
+            let transaction = Transaction::new().delete(alive_key, guard(alive.as_ref()));
+            state.commit(&transaction);
+            return;
+        }
+        let lease = *self.lease.get_or_insert_with(|| state.grant_lease(now, 40));
+        let _ = state.keep_alive(now, lease);
+        self.sequence += 1;
+        let value = Alive { instance: self.boot_id(), epoch: fence.value.epoch, sequence: self.sequence };
+        let alive_guard = alive.as_ref().map_or(Guard::Absent, |alive| Guard::Created(alive.created));
+        let mut transaction = Transaction::new()
+            .put_leased(alive_key, alive_guard, json(&value), lease)
+            .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
+            .guard(report_key.clone(), guard(report.as_ref()));
+        let wanted = self.report(fence.value.epoch, self.mode.unwrap_or(Mode::Active));
+        if report.as_ref().is_none_or(|report| report.value != wanted) {
+            transaction = transaction.put(report_key, guard(report.as_ref()), json(&wanted));
+        }
+        if state.commit(&transaction).applied().is_some() {
+            self.beats_at = now;
+            self.heard_at = now;
+        }
+    }
+
+    fn probe(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>) {
+        if self.faults.mute {
+            return;
+        }
+        let prefix = keys.specs_of(ha_api_types::kind::Kind::Resource);
+        for entry in state.list(&prefix).entries {
+            let Ok(resource) = serde_json::from_slice::<Resource>(&entry.value) else { continue };
+            let (name, uid) = (resource.metadata.name.clone(), resource.metadata.uid.clone());
+            if resource.spec.state == RequestedState::Ignored {
+                self.probed.remove(&name);
+                continue;
+            }
+            let generation = resource.metadata.generation;
+            let assignment = read::<Assignment>(state, &keys.assignment(&name));
+            let known = read::<ServiceReport>(state, &keys.service_report(&self.name, &name));
+            let answered = known.is_some_and(|known| {
+                let current = known.value.uid == uid && known.value.epoch == fence.value.epoch;
+                current && (assignment.is_some() || known.value.probed_generation >= generation)
+            });
+            let seen = self.probed.contains(&name);
+            if assignment.is_some_and(|assignment| assignment.value.node == self.name) || (answered && seen) {
+                continue;
+            }
+            let phase =
+                if self.running.contains(&name) { Phase::ProbedRunning } else { Phase::ProbedStopped };
+            let report = ServiceReport {
+                uid: uid.clone(),
+                epoch: fence.value.epoch,
+                probed_generation: generation,
+                exclusive: resource.spec.exclusive,
+                phase,
+                ..ServiceReport::default()
+            };
+            if self.say(state, keys, fence, &name, &report) {
+                self.probed.insert(name);
+            }
+        }
+    }
+
+    fn say(
+        &self,
+        state: &mut MemoryState,
+        keys: &Keys,
+        fence: &Read<Fence>,
+        name: &str,
+        report: &ServiceReport,
+    ) -> bool {
+        let key = keys.service_report(&self.name, name);
+        let known: Option<Read<ServiceReport>> = read(state, &key);
+        let Some(alive) = read::<Alive>(state, &keys.alive(&self.name)) else { return false };
+        let node: Option<Read<NodeReport>> = read(state, &keys.node_report(&self.name));
+        let assignment: Option<Read<Assignment>> = read(state, &keys.assignment(name));
+        let transaction = Transaction::new()
+            .put(key, guard(known.as_ref()), json(report))
+            .guard(keys.alive(&self.name), Guard::Created(alive.created))
+            .guard(keys.fence(&self.name), Guard::Unchanged(fence.modified))
+            .guard(keys.node_report(&self.name), guard(node.as_ref()))
+            .guard(keys.assignment(name), guard(assignment.as_ref()));
+        state.commit(&transaction).applied().is_some()
+    }
+
+    fn work(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>) {
+        for entry in state.list(&keys.assignments()).entries {
+            let assignment: Assignment = serde_json::from_slice(&entry.value).unwrap();
+            self.obey(state, keys, fence, &assignment);
+        }
+    }
+
+    fn obey(&mut self, state: &mut MemoryState, keys: &Keys, fence: &Read<Fence>, assignment: &Assignment) {
+        let name = assignment.definition.name.clone();
+        let mut report = ServiceReport {
+            uid: assignment.definition.uid.clone(),
+            action_uid: Some(assignment.action_uid.clone()),
+            epoch: fence.value.epoch,
+            boot_id: self.boot_id(),
+            exclusive: assignment.definition.exclusive,
+            ..ServiceReport::default()
+        };
+        let mut say = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
+            report.phase = phase;
+            agent.say(state, keys, fence, &name, &report)
+        };
+        let answered = |state: &MemoryState, node: &str| {
+            read::<ServiceReport>(state, &keys.service_report(node, &name))
+                .filter(|known| known.value.action_uid.as_deref() == Some(&assignment.action_uid))
+                .map(|known| known.value.phase)
+        };
+        if let Action::Migrate { target, target_epoch, .. } = &assignment.action
+            && *target == self.name
+            && *target_epoch == fence.value.epoch
+        {
+            match (answered(state, &self.name), answered(state, &assignment.node)) {
+                (None, _) => {
+                    say(self, state, Phase::Receiving);
+                }
+                (Some(Phase::Receiving), Some(Phase::HandedOver)) => {
+                    self.running.insert(name.clone());
+                    say(self, state, Phase::Running);
+                }
+                (Some(Phase::Receiving), Some(Phase::MoveFailed)) => {
+                    say(self, state, Phase::Stopped);
+                }
+                _ => {}
+            }
+            return;
+        }
+        if assignment.node != self.name || assignment.epoch != fence.value.epoch {
+            return;
+        }
+        match (&assignment.action, answered(state, &self.name)) {
+            (Action::Start | Action::Restart, None) => {
+                if !self.armed && assignment.definition.exclusive {
+                    return;
+                }
+                if !self.begun.contains(&assignment.action_uid) && say(self, state, Phase::Starting) {
+                    self.begun.insert(assignment.action_uid.clone());
+                    let adopts = self.running.contains(&name);
+                    if let Some(class) = self.faults.fails_start.get(&name).copied().filter(|_| !adopts) {
+                        report.failure = Some(class);
+                        report.phase = Phase::Failed;
+                        self.say(state, keys, fence, &name, &report);
+                    } else {
+                        self.running.insert(name.clone());
+                        say(self, state, Phase::Running);
+                    }
+                }
+            }
+            // Killed while the store could not be reached: the right to start under that action is spent.
+            (Action::Start | Action::Restart, Some(Phase::Running)) if !self.running.contains(&name) => {
+                say(self, state, Phase::Stopped);
+            }
+            (Action::Stop { .. }, None) => {
+                if self.faults.fails_stop.contains(&name) && self.running.contains(&name) {
+                    say(self, state, Phase::StopFailed);
+                } else {
+                    self.running.remove(&name);
+                    say(self, state, Phase::Stopped);
+                }
+            }
+            (Action::Migrate { target, .. }, phase) => {
+                let ready = answered(state, target) == Some(Phase::Receiving);
+                match phase {
+                    None if ready => {
+                        say(self, state, Phase::HandingOver);
+                    }
+                    Some(Phase::HandingOver) if self.faults.fails_migrate => {
+                        say(self, state, Phase::MoveFailed);
+                    }
+                    Some(Phase::HandingOver) => {
+                        self.running.remove(&name);
+                        say(self, state, Phase::HandedOver);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The service ends on its node, which cannot keep it running.
+    pub(super) fn leave(&mut self, mode: Mode) {
+        self.mode = Some(mode);
+    }
+
+    /// A length of time after which the watchdog of this node has reset it.
+    pub(super) fn wait_ms(&self) -> Millis {
+        self.report(1, Mode::Active).wait_ms()
+    }
+}

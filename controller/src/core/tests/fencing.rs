@@ -1,0 +1,407 @@
+//! The rules of FENCING, sections 2, 3, 5 and 10, by name.
+
+use super::lab::Lab;
+use crate::core::{FencerAction, FencerOutcome};
+use ha_api_types::cluster::{ClusterSpec, CountOrPercent};
+use ha_api_types::node::{FenceDevice, FencePart, NodeSpec, NodeState};
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Mode, Proof, WatchdogKind};
+use ha_api_types::resource::ServiceState;
+
+const TH: u64 = 6_000;
+
+fn running_on(nodes: &[&str]) -> (Lab, String) {
+    let mut lab = Lab::new(1, nodes);
+    lab.settle();
+    lab.start("web");
+    let node = lab.status("web").node.unwrap();
+    (lab, node)
+}
+
+#[test]
+fn a_node_registers_and_its_object_is_created_with_its_first_epoch() {
+    let mut lab = Lab::new(1, &["node1"]);
+    lab.settle();
+    let fence = lab.fence("node1");
+    assert_eq!((fence.epoch, fence.state), (1, FenceState::Open));
+    assert_eq!(fence.boot_id, "node1-boot1");
+}
+
+#[test]
+fn proof_a_a_silent_armed_node_is_fenced_after_w_and_its_service_runs_elsewhere() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let died = lab.now.raw;
+    lab.agent(&node).die();
+    let wait_ms = lab.agent(&node).wait_ms();
+    lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    assert!(lab.now.raw.since(died) >= TH - 1_000);
+    lab.until(2_000, "in Fence", |lab| {
+        lab.is("web", ServiceState::Fence) && lab.node_is(&node, NodeState::Fence)
+    });
+    lab.until(wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { waited_ms }) if waited_ms >= wait_ms));
+    assert!(lab.now.raw.since(died) <= wait_ms + 300, "W after the last heartbeat, and not later");
+    lab.until(1_000, "runs elsewhere", |lab| lab.places("web").iter().any(|place| *place != node));
+    assert_eq!(lab.fence(&node).epoch, 2);
+}
+
+#[test]
+fn a_node_that_is_cut_off_stops_its_service_before_it_starts_elsewhere() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).cut = true;
+    lab.until(20_000, "runs elsewhere", |lab| lab.places("web").iter().any(|place| *place != node));
+    lab.agent(&node).cut = false;
+    lab.until(5_000, "registers anew", |lab| lab.node_is(&node, NodeState::Online));
+    assert_eq!(lab.fence(&node).epoch, 2);
+    lab.run(3_000);
+    assert_eq!(lab.places("web").len(), 1);
+}
+
+#[test]
+fn proof_g_an_idle_silent_node_is_closed_without_being_fenced() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let idle = if node == "node1" { "node2" } else { "node1" };
+    lab.agent(idle).die();
+    lab.until(TH + 3_000, "closed", |lab| lab.fence(idle).state == FenceState::Closed);
+    assert_eq!(lab.fence(idle).proof, Some(Proof::NothingActive));
+    lab.until(1_000, "shown Unknown", |lab| lab.node_is(idle, NodeState::Unknown));
+}
+
+#[test]
+fn without_a_possible_proof_a_silent_node_is_unknown_and_says_so() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).is_virtual = true;
+    lab.run(2_000);
+    lab.agent(&node).die();
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    let status = lab.node(&node);
+    assert_eq!(status.state, NodeState::Unknown);
+    assert_eq!(status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason, Reason::NoProofPossible);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.allow_unfenced = true);
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+}
+
+#[test]
+fn a_stand_in_watchdog_counts_only_when_allowed() {
+    let mut lab = Lab::new(1, &["node1"]);
+    lab.agent("node1").kind = WatchdogKind::StandIn;
+    lab.settle();
+    lab.resource("web");
+    lab.run(3_000);
+    assert!(lab.is("web", ServiceState::RequestStart), "{}", lab.show());
+    lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.allow_stand_in = true);
+    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
+}
+
+#[test]
+fn proof_b_a_fence_device_replaces_the_rest_of_w() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let device = FenceDevice {
+        name: "pdu".to_owned(),
+        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
+        ..FenceDevice::default()
+    };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(1_000);
+    let died = lab.now.raw;
+    lab.agent(&node).die();
+    lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(lab.now.raw.since(died) < TH + 500);
+    assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "pdu".to_owned() }));
+    lab.until(1_000, "runs elsewhere", |lab| lab.places("web").len() == 1);
+    let actions: Vec<_> = lab.members[0].runs.iter().map(|run| run.action).collect();
+    assert_eq!(actions, [FencerAction::Monitor, FencerAction::Off, FencerAction::On], "off, release, on");
+    assert!(lab.fence(&node).device.is_none());
+}
+
+#[test]
+fn a_fence_device_that_fails_counts_for_nothing() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let device = FenceDevice {
+        name: "pdu".to_owned(),
+        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
+        ..FenceDevice::default()
+    };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    lab.run(1_000);
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
+    assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceFailed));
+}
+
+#[test]
+fn a_fence_device_that_does_not_answer_is_told_before_it_is_needed() {
+    let (mut lab, node) = running_on(&["node1"]);
+    let device = FenceDevice {
+        name: "pdu".to_owned(),
+        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
+        ..FenceDevice::default()
+    };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    lab.run(1_000);
+    let condition =
+        |lab: &Lab| lab.node(&node).conditions.into_iter().find(|c| c.kind == "FenceDevices").unwrap();
+    assert!(condition(&lab).message.contains("no route"));
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(61_000);
+    assert_eq!(condition(&lab).reason, Reason::Accepted);
+}
+
+#[test]
+fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let device = FenceDevice {
+        name: "pdu".to_owned(),
+        timeout_seconds: 20,
+        retries: 0,
+        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
+        ..FenceDevice::default()
+    };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    lab.run(1_000);
+    lab.agent(&node).die();
+    lab.until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
+    let intended = lab.now.raw;
+    // The leader and its device's answer are lost; the machine boots again by itself.
+    lab.members[0].running = false;
+    lab.add_controller("c9", "1");
+    lab.agent(&node).boot();
+    lab.until(60_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
+    assert!(lab.now.raw.since(intended) >= 20_000, "{}", lab.now.raw.since(intended));
+}
+
+#[test]
+fn proof_c_another_boot_of_the_same_machine_releases_without_waiting_for_w() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).die();
+    lab.run(1_000);
+    lab.agent(&node).boot();
+    lab.until(TH + 1_500, "admitted", |lab| {
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+    });
+    lab.until(2_000, "runs", |lab| lab.places("web").len() == 1);
+    assert!(lab.events.iter().any(|event| event.message.contains("another boot")));
+}
+
+#[test]
+fn another_machine_under_the_same_name_is_refused_until_an_operator_confirms_the_old_one_off() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).die();
+    lab.run(20_000);
+    lab.agent(&node).machine_id = "another".to_owned();
+    lab.agent(&node).boot();
+    lab.run(10_000);
+    let fence = lab.fence(&node);
+    assert_ne!(fence.state, FenceState::Open);
+    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
+    lab.operate(
+        "confirm",
+        OperationSpec {
+            action: OperationAction::ConfirmFenced,
+            node: Some(node.clone()),
+            epoch: Some(fence.epoch),
+            boot_id: Some(fence.boot_id),
+            ..OperationSpec::default()
+        },
+    );
+    lab.until(10_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
+    assert_eq!(lab.fence(&node).machine_id, "another");
+}
+
+#[test]
+fn proof_d_a_clean_leave_is_offline_and_recovered_at_once() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    // The agent stops everything, then commits Left and deletes its heartbeat.
+    lab.agent(&node).faults.idle = true;
+    lab.agent(&node).running.clear();
+    let key = lab.keys.service_report(&node, "web");
+    let mut report: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
+    report.phase = ha_api_types::record::Phase::Stopped;
+    put(&mut lab, &key, &report);
+    lab.agent(&node).power = false;
+    let key = lab.keys.node_report(&node);
+    let mut report: ha_api_types::record::NodeReport = lab.read(&key).unwrap();
+    report.mode = Mode::Left(ha_api_types::record::Leave::Poweroff);
+    report.armed = false;
+    put(&mut lab, &key, &report);
+    let alive = lab.keys.alive(&node);
+    let entry = lab.state.get(&alive).entries[0].clone();
+    lab.state
+        .commit(&ha_store::Transaction::new().delete(alive, ha_store::Guard::Unchanged(entry.mod_revision)));
+    lab.until(3_000, "recovered", |lab| lab.places("web").len() == 1);
+    assert!(lab.node_is(&node, NodeState::Offline));
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::CleanLeave { .. })));
+}
+
+fn put<T: serde::Serialize>(lab: &mut Lab, key: &str, value: &T) {
+    let entry = lab.state.get(key).entries[0].clone();
+    let transaction = ha_store::Transaction::new().put(
+        key.to_owned(),
+        ha_store::Guard::Unchanged(entry.mod_revision),
+        serde_json::to_vec(value).unwrap(),
+    );
+    assert!(lab.state.commit(&transaction).applied().is_some());
+}
+
+#[test]
+fn proof_e_an_operator_confirms_only_the_epoch_that_he_saw_and_only_a_silent_node() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let spec = |lab: &Lab, epoch: u64| OperationSpec {
+        action: OperationAction::ConfirmFenced,
+        node: Some(node.clone()),
+        epoch: Some(epoch),
+        boot_id: Some(lab.fence(&node).boot_id),
+        ..OperationSpec::default()
+    };
+    let outdated = spec(&lab, 7);
+    lab.operate("outdated", outdated);
+    let alive = spec(&lab, 1);
+    lab.operate("alive", alive);
+    lab.run(3_000);
+    assert_eq!(lab.operation("outdated").reason, Reason::Outdated);
+    assert_eq!(lab.operation("alive").reason, Reason::NodeAlive);
+    lab.agent(&node).is_virtual = true;
+    lab.run(2_000);
+    lab.agent(&node).die();
+    lab.run(8_000);
+    let confirmed = spec(&lab, 1);
+    lab.operate("confirmed", confirmed);
+    lab.until(3_000, "recovered", |lab| lab.places("web").iter().any(|place| *place != node));
+    assert_eq!(lab.operation("confirmed").phase, OperationPhase::Succeeded);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Operator { .. })));
+}
+
+#[test]
+fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it_is_admitted() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).cut = true;
+    // It is not armed, so nothing kills what it cannot stop, and only its own registration proves anything.
+    lab.agent(&node).armed = false;
+    lab.run(8_000);
+    lab.agent(&node).cut = false;
+    lab.until(10_000, "admitted", |lab| {
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+    });
+    let status = lab.status("web");
+    assert_eq!(status.state, ServiceState::Error, "{}", lab.show());
+    assert_eq!((status.stop_confirmed, status.node.as_deref()), (Some(false), Some(node.as_str())));
+    lab.run(5_000);
+    assert_eq!(lab.places("web"), [node]);
+}
+
+#[test]
+fn max_fencing_delays_and_goes_on_as_the_window_slides() {
+    let mut lab = Lab::new(1, &["node1", "node2", "node3", "node4", "node5"]);
+    lab.settle();
+    for name in ["a", "b", "c", "d", "e"] {
+        lab.start(name);
+    }
+    lab.edit::<ClusterSpec>("default", |cluster| {
+        cluster.spec.fencing.max_fencing = CountOrPercent::Count(1);
+        cluster.spec.fencing.window_seconds = 60;
+    });
+    lab.run(1_000);
+    lab.agent("node1").die();
+    lab.agent("node2").die();
+    lab.run(20_000);
+    let closed = |lab: &Lab| ["node1", "node2"].iter().filter(|node| lab.fence(node).epoch == 2).count();
+    assert_eq!(closed(&lab), 1);
+    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::MaxFencingReached));
+    lab.until(90_000, "the second too", |lab| closed(lab) == 2);
+}
+
+#[test]
+fn an_unknown_declaration_counts_as_both() {
+    let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
+    lab.settle();
+    for name in ["a", "b", "c"] {
+        lab.start(name);
+    }
+    lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.max_fencing = CountOrPercent::Count(1));
+    lab.run(2_000);
+    lab.agent("node1").die();
+    lab.agent("node2").die();
+    lab.run(4_000);
+    lab.lose = vec![false];
+    lab.run(4_000);
+    let closed = ["node1", "node2"].iter().filter(|node| lab.fence(node).epoch == 2).count();
+    assert!(closed <= 1, "{}", lab.show());
+}
+
+#[test]
+fn after_a_gap_of_the_observers_own_commits_observation_starts_again() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    // Nobody can commit for a while: neither the node nor the controller.
+    lab.members[0].running = false;
+    lab.agent(&node).cut = true;
+    lab.run(4_000);
+    lab.members[0].running = true;
+    lab.run(3_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open, "o starts again at the end of the gap");
+    lab.until(6_000, "declared dead later", |lab| lab.fence(&node).epoch == 2);
+}
+
+#[test]
+fn a_node_whose_agent_restarts_is_frozen_and_never_declared_dead_on_silence() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).armed = false;
+    lab.agent(&node).leave(Mode::Restart);
+    lab.run(2_000);
+    lab.agent(&node).power = false;
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    assert!(lab.is("web", ServiceState::Freeze), "{}", lab.show());
+}
+
+#[test]
+fn a_deposed_leaders_late_write_is_refused() {
+    let (mut lab, _) = running_on(&["node1", "node2"]);
+    lab.add_controller("c1", "1");
+    lab.run(1_000);
+    lab.members[0].running = false;
+    lab.run(8_000);
+    assert!(lab.members[1].core.term().is_some());
+    lab.members[0].running = true;
+    lab.resource("late");
+    lab.run(2_000);
+    assert!(lab.members[0].core.term().is_none());
+    let first = lab.members[1].core.term();
+    for (term, transaction, outcome) in &lab.members[0].commits {
+        let guarded = transaction.guards().contains_key(&lab.keys.leader());
+        if *term != first && guarded && outcome.applied().is_some() {
+            assert!(outcome.applied() < first, "applied after the next leader's term began");
+        }
+    }
+}
+
+#[test]
+fn a_new_leader_waits_in_full_and_fences_once() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.add_controller("c1", "1");
+    lab.run(1_000);
+    lab.agent(&node).die();
+    lab.members[0].running = false;
+    let wait_ms = lab.agent(&node).wait_ms();
+    lab.until(wait_ms + 6_000, "recovered", |lab| lab.places("web").len() == 1);
+    assert_eq!(lab.fence(&node).epoch, 2);
+}
+
+#[test]
+fn a_leader_that_shuts_down_gives_up_its_keys_at_once() {
+    let (mut lab, _) = running_on(&["node1", "node2"]);
+    lab.add_controller("c1", "1");
+    lab.run(1_000);
+    let now = lab.now.clone();
+    lab.members[0].core.handle(&now, crate::core::Input::Shutdown);
+    lab.until(1_000, "the other leads", |lab| lab.members[1].core.term().is_some());
+    assert!(!lab.members[0].running);
+    lab.run(2_000);
+    assert_eq!(lab.places("web").len(), 1);
+}

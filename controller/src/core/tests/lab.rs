@@ -1,0 +1,341 @@
+//! A laboratory: controllers and scripted agents over the in-memory store, under a clock that the test moves.
+
+use super::agent::Agent;
+use crate::core::{Config, Controller, Effect, FencerOutcome, FencerRun, Input};
+use ha_api_types::driver::{DriverSpec, SimulatedDriver};
+use ha_api_types::event::Event;
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeState;
+use ha_api_types::object::{Object, Spec};
+use ha_api_types::operation::{Operation, OperationSpec, OperationStatus};
+use ha_api_types::record::{Assignment, Fence, Revision};
+use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState};
+use ha_api_types::time::{Millis, Mono, Now};
+use ha_store::memory_state::MemoryState;
+use ha_store::{Guard, Outcome, Transaction};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, VecDeque};
+
+pub(super) const TURN_MS: Millis = 100;
+
+/// One controller and its link to the store.
+pub(super) struct Member {
+    pub(super) core: Controller,
+    pub(super) running: bool,
+    /// Everything it has committed, with outcomes.
+    pub(super) commits: Vec<(Option<Revision>, Transaction, Outcome)>,
+    pub(super) runs: Vec<FencerRun>,
+    seen: Revision,
+    answers: VecDeque<Input>,
+}
+
+/// The whole.
+pub(super) struct Lab {
+    pub(super) state: MemoryState,
+    pub(super) keys: Keys,
+    pub(super) now: Now,
+    pub(super) members: Vec<Member>,
+    pub(super) agents: BTreeMap<String, Agent>,
+    pub(super) events: Vec<Event>,
+    /// What fence devices answer; `None`: they do not answer.
+    pub(super) fencer: Option<FencerOutcome>,
+    /// The next so many leader commits are applied or not, and their outcome is lost.
+    pub(super) lose: Vec<bool>,
+}
+
+impl Lab {
+    pub(super) fn new(controllers: usize, nodes: &[&str]) -> Lab {
+        let mut lab = Lab {
+            state: MemoryState::default(),
+            keys: Keys::new("lab"),
+            now: Now { raw: Mono(1_000_000), boot: Mono(1_000_000), wall_unix_ms: 1_700_000_000_000 },
+            members: Vec::new(),
+            agents: nodes.iter().map(|name| ((*name).to_owned(), Agent::new(name))).collect(),
+            events: Vec::new(),
+            fencer: None,
+            lose: Vec::new(),
+        };
+        for number in 0..controllers {
+            lab.add_controller(&format!("c{number}"), "1");
+        }
+        lab
+    }
+
+    pub(super) fn add_controller(&mut self, id: &str, instance: &str) {
+        let core = Controller::new(Config {
+            cluster: "lab".to_owned(),
+            id: id.to_owned(),
+            url: format!("https://{id}:7443"),
+            version: "1".to_owned(),
+            instance: format!("{id}-{instance}"),
+        });
+        let member = Member {
+            core,
+            running: true,
+            commits: Vec::new(),
+            runs: Vec::new(),
+            seen: 0,
+            answers: VecDeque::new(),
+        };
+        self.members.push(member);
+    }
+
+    /// Lets time pass.
+    pub(super) fn run(&mut self, ms: Millis) {
+        for _ in 0..ms / TURN_MS {
+            self.turn();
+        }
+    }
+
+    /// Lets time pass until something holds; fails after `within`.
+    pub(super) fn until(&mut self, within: Millis, what: &str, holds: impl Fn(&Lab) -> bool) {
+        let start = self.now.raw;
+        while !holds(self) {
+            assert!(self.now.raw.since(start) < within, "not within {within} ms: {what}\n{}", self.show());
+            self.turn();
+        }
+    }
+
+    pub(super) fn turn(&mut self) {
+        self.now.raw = self.now.raw + TURN_MS;
+        self.now.boot = self.now.boot + TURN_MS;
+        self.now.wall_unix_ms += i128::from(TURN_MS);
+        self.state.expire(self.now.raw);
+        for agent in self.agents.values_mut() {
+            agent.turn(&mut self.state, &self.keys, self.now.raw);
+        }
+        for at in 0..self.members.len() {
+            self.serve(at);
+        }
+        self.check();
+    }
+
+    /// What must always hold.
+    pub(super) fn check(&self) {
+        let mut runs: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
+        for (node, agent) in &self.agents {
+            for name in &agent.running {
+                runs.entry(name).or_default().push(node);
+            }
+        }
+        for (name, nodes) in runs {
+            assert!(nodes.len() < 2, "{name} runs on {nodes:?}\n{}", self.show());
+        }
+    }
+
+    fn serve(&mut self, at: usize) {
+        if !self.members[at].running {
+            return;
+        }
+        for _ in 0..200 {
+            let member = &mut self.members[at];
+            let due = member.core.deadline().is_some_and(|(deadline, _)| deadline <= self.now.raw);
+            if due {
+                member.core.handle(&self.now, Input::Tick);
+            }
+            let seen = member.seen;
+            if seen > 0
+                && seen < self.state.revision()
+                && let Ok(changes) = self.state.changes_since(self.keys.root(), seen + 1)
+            {
+                let changes = changes.into_iter().flat_map(|(_, changes)| changes).collect();
+                member.seen = self.state.revision();
+                member.core.handle(&self.now, Input::Changed { changes, revision: member.seen });
+            }
+            while let Some(input) = self.members[at].answers.pop_front() {
+                self.members[at].core.handle(&self.now, input);
+            }
+            let mut idle = true;
+            while let Some(effect) = self.members[at].core.poll_effect() {
+                idle = false;
+                self.effect(at, effect);
+            }
+            if idle && self.members[at].answers.is_empty() && self.members[at].seen == self.state.revision() {
+                return;
+            }
+        }
+        panic!("the controller does not come to rest\n{}", self.show());
+    }
+
+    fn effect(&mut self, at: usize, effect: Effect) {
+        let lost = matches!(&effect, Effect::Commit { transaction, .. }
+            if transaction.guards().contains_key(&self.keys.leader())
+                && !transaction.writes_key(&self.keys.leader()))
+        .then(|| self.lose.pop())
+        .flatten();
+        let member = &mut self.members[at];
+        let answer = match effect {
+            Effect::Commit { id, transaction } => {
+                let outcome = match lost {
+                    Some(applied) => {
+                        if applied {
+                            self.state.commit(&transaction);
+                        }
+                        Outcome::Unknown("lost".to_owned())
+                    }
+                    None => self.state.commit(&transaction),
+                };
+                member.commits.push((member.core.term(), transaction, outcome.clone()));
+                Some(Input::Committed { id, outcome })
+            }
+            Effect::Refresh { id } => {
+                let reading = self.state.list(self.keys.root());
+                member.seen = member.seen.max(reading.revision);
+                Some(Input::Synced { entries: reading.entries, revision: reading.revision, answers: id })
+            }
+            Effect::GrantLease { ttl_seconds } => {
+                Some(Input::LeaseGranted { result: Ok(self.state.grant_lease(self.now.raw, ttl_seconds)) })
+            }
+            Effect::KeepAlive { lease } => {
+                Some(Input::LeaseKept { lease, result: self.state.keep_alive(self.now.raw, lease) })
+            }
+            Effect::Revoke { lease } => {
+                let _ = self.state.revoke_lease(lease);
+                None
+            }
+            Effect::RunFencer(run) => {
+                let id = run.id;
+                member.runs.push(run);
+                self.fencer.clone().map(|outcome| Input::FencerDone { id, outcome })
+            }
+            Effect::Event { event, .. } => {
+                self.events.push(event);
+                None
+            }
+            Effect::Ended => {
+                member.running = false;
+                None
+            }
+        };
+        member.answers.extend(answer);
+    }
+
+    pub(super) fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let entry = self.state.get(key).entries.into_iter().next()?;
+        Some(serde_json::from_slice(&entry.value).unwrap())
+    }
+
+    fn guard(&self, key: &str) -> Guard {
+        let entry = self.state.get(key).entries.into_iter().next();
+        entry.map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision))
+    }
+
+    /// Writes an object as the API does.
+    pub(super) fn apply<S: Spec>(&mut self, mut object: Object<S>) {
+        let key = self.keys.spec(S::KIND, object.name());
+        if let Some(known) = self.read::<Object<S>>(&key) {
+            object.metadata.uid = known.metadata.uid;
+            object.metadata.generation = known.metadata.generation + 1;
+        } else {
+            if object.metadata.uid.is_empty() {
+                object.metadata.uid = format!("uid-{}", object.name());
+            }
+            object.metadata.generation = 1;
+        }
+        if S::KIND == Kind::Resource {
+            object.metadata.finalizers = vec!["hactl.io/managed".to_owned()];
+        }
+        let transaction =
+            Transaction::new().put(key.clone(), self.guard(&key), serde_json::to_vec(&object).unwrap());
+        assert!(self.state.commit(&transaction).applied().is_some());
+    }
+
+    /// Changes an object's spec as the API does.
+    pub(super) fn edit<S: Spec>(&mut self, name: &str, change: impl FnOnce(&mut Object<S>)) {
+        let mut object: Object<S> =
+            self.read(&self.keys.spec(S::KIND, name)).unwrap_or_else(|| Object::new(name, S::default()));
+        change(&mut object);
+        self.apply(object);
+    }
+
+    pub(super) fn resource(&mut self, name: &str) {
+        let driver = DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() };
+        self.apply(Resource::new(name, ResourceSpec { driver, ..ResourceSpec::default() }));
+    }
+
+    pub(super) fn want(&mut self, name: &str, state: RequestedState) {
+        self.edit::<ResourceSpec>(name, |resource| resource.spec.state = state);
+    }
+
+    pub(super) fn delete(&mut self, name: &str) {
+        self.edit::<ResourceSpec>(name, |resource| {
+            resource.metadata.deletion_timestamp = Some(ha_api_types::time::Timestamp("now".to_owned()));
+        });
+    }
+
+    pub(super) fn operate(&mut self, name: &str, spec: OperationSpec) {
+        self.apply(Operation::new(name, spec));
+    }
+
+    pub(super) fn operation(&self, name: &str) -> OperationStatus {
+        self.read(&self.keys.status(Kind::Operation, name)).unwrap_or_default()
+    }
+
+    pub(super) fn status(&self, name: &str) -> ResourceStatus {
+        self.read(&self.keys.status(Kind::Resource, name)).unwrap_or_default()
+    }
+
+    pub(super) fn node(&self, name: &str) -> ha_api_types::node::NodeStatus {
+        self.read(&self.keys.status(Kind::Node, name)).unwrap_or_default()
+    }
+
+    pub(super) fn fence(&self, name: &str) -> Fence {
+        self.read(&self.keys.fence(name)).unwrap_or_default()
+    }
+
+    pub(super) fn assignment(&self, name: &str) -> Option<Assignment> {
+        self.read(&self.keys.assignment(name))
+    }
+
+    pub(super) fn agent(&mut self, name: &str) -> &mut Agent {
+        self.agents.get_mut(name).unwrap()
+    }
+
+    /// The nodes where a service really runs.
+    pub(super) fn places(&self, name: &str) -> Vec<String> {
+        self.agents
+            .iter()
+            .filter(|(_, agent)| agent.running.contains(name))
+            .map(|(node, _)| node.clone())
+            .collect()
+    }
+
+    pub(super) fn is(&self, name: &str, state: ServiceState) -> bool {
+        self.status(name).state == state
+    }
+
+    pub(super) fn node_is(&self, name: &str, state: NodeState) -> bool {
+        self.node(name).state == state
+    }
+
+    /// Everything online, services running.
+    pub(super) fn settle(&mut self) {
+        let nodes: Vec<String> = self.agents.keys().cloned().collect();
+        self.until(20_000, "all nodes online", |lab| {
+            nodes.iter().all(|node| lab.node_is(node, NodeState::Online))
+        });
+    }
+
+    pub(super) fn start(&mut self, name: &str) {
+        self.resource(name);
+        self.until(20_000, "started", |lab| lab.is(name, ServiceState::Started) && lab.status(name).running);
+    }
+
+    /// Everything that a failed test wants to know.
+    pub(super) fn show(&self) -> String {
+        let mut lines = vec![format!("at {:?}", self.now.raw)];
+        for entry in self.state.list(self.keys.root()).entries {
+            let key = entry.key.strip_prefix(self.keys.root()).unwrap_or(&entry.key);
+            let value: String = String::from_utf8_lossy(&entry.value).chars().take(400).collect();
+            lines.push(format!("{key} @{} {value}", entry.mod_revision));
+        }
+        for event in self.events.iter().rev().take(20) {
+            lines.push(format!("event {} {} {}: {}", event.kind, event.name, event.reason, event.message));
+        }
+        for waiting in self.members.iter().flat_map(|member| member.core.waiting()) {
+            lines.push(format!("waits {}: {}", waiting.who, waiting.message));
+        }
+        lines.join("\n")
+    }
+}

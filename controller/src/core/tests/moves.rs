@@ -1,0 +1,231 @@
+//! The rules of SEMANTICS, sections 4, 5 and 7, and of FENCING, section 8, by name: where services go, and how.
+
+use super::services::{condition, group, grouped, lab, operation, other, started};
+use ha_api_types::meta::ConditionStatus;
+use ha_api_types::node::{NodeSpec, NodeState};
+use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::placement::{Affinity, AffinityRule, AffinityRuleSpec, ResourceAffinity};
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{ResourceSpec, ServiceState};
+
+#[test]
+fn failback_to_a_preferred_node_when_it_returns() {
+    let mut lab = lab(&["node1", "node2"]);
+    group(&mut lab, &[("node1", 2), ("node2", 1)], false);
+    grouped(&mut lab, "web");
+    lab.until(3_000, "on node1", |lab| lab.places("web") == ["node1"]);
+    lab.agent("node1").die();
+    lab.until(20_000, "on node2", |lab| lab.places("web") == ["node2"]);
+    lab.agent("node1").boot();
+    lab.until(20_000, "back on node1", |lab| {
+        lab.places("web") == ["node1"] && lab.is("web", ServiceState::Started)
+    });
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.failback = false);
+    lab.agent("node1").die();
+    lab.until(20_000, "on node2", |lab| lab.places("web") == ["node2"]);
+    lab.agent("node1").boot();
+    lab.run(20_000);
+    assert_eq!(lab.places("web"), ["node2"]);
+}
+
+#[test]
+fn a_restricted_group_has_no_place_but_its_members_and_says_so_node_by_node() {
+    let mut lab = lab(&["node1", "node2"]);
+    group(&mut lab, &[("node1", 0)], true);
+    grouped(&mut lab, "web");
+    lab.until(3_000, "on node1", |lab| lab.places("web") == ["node1"]);
+    lab.agent("node1").die();
+    lab.until(20_000, "recovery", |lab| lab.is("web", ServiceState::Recovery));
+    let status = lab.status("web");
+    let stalled = status.conditions.iter().find(|condition| condition.kind == "Stalled").unwrap();
+    assert_eq!((stalled.status, stalled.reason), (ConditionStatus::True, Reason::NoFeasibleNode));
+    assert!(stalled.message.contains("node2: the node is not a member"), "{}", stalled.message);
+    lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
+    lab.run(1_000);
+    assert_eq!(lab.operation("move").phase, OperationPhase::Refused, "commands in Recovery are refused");
+    group(&mut lab, &[("node1", 0), ("node2", 0)], true);
+    lab.until(2_000, "on node2", |lab| lab.places("web") == ["node2"]);
+}
+
+#[test]
+fn recovery_serves_higher_priority_first() {
+    let mut lab = lab(&["node1", "node2"]);
+    group(&mut lab, &[("node1", 1)], false);
+    for name in ["a", "b", "c"] {
+        grouped(&mut lab, name);
+    }
+    lab.edit::<ResourceSpec>("c", |resource| resource.spec.priority = 10);
+    lab.until(5_000, "all on node1", |lab| ["a", "b", "c"].iter().all(|name| lab.places(name) == ["node1"]));
+    lab.agent("node1").die();
+    lab.until(20_000, "recovered", |lab| ["a", "b", "c"].iter().all(|name| lab.places(name) == ["node2"]));
+    let order: Vec<&str> = lab
+        .events
+        .iter()
+        .filter(|event| event.reason == Reason::Recovered)
+        .map(|event| event.name.as_str())
+        .collect();
+    assert_eq!(order, ["c", "a", "b"]);
+}
+
+#[test]
+fn live_migration_by_request() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    assert_eq!(lab.places("web"), std::slice::from_ref(&target));
+    assert!(lab.events.iter().any(|event| event.message.contains("moves live")));
+    lab.operate("again", operation(OperationAction::Migrate, Some(&target)));
+    lab.run(1_000);
+    assert_eq!(lab.operation("again").reason, Reason::AlreadyThere);
+    lab.operate("nowhere", operation(OperationAction::Migrate, Some("node9")));
+    lab.run(1_000);
+    assert_eq!(lab.operation("nowhere").reason, Reason::NotFound);
+}
+
+#[test]
+fn a_migration_that_fails_stays_on_the_source_and_is_not_repeated() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    lab.agent(&node).faults.fails_migrate = true;
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.until(5_000, "failed", |lab| lab.operation("move").phase == OperationPhase::Failed);
+    lab.run(5_000);
+    assert_eq!(lab.places("web"), [node]);
+    assert!(lab.is("web", ServiceState::Started));
+}
+
+#[test]
+fn source_lost_while_it_moves_is_fenced_first() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    lab.agent(&target).faults.idle = true;
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.until(2_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == ha_api_types::record::FenceState::Fenced);
+    lab.agent(&target).faults.idle = false;
+    lab.until(5_000, "runs on the target", |lab| lab.places("web") == [target.clone()]);
+}
+
+#[test]
+fn target_lost_while_it_moves_and_the_source_keeps_it() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    lab.agent(&target).faults.idle = true;
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.until(2_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
+    lab.agent(&target).die();
+    lab.until(20_000, "stays", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(lab.operation("move").phase, OperationPhase::Failed);
+}
+
+#[test]
+fn relocate_stops_moves_and_starts() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    lab.operate("move", operation(OperationAction::Relocate, Some(&target)));
+    lab.until(5_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    assert_eq!(lab.places("web"), [target]);
+}
+
+#[test]
+fn restart_gets_a_new_action_and_stays() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let before = lab.status("web").action_uid;
+    lab.operate("restart", operation(OperationAction::Restart, None));
+    lab.until(3_000, "restarted", |lab| lab.operation("restart").phase == OperationPhase::Succeeded);
+    assert_ne!(lab.status("web").action_uid, before);
+    assert_eq!(lab.places("web"), [node]);
+}
+
+#[test]
+fn a_move_to_a_node_in_maintenance_or_offline_is_refused_with_the_reason() {
+    let (mut lab, node) = started(&["node1", "node2", "node3"]);
+    let targets: Vec<String> = lab.agents.keys().filter(|name| **name != node).cloned().collect();
+    lab.edit::<NodeSpec>(&targets[0], |node| node.spec.maintenance = true);
+    lab.agent(&targets[1]).die();
+    lab.run(9_000);
+    lab.operate("one", operation(OperationAction::Migrate, Some(&targets[0])));
+    lab.run(1_000);
+    assert_eq!(lab.operation("one").reason, Reason::NodeInMaintenance);
+    lab.operate("two", operation(OperationAction::Migrate, Some(&targets[1])));
+    lab.run(1_000);
+    assert_eq!(lab.operation("two").reason, Reason::NodeNotOnline);
+}
+
+#[test]
+fn maintenance_moves_services_away_and_back_again() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.failback = false);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
+    lab.until(5_000, "away", |lab| {
+        !lab.places("web").contains(&node) && lab.is("web", ServiceState::Started)
+    });
+    assert!(lab.node_is(&node, NodeState::Maintenance));
+    assert_eq!(lab.status("web").maintenance_node, Some(node.clone()));
+    lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = false);
+    lab.until(5_000, "back", |lab| {
+        lab.places("web") == [node.clone()] && lab.is("web", ServiceState::Started)
+    });
+    assert_eq!(lab.status("web").maintenance_node, None);
+}
+
+#[test]
+fn what_cannot_leave_a_node_in_maintenance_says_why() {
+    let (mut lab, node) = started(&["node1"]);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.maintenance = true);
+    lab.run(2_000);
+    assert!(lab.is("web", ServiceState::Started));
+    assert_eq!(condition(&lab, "web", "Stalled"), (ConditionStatus::True, Reason::MaintenanceMove));
+}
+
+#[test]
+fn services_that_must_stay_together_move_together() {
+    let mut lab = lab(&["node1", "node2"]);
+    let rule = ResourceAffinity {
+        resources: vec!["web".to_owned(), "db".to_owned()],
+        affinity: Affinity::Positive,
+        strict: true,
+    };
+    let spec = AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() };
+    lab.apply(AffinityRule::new("together", spec));
+    lab.start("web");
+    lab.start("db");
+    let node = lab.places("web");
+    assert_eq!(lab.places("db"), node);
+    let target = other(&lab, &node[0]);
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.until(5_000, "both there", |lab| {
+        lab.places("web") == std::slice::from_ref(&target)
+            && lab.places("db") == std::slice::from_ref(&target)
+    });
+    lab.run(5_000);
+    assert_eq!(lab.places("db"), std::slice::from_ref(&target));
+    assert_eq!(lab.places("web"), std::slice::from_ref(&target));
+    assert_eq!(lab.operation("move").together, ["db"]);
+    lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
+    lab.until(8_000, "both away", |lab| lab.places("web") == node && lab.places("db") == node);
+}
+
+#[test]
+fn a_move_to_a_negative_partner_is_refused_and_names_it() {
+    let mut lab = lab(&["node1", "node2"]);
+    let rule = ResourceAffinity {
+        resources: vec!["web".to_owned(), "db".to_owned()],
+        affinity: Affinity::Negative,
+        strict: true,
+    };
+    let spec = AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() };
+    lab.apply(AffinityRule::new("apart", spec));
+    lab.start("web");
+    lab.start("db");
+    assert_ne!(lab.places("web"), lab.places("db"));
+    let target = lab.places("db")[0].clone();
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    lab.run(1_000);
+    let status = lab.operation("move");
+    assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NegativePartner));
+    assert_eq!(status.blocked_by, ["db"]);
+}

@@ -1,0 +1,334 @@
+//! What must hold whatever happens: random faults over real cores, and random inputs into one.
+
+use super::lab::Lab;
+use crate::core::{Config, Controller, Effect, FencerOutcome, Input};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeSpec;
+use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::record::{FailureClass, Fence};
+use ha_api_types::resource::{RequestedState, Resource, ServiceState};
+use ha_api_types::time::{Mono, Now};
+use ha_store::{Change, Entry, Outcome, StoreError};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug)]
+enum Fault {
+    Die(usize),
+    Boot(usize),
+    Cut(usize),
+    Join(usize),
+    Want(usize, RequestedState),
+    Move(usize, usize, bool),
+    Clear(usize),
+    FailStart(usize, usize, bool),
+    FailMigrate(usize, bool),
+    FailStop(usize, usize, bool),
+    Mute(usize, bool),
+    Delete(usize),
+    Maintain(usize, bool),
+    Restart(usize),
+    LoseJournal(usize),
+    Lose(bool),
+    StopController(usize),
+    StartController(usize),
+    Wait(u64),
+}
+
+const NODES: [&str; 3] = ["node1", "node2", "node3"];
+const SERVICES: [&str; 3] = ["a", "b", "c"];
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let node = 0..NODES.len();
+    let service = 0..SERVICES.len();
+    let state = prop_oneof![
+        4 => Just(RequestedState::Started),
+        1 => Just(RequestedState::Stopped),
+        1 => Just(RequestedState::Disabled),
+        1 => Just(RequestedState::Ignored),
+    ];
+    prop_oneof![
+        1 => node.clone().prop_map(Fault::Die),
+        2 => node.clone().prop_map(Fault::Boot),
+        1 => node.clone().prop_map(Fault::Cut),
+        2 => node.clone().prop_map(Fault::Join),
+        2 => (service.clone(), state).prop_map(|(service, state)| Fault::Want(service, state)),
+        3 => (service.clone(), node.clone(), any::<bool>()).prop_map(|(s, n, live)| Fault::Move(s, n, live)),
+        1 => service.clone().prop_map(Fault::Clear),
+        1 => (node.clone(), service.clone(), any::<bool>())
+            .prop_map(|(n, s, fails)| Fault::FailStart(n, s, fails)),
+        1 => (node.clone(), service.clone(), any::<bool>())
+            .prop_map(|(n, s, fails)| Fault::FailStop(n, s, fails)),
+        1 => (node.clone(), any::<bool>()).prop_map(|(n, mute)| Fault::Mute(n, mute)),
+        1 => service.clone().prop_map(Fault::Delete),
+        1 => (node.clone(), any::<bool>()).prop_map(|(n, on)| Fault::Maintain(n, on)),
+        1 => service.prop_map(Fault::Restart),
+        1 => node.clone().prop_map(Fault::LoseJournal),
+        1 => (node, any::<bool>()).prop_map(|(n, fails)| Fault::FailMigrate(n, fails)),
+        2 => any::<bool>().prop_map(Fault::Lose),
+        1 => (0..2_usize).prop_map(Fault::StopController),
+        2 => (0..2_usize).prop_map(Fault::StartController),
+        8 => (1..80_u64).prop_map(|steps| Fault::Wait(steps * 100)),
+    ]
+}
+
+fn inflict(lab: &mut Lab, fault: &Fault, number: usize) {
+    match fault {
+        Fault::Die(node) => lab.agent(NODES[*node]).die(),
+        Fault::Boot(node) => {
+            if !lab.agents[NODES[*node]].power {
+                lab.agent(NODES[*node]).boot();
+            }
+        }
+        Fault::Cut(node) => lab.agent(NODES[*node]).cut = true,
+        Fault::Join(node) => lab.agent(NODES[*node]).cut = false,
+        Fault::Want(service, state) => {
+            if exists(lab, SERVICES[*service]) {
+                lab.want(SERVICES[*service], *state);
+            } else {
+                lab.resource(SERVICES[*service]);
+            }
+        }
+        Fault::FailStop(node, service, fails) => {
+            let faults = &mut lab.agent(NODES[*node]).faults.fails_stop;
+            if *fails {
+                faults.insert(SERVICES[*service].to_owned());
+            } else {
+                faults.remove(SERVICES[*service]);
+            }
+        }
+        Fault::Mute(node, mute) => lab.agent(NODES[*node]).faults.mute = *mute,
+        Fault::Delete(service) => {
+            if exists(lab, SERVICES[*service]) {
+                lab.delete(SERVICES[*service]);
+            }
+        }
+        Fault::Maintain(node, on) => {
+            lab.edit::<NodeSpec>(NODES[*node], |node| node.spec.maintenance = *on);
+        }
+        Fault::Restart(service) => {
+            let spec = OperationSpec {
+                action: OperationAction::Restart,
+                resource: Some(SERVICES[*service].to_owned()),
+                ..OperationSpec::default()
+            };
+            lab.operate(&format!("restart-{number}"), spec);
+        }
+        Fault::LoseJournal(node) => {
+            if lab.agents[NODES[*node]].power && !lab.agents[NODES[*node]].cut {
+                lab.agent(NODES[*node]).lose_journal();
+            }
+        }
+        Fault::Move(service, node, live) => {
+            let action = if *live { OperationAction::Migrate } else { OperationAction::Relocate };
+            let spec = OperationSpec {
+                action,
+                resource: Some(SERVICES[*service].to_owned()),
+                node: Some(NODES[*node].to_owned()),
+                ..OperationSpec::default()
+            };
+            lab.operate(&format!("move-{number}"), spec);
+        }
+        Fault::Clear(service) => {
+            let spec = OperationSpec {
+                action: OperationAction::ClearError,
+                resource: Some(SERVICES[*service].to_owned()),
+                ..OperationSpec::default()
+            };
+            lab.operate(&format!("clear-{number}"), spec);
+        }
+        Fault::FailStart(node, service, fails) => {
+            let faults = &mut lab.agent(NODES[*node]).faults.fails_start;
+            if *fails {
+                faults.insert(SERVICES[*service].to_owned(), FailureClass::RetryHere);
+            } else {
+                faults.remove(SERVICES[*service]);
+            }
+        }
+        Fault::FailMigrate(node, fails) => lab.agent(NODES[*node]).faults.fails_migrate = *fails,
+        Fault::Lose(applied) => lab.lose.push(*applied),
+        Fault::StopController(at) => lab.members[*at].running = false,
+        Fault::StartController(at) => lab.members[*at].running = true,
+        Fault::Wait(ms) => lab.run(*ms),
+    }
+}
+
+fn exists(lab: &Lab, name: &str) -> bool {
+    let key = lab.keys.spec(Kind::Resource, name);
+    lab.read::<Resource>(&key).is_some_and(|resource| resource.metadata.deletion_timestamp.is_none())
+}
+
+/// Epochs never go back, in the whole history of the store.
+fn epochs_rise(lab: &Lab) {
+    let mut epochs: BTreeMap<String, u64> = BTreeMap::new();
+    for (_, changes) in lab.state.changes_since(lab.keys.root(), 1).unwrap() {
+        for change in changes {
+            if let Change::Put(entry) = change
+                && entry.key.contains("/fence/")
+            {
+                let fence: Fence = serde_json::from_slice(&entry.value).unwrap();
+                let known = epochs.entry(entry.key).or_default();
+                assert!(fence.epoch >= *known, "an epoch went back");
+                *known = fence.epoch;
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// Never two (checked at every turn), epochs rise, every leader's write is signed, and once faults stop every
+    /// service that is wanted runs once.
+    #[test]
+    fn whatever_fails_never_two_and_in_the_end_one(faults in proptest::collection::vec(fault(), 1..40)) {
+        let mut lab = Lab::new(2, &NODES);
+        lab.settle();
+        for name in SERVICES {
+            lab.resource(name);
+        }
+        for (number, fault) in faults.iter().enumerate() {
+            inflict(&mut lab, fault, number);
+            lab.run(100);
+        }
+        for member in &mut lab.members {
+            member.running = true;
+        }
+        lab.lose.clear();
+        for node in NODES {
+            let agent = lab.agent(node);
+            agent.faults = super::agent::Faults::default();
+            if agent.power {
+                agent.cut = false;
+            } else {
+                agent.boot();
+            }
+        }
+        for node in NODES {
+            lab.edit::<NodeSpec>(node, |node| node.spec.maintenance = false);
+        }
+        lab.run(30_000);
+        for (number, name) in SERVICES.iter().enumerate() {
+            if !exists(&lab, name) {
+                lab.resource(name);
+            }
+            if lab.is(name, ServiceState::Error) {
+                inflict(&mut lab, &Fault::Clear(number), 1000 + number);
+            }
+            lab.want(name, RequestedState::Started);
+        }
+        lab.until(60_000, "everything runs", |lab| {
+            SERVICES.iter().all(|name| lab.is(name, ServiceState::Started) && lab.places(name).len() == 1)
+        });
+        epochs_rise(&lab);
+        for member in &lab.members {
+            for (term, transaction, _) in &member.commits {
+                let id = &member.core.config().id;
+                let own = transaction.writes_key(&lab.keys.candidate(id)) || transaction.writes_key(&lab.keys.leader());
+                let signed = transaction.guards().get(&lab.keys.leader())
+                    == term.map(ha_store::Guard::Created).as_ref();
+                prop_assert!(own || signed, "{transaction:?}");
+            }
+        }
+    }
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let keys = ha_api_types::keys::Keys::new("lab");
+    let kinds = ha_api_types::kind::Kind::ALL;
+    let node = (0..3_usize).prop_map(|node| NODES[node]);
+    let service = (0..3_usize).prop_map(|service| SERVICES[service]);
+    let key =
+        (0..12_u8, node, service, 0..kinds.len()).prop_map(move |(which, node, service, kind)| match which {
+            0 => keys.fence(node),
+            1 => keys.alive(node),
+            2 => keys.node_report(node),
+            3 => keys.service_report(node, service),
+            4 => keys.assignment(service),
+            5 => keys.tombstone(service),
+            6 => keys.leader(),
+            7 => keys.candidate("c0"),
+            8 | 9 => keys.spec(kinds[kind], if kind % 2 == 0 { service } else { node }),
+            10 => keys.spec(ha_api_types::kind::Kind::Cluster, "default"),
+            _ => keys.status(kinds[kind], service),
+        });
+    let value = prop_oneof![
+        Just("{}".to_owned()),
+        Just("garbage".to_owned()),
+        Just(r#"{"epoch":3,"state":"Open","bootId":"b","machineId":"m"}"#.to_owned()),
+        Just(r#"{"epoch":3,"state":"Fencing","device":{"name":"d","durationMs":5,"term":3}}"#.to_owned()),
+        Just(r#"{"epoch":9,"mode":{"kind":"Registering"},"bootId":"b","machineId":"m"}"#.to_owned()),
+        Just(r#"{"epoch":3,"mode":{"kind":"Active"},"armed":true}"#.to_owned()),
+        Just(r#"{"uid":"u","epoch":3,"phase":"ProbedRunning","exclusive":true}"#.to_owned()),
+        Just(r#"{"apiVersion":"hactl.io/v1","kind":"X","metadata":{"name":"a","uid":"u","generation":1},"spec":{}}"#.to_owned()),
+        Just(r#"{"apiVersion":"hactl.io/v1","kind":"X","metadata":{"name":"a","deletionTimestamp":"now"},"spec":{"driver":{"simulated":{}},"resource":"a","action":"ConfirmFenced","node":"node1"}}"#.to_owned()),
+        Just(r#"{"node":"node1","epoch":3,"actionUid":"1-1","action":{"kind":"Migrate","target":"node2","targetEpoch":3,"targetBootId":"b"}}"#.to_owned()),
+        Just(r#"{"state":"Migrate","node":"node1","uid":"u"}"#.to_owned()),
+        Just(r#"{"id":"c0","instance":"c0-1"}"#.to_owned()),
+    ];
+    (key, value, 1..200_i64, 0..3_i64).prop_map(|(key, value, revision, lease)| Entry {
+        key,
+        value: value.into_bytes(),
+        create_revision: revision / 2 + 1,
+        mod_revision: revision,
+        lease,
+    })
+}
+
+fn input() -> impl Strategy<Value = Input> {
+    let outcome = prop_oneof![
+        (1..300_i64).prop_map(Outcome::Applied),
+        (1..300_i64).prop_map(Outcome::Conflict),
+        Just(Outcome::LeaseNotFound),
+        Just(Outcome::Refused("no".to_owned())),
+        Just(Outcome::Unknown("?".to_owned())),
+    ];
+    let change = prop_oneof![
+        3 => entry().prop_map(Change::Put),
+        1 => entry().prop_map(|entry| Change::Delete { key: entry.key, revision: entry.mod_revision }),
+    ];
+    prop_oneof![
+        3 => (proptest::collection::vec(entry(), 0..12), 1..300_i64, 0..9_u64)
+            .prop_map(|(entries, revision, answers)| Input::Synced { entries, revision, answers }),
+        4 => (proptest::collection::vec(change, 0..6), 1..300_i64)
+            .prop_map(|(changes, revision)| Input::Changed { changes, revision }),
+        1 => (1..300_i64).prop_map(Input::Progress),
+        4 => (1..30_u64, outcome).prop_map(|(id, outcome)| Input::Committed { id, outcome }),
+        2 => prop_oneof![Just(Ok(1_i64)), Just(Err(StoreError::LeaseNotFound))]
+            .prop_map(|result| Input::LeaseGranted { result }),
+        1 => prop_oneof![Just(Ok(5_i64)), Just(Err(StoreError::LeaseNotFound))]
+            .prop_map(|result| Input::LeaseKept { lease: 1, result }),
+        1 => (1..4_u64).prop_map(|id| Input::FencerDone { id, outcome: FencerOutcome::Confirmed }),
+        2 => Just(Input::Tick),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No sequence of inputs makes the core panic, ask without end, or write unsigned or unguarded.
+    #[test]
+    fn no_sequence_of_inputs_makes_it_panic(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
+        let mut core = Controller::new(Config {
+            cluster: "lab".to_owned(), id: "c0".to_owned(), instance: "c0-1".to_owned(), ..Config::default()
+        });
+        let keys = ha_api_types::keys::Keys::new("lab");
+        let mut now = Now { raw: Mono(1_000), boot: Mono(1_000), wall_unix_ms: 0 };
+        for (input, pause) in inputs {
+            now.raw = now.raw + pause;
+            now.wall_unix_ms += i128::from(pause);
+            core.handle(&now, input);
+            let mut effects = 0;
+            while let Some(effect) = core.poll_effect() {
+                effects += 1;
+                prop_assert!(effects < 1_000);
+                if let Effect::Commit { transaction, .. } = effect {
+                    prop_assert!(transaction.fits());
+                    let own = transaction.writes_key(&keys.candidate("c0")) || transaction.writes_key(&keys.leader());
+                    prop_assert!(own || transaction.guards().contains_key(&keys.leader()));
+                }
+            }
+            let _ = core.deadline();
+        }
+    }
+}

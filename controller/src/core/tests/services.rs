@@ -1,0 +1,419 @@
+//! The rules of SEMANTICS, sections 2 to 7, and of FENCING, sections 6 to 8, by name.
+
+use super::lab::Lab;
+use ha_api_types::meta::ConditionStatus;
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use ha_api_types::placement::{Group, GroupSpec, NodePriorities};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, FailureClass, Tombstone};
+use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
+use ha_store::Outcome;
+
+pub(super) fn lab(nodes: &[&str]) -> Lab {
+    let mut lab = Lab::new(1, nodes);
+    lab.settle();
+    lab
+}
+
+pub(super) fn started(nodes: &[&str]) -> (Lab, String) {
+    let mut lab = lab(nodes);
+    lab.start("web");
+    let node = lab.status("web").node.unwrap();
+    (lab, node)
+}
+
+pub(super) fn other(lab: &Lab, node: &str) -> String {
+    lab.agents.keys().find(|name| *name != node).unwrap().clone()
+}
+
+pub(super) fn group(lab: &mut Lab, nodes: &[(&str, i64)], restricted: bool) {
+    let nodes =
+        NodePriorities(nodes.iter().map(|(node, priority)| ((*node).to_owned(), *priority)).collect());
+    lab.apply(Group::new("g", GroupSpec { nodes, restricted, ..GroupSpec::default() }));
+}
+
+pub(super) fn grouped(lab: &mut Lab, name: &str) {
+    lab.resource(name);
+    lab.edit::<ResourceSpec>(name, |resource| resource.spec.group = Some("g".to_owned()));
+}
+
+pub(super) fn operation(action: OperationAction, node: Option<&str>) -> OperationSpec {
+    OperationSpec {
+        action,
+        resource: Some("web".to_owned()),
+        node: node.map(str::to_owned),
+        ..OperationSpec::default()
+    }
+}
+
+pub(super) fn condition(lab: &Lab, name: &str, kind: &str) -> (ConditionStatus, Reason) {
+    let status = lab.status(name);
+    let found = status.conditions.iter().find(|condition| condition.kind == kind).unwrap();
+    (found.status, found.reason)
+}
+
+#[test]
+fn a_resource_is_probed_placed_started_and_ready() {
+    let (lab, node) = started(&["node1", "node2", "node3"]);
+    assert_eq!(lab.places("web"), [node]);
+    assert_eq!(condition(&lab, "web", "Ready"), (ConditionStatus::True, Reason::Running));
+    assert_eq!(condition(&lab, "web", "Reconciling").0, ConditionStatus::False);
+    assert_eq!(lab.status("web").observed_generation, 1);
+}
+
+#[test]
+fn queued_waits_for_every_node_and_names_the_one_that_is_silent() {
+    let mut lab = lab(&["node1", "node2"]);
+    lab.agent("node2").faults.mute = true;
+    lab.resource("web");
+    lab.run(3_000);
+    assert!(lab.is("web", ServiceState::Queued));
+    let waiting = lab.members[0].core.waiting();
+    assert!(
+        waiting.iter().any(|w| w.reason == Reason::NotProbed && w.message.contains("node2")),
+        "{waiting:?}"
+    );
+    lab.operate(
+        "start",
+        OperationSpec { not_on: Some("node2".to_owned()), ..operation(OperationAction::Start, None) },
+    );
+    lab.until(3_000, "an operator answers for it", |lab| lab.is("web", ServiceState::Started));
+    lab.run(500);
+    assert_eq!(lab.operation("start").phase, OperationPhase::Succeeded);
+}
+
+#[test]
+fn a_name_never_managed_takes_a_closed_node_for_empty_and_names_it() {
+    let mut lab = lab(&["node1", "node2"]);
+    lab.agent("node2").die();
+    lab.resource("web");
+    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(condition(&lab, "web", "Probed"), (ConditionStatus::False, Reason::NotProbed));
+}
+
+#[test]
+fn one_running_copy_is_adopted_where_it_is() {
+    let mut lab = lab(&["node1", "node2", "node3"]);
+    lab.agent("node3").running.insert("web".to_owned());
+    lab.start("web");
+    assert_eq!(lab.places("web"), ["node3"]);
+    assert!(lab.events.iter().any(|event| event.reason == Reason::Adopted));
+}
+
+#[test]
+fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
+    let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
+    lab.settle();
+    lab.agent("node2").running.insert("web".to_owned());
+    lab.resource("web");
+    // The second copy is only reported: the laboratory itself would not stand two.
+    lab.agent("node3").faults.mute = true;
+    lab.run(500);
+    let key = lab.keys.service_report("node3", "web");
+    let report = ha_api_types::record::ServiceReport {
+        uid: "uid-web".to_owned(),
+        epoch: 1,
+        probed_generation: 1,
+        exclusive: true,
+        phase: ha_api_types::record::Phase::ProbedRunning,
+        ..Default::default()
+    };
+    let value = serde_json::to_vec(&report).unwrap();
+    lab.state.commit(&ha_store::Transaction::new().put(key, ha_store::Guard::Absent, value));
+    lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
+    let status = lab.status("web");
+    assert_eq!(status.stop_confirmed, Some(false));
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
+    assert_eq!(ready.reason, Reason::RunsTwice);
+    assert!(ready.message.contains("node2") && ready.message.contains("node3"), "{}", ready.message);
+    assert!(lab.assignment("web").is_none());
+}
+
+#[test]
+fn stopped_and_started_again() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.want("web", RequestedState::Stopped);
+    lab.until(2_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    assert!(lab.places("web").is_empty());
+    assert_eq!(condition(&lab, "web", "Ready"), (ConditionStatus::True, Reason::StoppedAsWanted));
+    lab.want("web", RequestedState::Started);
+    lab.until(2_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web"), [node], "the current node is preferred");
+}
+
+#[test]
+fn a_stopped_service_gets_a_new_home_without_a_fence() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.want("web", RequestedState::Stopped);
+    lab.until(2_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.agent(&node).die();
+    lab.until(9_000, "new home", |lab| lab.status("web").node.as_ref() != Some(&node));
+    assert_ne!(lab.fence(&node).state, ha_api_types::record::FenceState::Fenced);
+}
+
+#[test]
+fn a_disabled_service_keeps_its_place() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.want("web", RequestedState::Disabled);
+    lab.until(2_000, "disabled", |lab| lab.is("web", ServiceState::Disabled));
+    lab.agent(&node).die();
+    lab.run(10_000);
+    assert_eq!(lab.status("web").node, Some(node));
+    assert!(lab.is("web", ServiceState::Disabled));
+}
+
+#[test]
+fn start_failures_four_attempts_two_nodes_then_error() {
+    let mut lab = lab(&["node1", "node2", "node3"]);
+    for node in ["node1", "node2", "node3"] {
+        lab.agent(node).faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
+    }
+    lab.resource("web");
+    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
+    let status = lab.status("web");
+    assert_eq!((status.relocations, status.failed_nodes.len()), (1, 2));
+    assert_eq!(status.stop_confirmed, Some(true));
+    assert_eq!(condition(&lab, "web", "Stalled").0, ConditionStatus::True);
+    for node in ["node1", "node2", "node3"] {
+        lab.agent(node).faults.fails_start.clear();
+    }
+    lab.run(5_000);
+    assert!(lab.is("web", ServiceState::Error), "only Disabled or clear-error leaves it");
+    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.until(2_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.operation("clear").phase, OperationPhase::Succeeded);
+    assert!(lab.status("web").failed_nodes.is_empty());
+}
+
+#[test]
+fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
+    let mut lab = lab(&["node1", "node2"]);
+    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
+    lab.start("web");
+    assert_eq!(lab.places("web"), ["node2"]);
+    assert_eq!(lab.status("web").relocations, 0);
+}
+
+#[test]
+fn without_another_node_it_is_tried_again_in_place() {
+    let mut lab = lab(&["node1"]);
+    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
+    lab.resource("web");
+    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
+    let starts = lab.events.iter().filter(|event| event.reason == Reason::StartFailed).count();
+    assert_eq!(starts, 1, "tried again once, as maxRelocate says");
+}
+
+#[test]
+fn a_node_that_can_never_run_it_is_skipped() {
+    let mut lab = lab(&["node1"]);
+    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::NeverHere);
+    lab.resource("web");
+    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
+    assert_eq!(condition(&lab, "web", "Ready").1, Reason::NotInstalled);
+}
+
+#[test]
+fn disabled_leaves_error() {
+    let mut lab = lab(&["node1"]);
+    lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::ConfigurationWrong);
+    lab.resource("web");
+    lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
+    lab.want("web", RequestedState::Disabled);
+    lab.until(2_000, "disabled", |lab| lab.is("web", ServiceState::Disabled));
+}
+
+#[test]
+fn a_stop_that_fails_is_an_unconfirmed_error_that_is_fenced_for_and_never_placed_elsewhere() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.want("web", RequestedState::Stopped);
+    lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
+    assert_eq!(lab.status("web").stop_confirmed, Some(false));
+    assert_eq!(lab.assignment("web").map(|assignment| assignment.action), Some(Action::Leave));
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == ha_api_types::record::FenceState::Fenced);
+    lab.run(1_000);
+    assert_eq!(lab.status("web").stop_confirmed, Some(true), "the proof confirms it");
+    assert!(lab.places("web").is_empty());
+}
+
+#[test]
+fn leaving_an_unconfirmed_error_goes_through_a_stop() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.want("web", RequestedState::Stopped);
+    lab.until(2_000, "error", |lab| lab.is("web", ServiceState::Error));
+    lab.want("web", RequestedState::Started);
+    lab.agent(&node).faults.fails_stop.clear();
+    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert!(lab.events.iter().any(|event| event.reason == Reason::Stopping));
+}
+
+#[test]
+fn ignored_is_not_managed_and_is_probed_anew_when_it_is_managed_again() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.want("web", RequestedState::Ignored);
+    lab.until(2_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
+    assert!(lab.assignment("web").is_none());
+    assert_eq!(lab.places("web"), std::slice::from_ref(&node), "left as it is");
+    // Moved by hand while nobody manages it.
+    let target = other(&lab, &node);
+    lab.agent(&node).running.clear();
+    lab.agent(&target).running.insert("web".to_owned());
+    lab.run(1_000);
+    lab.want("web", RequestedState::Started);
+    lab.until(3_000, "adopted", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web"), [target]);
+}
+
+#[test]
+fn a_node_whose_services_are_all_ignored_is_not_fenced() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.want("web", RequestedState::Ignored);
+    lab.until(2_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
+    lab.agent(&node).cut = true;
+    lab.run(20_000);
+    assert_eq!(lab.fence(&node).proof, Some(ha_api_types::record::Proof::NothingActive));
+}
+
+#[test]
+fn deleting_leaves_the_service_and_a_tombstone_where_it_may_run() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.delete("web");
+    lab.until(2_000, "gone", |lab| {
+        lab.read::<serde_json::Value>(&lab.keys.spec(ha_api_types::kind::Kind::Resource, "web")).is_none()
+    });
+    assert!(lab.assignment("web").is_none());
+    assert_eq!(lab.places("web"), std::slice::from_ref(&node));
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).unwrap();
+    assert!(tombstone.nodes.contains(&node));
+    // Re-created: it waits for that node's answer and is adopted there.
+    lab.start("web");
+    assert_eq!(lab.places("web"), [node]);
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_none());
+}
+
+#[test]
+fn a_recreated_resource_waits_for_the_nodes_of_its_tombstone_to_be_fenced() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.agent(&node).cut = true;
+    lab.delete("web");
+    lab.run(10_000);
+    lab.resource("web");
+    lab.run(10_000);
+    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
+    let waiting = lab.members[0].core.waiting();
+    assert!(waiting.iter().any(|w| w.message.contains(&node)), "{waiting:?}");
+}
+
+#[test]
+fn what_a_node_killed_while_it_was_cut_off_starts_again_in_place_under_a_new_action() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let before = lab.status("web").action_uid;
+    lab.agent(&node).cut = true;
+    lab.run(4_500);
+    assert!(lab.places("web").is_empty());
+    lab.agent(&node).cut = false;
+    lab.until(3_000, "runs again", |lab| lab.places("web") == std::slice::from_ref(&node));
+    assert_ne!(lab.status("web").action_uid, before);
+    assert_eq!(lab.fence(&node).epoch, 1);
+}
+
+#[test]
+fn a_service_that_is_safe_to_run_twice_moves_without_waiting_for_the_fence() {
+    let mut lab = lab(&["node1", "node2"]);
+    lab.resource("web");
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
+    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let node = lab.places("web")[0].clone();
+    lab.agent(&node).die();
+    lab.until(8_500, "elsewhere, soon after Th", |lab| lab.places("web").iter().any(|place| *place != node));
+}
+
+#[test]
+fn a_service_starts_after_what_it_names() {
+    let mut lab = lab(&["node1", "node2"]);
+    lab.resource("web");
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.after = vec!["db".to_owned()]);
+    for node in ["node1", "node2"] {
+        lab.agent(node).faults.idle = true;
+    }
+    lab.resource("db");
+    lab.run(2_000);
+    assert!(lab.assignment("db").is_some() && lab.assignment("web").is_none());
+    for node in ["node1", "node2"] {
+        lab.agent(node).faults.idle = false;
+    }
+    lab.until(3_000, "both", |lab| {
+        lab.is("web", ServiceState::Started) && lab.is("db", ServiceState::Started)
+    });
+}
+
+#[test]
+fn operations_that_cannot_be_are_refused_and_old_ones_removed() {
+    let (mut lab, _) = started(&["node1"]);
+    lab.operate("unknown", OperationSpec { resource: Some("nix".to_owned()), ..OperationSpec::default() });
+    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.run(1_000);
+    assert_eq!(lab.operation("unknown").reason, Reason::NotFound);
+    assert_eq!(lab.operation("clear").phase, OperationPhase::Refused);
+    lab.now.wall_unix_ms += 86_400_000 * 2;
+    lab.run(60_000);
+    let left = lab.state.list(&lab.keys.specs_of(ha_api_types::kind::Kind::Operation)).entries;
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn nothing_is_written_when_nothing_changes() {
+    let (mut lab, _) = started(&["node1", "node2"]);
+    lab.run(5_000);
+    let before = lab.members[0].commits.len();
+    let applied = |lab: &Lab, from: usize| {
+        lab.members[0].commits[from..]
+            .iter()
+            .filter(|(_, transaction, _)| !transaction.writes_key(&lab.keys.candidate("c0")))
+            .count()
+    };
+    lab.run(45_000);
+    assert_eq!(applied(&lab, before), 0);
+    lab.run(60_000);
+    assert!(applied(&lab, before) <= 4, "last seen, once a minute");
+}
+
+#[test]
+fn lost_answers_change_nothing_in_the_end() {
+    for pattern in 0..32_u32 {
+        let mut lab = lab(&["node1", "node2"]);
+        lab.lose = (0..5).map(|bit| pattern >> bit & 1 == 1).collect();
+        lab.start("web");
+        assert_eq!(lab.places("web").len(), 1);
+    }
+}
+
+#[test]
+fn every_leader_write_is_signed_and_guards_what_it_writes() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    lab.agent(&node).die();
+    lab.run(20_000);
+    for (_, transaction, outcome) in &lab.members[0].commits {
+        let own =
+            transaction.writes_key(&lab.keys.candidate("c0")) || transaction.writes_key(&lab.keys.leader());
+        assert!(own || transaction.guards().contains_key(&lab.keys.leader()));
+        assert!(transaction.writes().keys().all(|key| transaction.guards().contains_key(key)));
+        assert!(!matches!(outcome, Outcome::Refused(_)));
+    }
+}
+
+#[test]
+fn an_agent_that_does_not_come_back_from_a_restart_is_worth_a_word() {
+    let (mut lab, node) = started(&["node1"]);
+    lab.agent(&node).leave(ha_api_types::record::Mode::Restart);
+    lab.run(2_000);
+    lab.agent(&node).power = false;
+    lab.run(610_000);
+    let status = lab.node(&node);
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
+    assert!(ready.message.contains("has not come back"), "{}", ready.message);
+}

@@ -1,0 +1,212 @@
+//! What may still run somewhere is never started elsewhere: FENCING, sections 3, 5, 7 and 10.
+
+use super::lab::Lab;
+use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, Proof, Tombstone};
+use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
+use ha_store::{Guard, Transaction};
+
+fn running_on(nodes: &[&str]) -> (Lab, String) {
+    let mut lab = Lab::new(1, nodes);
+    lab.settle();
+    lab.start("web");
+    let node = lab.status("web").node.unwrap();
+    (lab, node)
+}
+
+fn clear_error(lab: &mut Lab, name: &str) {
+    let action = OperationAction::ClearError;
+    let resource = Some("web".to_owned());
+    lab.operate(name, OperationSpec { action, resource, ..OperationSpec::default() });
+}
+
+/// The same boot registers anew while its epoch is open, and names what it could not stop.
+fn registered_with_what_it_could_not_stop() -> (Lab, String) {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.agent(&node).lose_journal();
+    lab.until(10_000, "admitted anew", |lab| {
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+    });
+    (lab, node)
+}
+
+#[test]
+fn what_the_same_boot_could_not_stop_before_it_registered_anew_is_an_unconfirmed_error() {
+    let (mut lab, node) = registered_with_what_it_could_not_stop();
+    let status = lab.status("web");
+    assert_eq!((status.state, status.stop_confirmed), (ServiceState::Error, Some(false)), "{}", lab.show());
+    lab.run(5_000);
+    assert_eq!(lab.places("web"), [node]);
+}
+
+#[test]
+fn a_cleared_error_is_stopped_where_it_may_run_although_its_assignment_is_of_an_earlier_epoch() {
+    let (mut lab, node) = registered_with_what_it_could_not_stop();
+    clear_error(&mut lab, "first");
+    lab.run(5_000);
+    assert_eq!(lab.places("web"), [node.as_str()], "{}", lab.show());
+    assert!(lab.is("web", ServiceState::Error), "the stop failed again: {}", lab.show());
+    lab.agent(&node).faults.fails_stop.clear();
+    clear_error(&mut lab, "second");
+    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web").len(), 1);
+}
+
+#[test]
+fn a_cleared_error_waits_for_the_proof_when_its_node_is_lost_before_the_stop() {
+    let (mut lab, node) = registered_with_what_it_could_not_stop();
+    lab.agent(&node).armed = false;
+    lab.run(3_000);
+    lab.agent(&node).cut = true;
+    lab.run(1_000);
+    clear_error(&mut lab, "clear");
+    lab.run(40_000);
+    assert_eq!(lab.places("web"), [node], "{}", lab.show());
+}
+
+#[test]
+fn a_service_found_running_on_a_node_that_is_being_fenced_waits_for_the_proof() {
+    let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
+    lab.agent("node3").faults.mute = true;
+    lab.settle();
+    lab.agent("node1").running.insert("web".to_owned());
+    lab.resource("web");
+    lab.run(3_000);
+    assert!(lab.is("web", ServiceState::Queued), "node3 has not answered");
+    lab.agent("node1").die();
+    lab.until(10_000, "declared dead", |lab| lab.fence("node1").state == FenceState::Fencing);
+    lab.agent("node3").faults.mute = false;
+    lab.run(1_000);
+    assert_eq!(lab.fence("node1").state, FenceState::Fencing);
+    assert!(lab.assignment("web").is_none(), "{}", lab.show());
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.fence("node1").state, FenceState::Fenced);
+}
+
+#[test]
+fn a_service_that_became_exclusive_while_it_ran_is_not_released_by_silence_of_an_unarmed_node() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.settle();
+    lab.resource("web");
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let node = lab.status("web").node.unwrap();
+    lab.agent(&node).armed = false;
+    lab.run(2_000);
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = true);
+    lab.run(2_000);
+    lab.agent(&node).cut = true;
+    lab.run(60_000);
+    assert_eq!(lab.places("web"), [node], "{}", lab.show());
+}
+
+#[test]
+fn a_service_that_may_run_twice_is_moved_without_waiting_for_the_proof_of_the_others() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.settle();
+    lab.start("web");
+    let node = lab.status("web").node.unwrap();
+    let other = if node == "node1" { "node2" } else { "node1" };
+    lab.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = false);
+    lab.resource("copy");
+    lab.edit::<ResourceSpec>("copy", |resource| resource.spec.exclusive = false);
+    lab.until(20_000, "started", |lab| lab.is("copy", ServiceState::Started));
+    assert_eq!(lab.status("copy").node.as_ref(), Some(&node));
+    lab.edit::<ha_api_types::node::NodeSpec>(other, |node| node.spec.schedulable = true);
+    lab.agent(&node).die();
+    lab.until(10_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    lab.until(1_500, "the copy runs elsewhere", |lab| lab.places("copy") == [other]);
+    assert_eq!(lab.fence(&node).state, FenceState::Fencing);
+    assert!(lab.places("web").is_empty());
+}
+
+#[test]
+fn a_registration_of_the_same_boot_says_nothing_about_what_was_not_managed() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.settle();
+    lab.resource("web");
+    lab.want("web", RequestedState::Ignored);
+    lab.run(2_000);
+    lab.agent("node1").power = false;
+    let fence = lab.fence("node1");
+    let key = lab.keys.fence("node1");
+    let modified = lab.state.get(&key).entries[0].mod_revision;
+    let closed = Fence {
+        epoch: fence.epoch + 1,
+        state: FenceState::Fenced,
+        proof: Some(Proof::Reregistered),
+        ..fence
+    };
+    let value = serde_json::to_vec(&closed).unwrap();
+    let closing = Transaction::new().put(key, Guard::Unchanged(modified), value);
+    assert!(lab.state.commit(&closing).applied().is_some());
+    lab.want("web", RequestedState::Started);
+    lab.run(5_000);
+    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
+    assert!(lab.assignment("web").is_none());
+}
+
+#[test]
+fn a_service_found_running_where_nobody_assigned_it_is_stopped_before_it_starts() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.settle();
+    lab.resource("web");
+    lab.want("web", RequestedState::Stopped);
+    lab.until(5_000, "stopped", |lab| {
+        lab.is("web", ServiceState::Stopped) && lab.assignment("web").is_some()
+    });
+    let home = lab.status("web").node.unwrap();
+    let other = if home == "node1" { "node2" } else { "node1" };
+    lab.agent(other).running.insert("web".to_owned());
+    lab.agent(other).look_again();
+    lab.run(1_000);
+    lab.want("web", RequestedState::Started);
+    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web").len(), 1, "{}", lab.show());
+}
+
+#[test]
+fn the_tombstone_of_a_resource_deleted_while_it_moves_names_both_sides() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let other = if node == "node1" { "node2" } else { "node1" };
+    lab.agent(&node).faults.idle = true;
+    let action = OperationAction::Migrate;
+    let (resource, target) = (Some("web".to_owned()), Some(other.to_owned()));
+    lab.operate("move", OperationSpec { action, resource, node: target, ..OperationSpec::default() });
+    lab.until(5_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
+    lab.run(500);
+    lab.delete("web");
+    lab.run(1_000);
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).expect("a tombstone");
+    assert_eq!(tombstone.nodes.len(), 2, "{tombstone:?}");
+}
+
+#[test]
+fn the_tombstone_of_an_unconfirmed_error_names_its_node_before_that_has_reported() {
+    let (mut lab, node) = registered_with_what_it_could_not_stop();
+    lab.delete("web");
+    lab.run(1_000);
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).expect("a tombstone");
+    assert!(tombstone.nodes.contains(&node), "{tombstone:?}");
+}
+
+#[test]
+fn a_second_process_of_the_same_boot_proves_nothing_while_the_first_ones_heartbeat_is_fresh() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let key = lab.keys.node_report(&node);
+    let entry = lab.state.get(&key).entries[0].clone();
+    let report: NodeReport = serde_json::from_slice(&entry.value).unwrap();
+    let other = NodeReport {
+        instance: "another process".to_owned(),
+        mode: Mode::Registering,
+        armed: false,
+        ..report
+    };
+    let value = serde_json::to_vec(&other).unwrap();
+    let request = Transaction::new().put(key, Guard::Unchanged(entry.mod_revision), value);
+    assert!(lab.state.commit(&request).applied().is_some());
+    lab.run(5_000);
+    assert_eq!((lab.fence(&node).epoch, lab.fence(&node).state), (1, FenceState::Open), "{}", lab.show());
+    assert_eq!(lab.places("web"), [node]);
+}

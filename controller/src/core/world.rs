@@ -1,0 +1,411 @@
+//! The cluster as last read from the store: typed, with revisions, and with the moment at which this process saw each.
+
+mod observation;
+mod versioned;
+
+pub use observation::Observation;
+pub use versioned::Versioned;
+
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus};
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
+use ha_api_types::operation::{Operation, OperationStatus};
+use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
+use ha_api_types::record::{
+    Alive, Assignment, Candidate, Fence, FenceState, NodeReport, Revision, ServiceReport, Tombstone,
+};
+use ha_api_types::resource::{Resource, ResourceStatus};
+use ha_api_types::time::Mono;
+use ha_api_types::timing::Timings;
+use ha_store::{Change, Entry, Guard};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Objects or records by name.
+pub type Table<T> = BTreeMap<String, Versioned<T>>;
+
+/// The typed view.
+///
+/// Guarantees: it is what the store held at `revision`, as a whole. A key whose value cannot be read is in `unreadable`
+/// and nowhere else, so that nobody takes it for absent.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The layout of the keys.
+    pub keys: Keys,
+    /// Complete up to here; 0: nothing read yet.
+    pub revision: Revision,
+    /// The one Cluster object.
+    pub cluster: Option<Versioned<Cluster>>,
+    /// Resources.
+    pub resources: Table<Resource>,
+    /// Groups.
+    pub groups: Table<Group>,
+    /// Affinity rules.
+    pub rules: Table<AffinityRule>,
+    /// Nodes.
+    pub nodes: Table<Node>,
+    /// Node groups.
+    pub node_groups: Table<NodeGroup>,
+    /// Operations.
+    pub operations: Table<Operation>,
+    /// The Cluster's status.
+    pub cluster_status: Option<Versioned<ClusterStatus>>,
+    /// Statuses of resources.
+    pub resource_statuses: Table<ResourceStatus>,
+    /// Statuses of groups.
+    pub group_statuses: Table<RuleStatus>,
+    /// Statuses of affinity rules.
+    pub rule_statuses: Table<RuleStatus>,
+    /// Statuses of nodes.
+    pub node_statuses: Table<NodeStatus>,
+    /// Statuses of node groups.
+    pub node_group_statuses: Table<NodeGroupStatus>,
+    /// Statuses of operations.
+    pub operation_statuses: Table<OperationStatus>,
+    /// Assignments by resource.
+    pub assignments: Table<Assignment>,
+    /// Tombstones by resource.
+    pub tombstones: Table<Tombstone>,
+    /// Fences by node.
+    pub fences: Table<Fence>,
+    /// Candidates by id.
+    pub candidates: Table<Candidate>,
+    /// Heartbeats by node.
+    pub alive: Table<Alive>,
+    /// What agents say of their nodes.
+    pub node_reports: Table<NodeReport>,
+    /// What agents say of services: by resource, then by node.
+    pub service_reports: BTreeMap<String, Table<ServiceReport>>,
+    /// The leader key.
+    pub leader: Option<Entry>,
+    /// Raw candidate entries, for the election.
+    pub candidate_entries: BTreeMap<String, Entry>,
+    /// Keys whose value cannot be read, and why.
+    pub unreadable: BTreeMap<String, String>,
+    /// When each node was last heard.
+    pub observations: BTreeMap<String, Observation>,
+}
+
+/// What a change was about, as far as it decides whether to plan again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Touched {
+    /// Nothing that is planned from.
+    Nothing,
+    /// A heartbeat of a node that was heard in time before.
+    Heartbeat,
+    /// Something to plan from.
+    Something,
+}
+
+impl World {
+    /// A view before the first reading.
+    pub fn new(keys: Keys) -> World {
+        World {
+            keys,
+            revision: 0,
+            cluster: None,
+            resources: Table::new(),
+            groups: Table::new(),
+            rules: Table::new(),
+            nodes: Table::new(),
+            node_groups: Table::new(),
+            operations: Table::new(),
+            cluster_status: None,
+            resource_statuses: Table::new(),
+            group_statuses: Table::new(),
+            rule_statuses: Table::new(),
+            node_statuses: Table::new(),
+            node_group_statuses: Table::new(),
+            operation_statuses: Table::new(),
+            assignments: Table::new(),
+            tombstones: Table::new(),
+            fences: Table::new(),
+            candidates: Table::new(),
+            alive: Table::new(),
+            node_reports: Table::new(),
+            service_reports: BTreeMap::new(),
+            leader: None,
+            candidate_entries: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            observations: BTreeMap::new(),
+        }
+    }
+
+    /// Replaces the view by a complete reading, unless the view is newer already. What has not changed keeps the moment
+    /// at which it was first seen.
+    pub fn replace(&mut self, entries: Vec<Entry>, revision: Revision, now: Mono) {
+        if revision < self.revision {
+            return;
+        }
+        let present: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+        for key in self.known_keys().difference(&present) {
+            self.remove(key);
+        }
+        for entry in entries {
+            self.put(&entry, now);
+        }
+        self.revision = revision;
+    }
+
+    /// Applies changes in order; those that the view already holds are skipped.
+    pub fn apply(&mut self, changes: Vec<Change>, revision: Revision, now: Mono) -> Touched {
+        let mut touched = Touched::Nothing;
+        for change in changes {
+            let found = match change {
+                Change::Put(entry) if entry.mod_revision > self.revision => self.put(&entry, now),
+                Change::Delete { key, revision } if revision > self.revision => self.remove(&key),
+                Change::Put(_) | Change::Delete { .. } => Touched::Nothing,
+            };
+            touched = touched.max(found);
+        }
+        self.revision = self.revision.max(revision);
+        touched
+    }
+
+    /// The settings of the cluster; defaults when there is no Cluster object.
+    pub fn settings(&self) -> ClusterSpec {
+        self.cluster.as_ref().map(|cluster| cluster.value.spec.clone()).unwrap_or_default()
+    }
+
+    /// The timings that the Cluster object asks for; defaults when they are not valid.
+    pub fn timings(&self) -> Timings {
+        let timings = self
+            .cluster
+            .as_ref()
+            .map(|cluster| Timings::from(&cluster.value.spec.timing))
+            .unwrap_or_default();
+        if ha_api_types::timing::problems(&timings).is_empty() { timings } else { Timings::default() }
+    }
+
+    /// What a service is said to be on a node.
+    pub fn service_report(&self, resource: &str, node: &str) -> Option<&Versioned<ServiceReport>> {
+        self.service_reports.get(resource)?.get(node)
+    }
+
+    /// The epoch under which whatever may still run on a node was permitted: the open one, or the one that was open
+    /// before it was closed without a proof yet. `None`: nothing that is managed may run there.
+    pub fn living_epoch(&self, node: &str) -> Option<u64> {
+        let fence = &self.fences.get(node)?.value;
+        match fence.state {
+            FenceState::Open => Some(fence.epoch),
+            FenceState::Fencing => Some(fence.epoch.saturating_sub(1)),
+            FenceState::Fenced | FenceState::Closed => None,
+        }
+    }
+
+    /// Whether any of these keys cannot be read.
+    pub fn is_unreadable(&self, keys: &[String]) -> Option<(&String, &String)> {
+        keys.iter().find_map(|key| self.unreadable.get_key_value(key))
+    }
+
+    fn put(&mut self, entry: &Entry, now: Mono) -> Touched {
+        let keys = self.keys.clone();
+        let text = entry.key.clone();
+        let Some(key) = keys.parse(&text) else { return Touched::Nothing };
+        let read = match key {
+            Key::Spec(kind, name) => self.put_spec(kind, name, entry, now),
+            Key::Status(kind, name) => self.put_status(kind, name, entry, now),
+            Key::Assignment(name) => put(&mut self.assignments, name, entry, now),
+            Key::Tombstone(name) => put(&mut self.tombstones, name, entry, now),
+            Key::Fence(name) => {
+                let read = put(&mut self.fences, name, entry, now);
+                self.observe_fence(name, now);
+                read
+            }
+            Key::Leader => {
+                self.leader = Some(entry.clone());
+                Ok(())
+            }
+            Key::Candidate(name) => {
+                self.candidate_entries.insert(name.to_owned(), entry.clone());
+                let known = self.candidates.contains_key(name);
+                let read = put(&mut self.candidates, name, entry, now);
+                if known && read.is_ok() {
+                    return Touched::Nothing;
+                }
+                read
+            }
+            Key::Alive(name) => {
+                let expected =
+                    self.alive.get(name).is_some_and(|known| known.created == entry.create_revision);
+                let read = put(&mut self.alive, name, entry, now);
+                let late = self.observe_heartbeat(name, entry.mod_revision, now);
+                if expected && !late && read.is_ok() {
+                    return Touched::Heartbeat;
+                }
+                read
+            }
+            Key::NodeReport(name) => put(&mut self.node_reports, name, entry, now),
+            Key::ServiceReport(node, name) => {
+                put(self.service_reports.entry(name.to_owned()).or_default(), node, entry, now)
+            }
+            Key::Event(..) => return Touched::Nothing,
+        };
+        match read {
+            Ok(()) => {
+                self.unreadable.remove(&text);
+            }
+            Err(error) => {
+                self.forget(&key);
+                self.unreadable.insert(text, error);
+            }
+        }
+        Touched::Something
+    }
+
+    fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
+        match kind {
+            Kind::Resource => put(&mut self.resources, name, entry, now),
+            Kind::Group => put(&mut self.groups, name, entry, now),
+            Kind::AffinityRule => put(&mut self.rules, name, entry, now),
+            Kind::Node => put(&mut self.nodes, name, entry, now),
+            Kind::NodeGroup => put(&mut self.node_groups, name, entry, now),
+            Kind::Cluster => put_one(&mut self.cluster, name, entry, now),
+            Kind::Operation => put(&mut self.operations, name, entry, now),
+        }
+    }
+
+    fn put_status(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
+        match kind {
+            Kind::Resource => put(&mut self.resource_statuses, name, entry, now),
+            Kind::Group => put(&mut self.group_statuses, name, entry, now),
+            Kind::AffinityRule => put(&mut self.rule_statuses, name, entry, now),
+            Kind::Node => put(&mut self.node_statuses, name, entry, now),
+            Kind::NodeGroup => put(&mut self.node_group_statuses, name, entry, now),
+            Kind::Cluster => put_one(&mut self.cluster_status, name, entry, now),
+            Kind::Operation => put(&mut self.operation_statuses, name, entry, now),
+        }
+    }
+
+    fn remove(&mut self, key: &str) -> Touched {
+        self.unreadable.remove(key);
+        let keys = self.keys.clone();
+        match keys.parse(key) {
+            None | Some(Key::Event(..)) => Touched::Nothing,
+            Some(parsed) => {
+                self.forget(&parsed);
+                Touched::Something
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &Key<'_>) {
+        match *key {
+            Key::Spec(kind, name) => match kind {
+                Kind::Resource => drop(self.resources.remove(name)),
+                Kind::Group => drop(self.groups.remove(name)),
+                Kind::AffinityRule => drop(self.rules.remove(name)),
+                Kind::Node => drop(self.nodes.remove(name)),
+                Kind::NodeGroup => drop(self.node_groups.remove(name)),
+                Kind::Cluster => self.cluster = self.cluster.take().filter(|_| name != CLUSTER_NAME),
+                Kind::Operation => drop(self.operations.remove(name)),
+            },
+            Key::Status(kind, name) => match kind {
+                Kind::Resource => drop(self.resource_statuses.remove(name)),
+                Kind::Group => drop(self.group_statuses.remove(name)),
+                Kind::AffinityRule => drop(self.rule_statuses.remove(name)),
+                Kind::Node => drop(self.node_statuses.remove(name)),
+                Kind::NodeGroup => drop(self.node_group_statuses.remove(name)),
+                Kind::Cluster => {
+                    self.cluster_status = self.cluster_status.take().filter(|_| name != CLUSTER_NAME);
+                }
+                Kind::Operation => drop(self.operation_statuses.remove(name)),
+            },
+            Key::Assignment(name) => drop(self.assignments.remove(name)),
+            Key::Tombstone(name) => drop(self.tombstones.remove(name)),
+            Key::Fence(name) => drop(self.fences.remove(name)),
+            Key::Leader => self.leader = None,
+            Key::Candidate(name) => {
+                self.candidate_entries.remove(name);
+                self.candidates.remove(name);
+            }
+            // A deleted heartbeat is only silence: the observation stays.
+            Key::Alive(name) => drop(self.alive.remove(name)),
+            Key::NodeReport(name) => drop(self.node_reports.remove(name)),
+            Key::ServiceReport(node, name) => {
+                if let Some(reports) = self.service_reports.get_mut(name) {
+                    reports.remove(node);
+                    if reports.is_empty() {
+                        self.service_reports.remove(name);
+                    }
+                }
+            }
+            Key::Event(..) => {}
+        }
+    }
+
+    /// All keys that the view holds.
+    fn known_keys(&self) -> BTreeSet<String> {
+        let k = &self.keys;
+        let mut known: BTreeSet<String> = self.unreadable.keys().cloned().collect();
+        let mut specs = |kind: Kind, names: &mut dyn Iterator<Item = &String>| {
+            known.extend(names.map(|name| k.spec(kind, name)));
+        };
+        specs(Kind::Resource, &mut self.resources.keys());
+        specs(Kind::Group, &mut self.groups.keys());
+        specs(Kind::AffinityRule, &mut self.rules.keys());
+        specs(Kind::Node, &mut self.nodes.keys());
+        specs(Kind::NodeGroup, &mut self.node_groups.keys());
+        specs(Kind::Operation, &mut self.operations.keys());
+        let mut statuses = |kind: Kind, names: &mut dyn Iterator<Item = &String>| {
+            known.extend(names.map(|name| k.status(kind, name)));
+        };
+        statuses(Kind::Resource, &mut self.resource_statuses.keys());
+        statuses(Kind::Group, &mut self.group_statuses.keys());
+        statuses(Kind::AffinityRule, &mut self.rule_statuses.keys());
+        statuses(Kind::Node, &mut self.node_statuses.keys());
+        statuses(Kind::NodeGroup, &mut self.node_group_statuses.keys());
+        statuses(Kind::Operation, &mut self.operation_statuses.keys());
+        known.extend(self.cluster.iter().map(|_| k.spec(Kind::Cluster, CLUSTER_NAME)));
+        known.extend(self.cluster_status.iter().map(|_| k.status(Kind::Cluster, CLUSTER_NAME)));
+        known.extend(self.assignments.keys().map(|name| k.assignment(name)));
+        known.extend(self.tombstones.keys().map(|name| k.tombstone(name)));
+        known.extend(self.fences.keys().map(|name| k.fence(name)));
+        known.extend(self.candidate_entries.keys().map(|name| k.candidate(name)));
+        known.extend(self.alive.keys().map(|name| k.alive(name)));
+        known.extend(self.node_reports.keys().map(|name| k.node_report(name)));
+        known.extend(self.leader.iter().map(|_| k.leader()));
+        for (name, reports) in &self.service_reports {
+            known.extend(reports.keys().map(|node| k.service_report(node, name)));
+        }
+        known
+    }
+}
+
+fn put<T: DeserializeOwned>(
+    table: &mut Table<T>,
+    name: &str,
+    entry: &Entry,
+    now: Mono,
+) -> Result<(), String> {
+    let value = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
+    let seen = match table.get(name) {
+        Some(known) if known.modified == entry.mod_revision => known.seen,
+        Some(_) | None => now,
+    };
+    let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
+    table.insert(name.to_owned(), versioned);
+    Ok(())
+}
+
+fn put_one<T: DeserializeOwned>(
+    slot: &mut Option<Versioned<T>>,
+    name: &str,
+    entry: &Entry,
+    now: Mono,
+) -> Result<(), String> {
+    if name != CLUSTER_NAME {
+        return Ok(());
+    }
+    let value = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
+    let seen =
+        slot.as_ref().filter(|known| known.modified == entry.mod_revision).map_or(now, |known| known.seen);
+    *slot = Some(Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen });
+    Ok(())
+}
+
+/// The guard under which a key is written: as it was read.
+pub fn guard_of<T>(known: Option<&Versioned<T>>) -> Guard {
+    known.map_or(Guard::Absent, |known| Guard::Unchanged(known.modified))
+}

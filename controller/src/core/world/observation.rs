@@ -1,0 +1,61 @@
+//! When each node was last heard, on this process's own clock. Followers observe too.
+
+use super::World;
+use ha_api_types::record::{FenceState, Revision};
+use ha_api_types::time::{Millis, Mono};
+
+/// What a process knows of a node's heartbeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// `o` of FENCING, section 5: when `alive` was last seen to change, or when the node was first seen at all.
+    pub since: Mono,
+    /// The revision of that change; `None`: no heartbeat was seen.
+    pub revision: Option<Revision>,
+    /// The epoch whose opening was observed.
+    opened: Option<(u64, Option<Revision>)>,
+}
+
+impl World {
+    /// A heartbeat was seen. Returns whether it came so late that the node may have been taken for silent.
+    pub(super) fn observe_heartbeat(&mut self, node: &str, revision: Revision, now: Mono) -> bool {
+        let valid_ms = self.heartbeat_valid_ms(node);
+        match self.observations.get_mut(node) {
+            Some(known) if known.revision == Some(revision) => false,
+            Some(known) => {
+                let late = known.revision.is_none() || now.since(known.since) >= valid_ms;
+                known.since = now;
+                known.revision = Some(revision);
+                late
+            }
+            None => {
+                let observation = Observation { since: now, revision: Some(revision), opened: None };
+                self.observations.insert(node.to_owned(), observation);
+                true
+            }
+        }
+    }
+
+    /// Th of a node, milliseconds: what it committed itself; the cluster's while it has committed nothing.
+    pub fn heartbeat_valid_ms(&self, node: &str) -> Millis {
+        self.node_reports.get(node).map_or_else(
+            || self.timings().heartbeat_valid_ms,
+            |report| report.value.timings.heartbeat_valid_ms,
+        )
+    }
+
+    /// A fence was seen: a node that was just admitted has the time of a first heartbeat from now.
+    pub(super) fn observe_fence(&mut self, node: &str, now: Mono) {
+        let Some(fence) = self.fences.get(node) else { return };
+        let open =
+            (fence.value.state == FenceState::Open).then_some((fence.value.epoch, fence.value.request));
+        let known = self.observations.entry(node.to_owned()).or_insert(Observation {
+            since: now,
+            revision: None,
+            opened: None,
+        });
+        if open.is_some() && known.opened != open {
+            known.opened = open;
+            known.since = now;
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Writes under way: one per key, joined into few transactions, taken apart when one of them holds up the others.
+
+use super::interface::CommitId;
+use super::plan::{Action, Note, Plan, Subject};
+use super::world::World;
+use ha_api_types::event::Event;
+use ha_api_types::record::{FenceState, Revision};
+use ha_api_types::time::{Millis, Mono};
+use ha_store::election::{Leadership, Readings};
+use ha_store::{Outcome, Transaction};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Batches under way at once; more than this only queues up in front of the store.
+const MOST_BATCHES: usize = 16;
+/// The pause after the store refused a write, milliseconds.
+const REFUSED_PAUSE_MS: Millis = 1_000;
+/// The longest pause after conflicts in a row, milliseconds.
+const CONFLICT_PAUSE_MS: Millis = 1_000;
+
+/// One transaction under way.
+#[derive(Clone, Debug)]
+struct Batch {
+    actions: Vec<Member>,
+    sent: Mono,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    subject: Subject,
+    events: Vec<Event>,
+    note: Note,
+}
+
+/// Why a subject is not planned now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Busy {
+    /// Its write is under way.
+    Sent,
+    /// Its write was applied; the view must show it.
+    Until(Revision),
+    /// Its outcome was a conflict or is unknown; the store must be read again.
+    Reading(u64),
+    /// The store refused it, or it conflicted again and again.
+    Pause(Mono),
+}
+
+/// What an answered batch means to the core.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answered {
+    /// What to tell.
+    pub(super) events: Vec<Event>,
+    /// Notes of applied actions, with when they were sent and the revision.
+    pub(super) applied: Vec<(Note, Mono, Revision)>,
+    /// What the store said when it refused.
+    pub(super) refused: Option<String>,
+}
+
+/// All writes of the planner that are not settled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writes {
+    batches: BTreeMap<CommitId, Batch>,
+    busy: BTreeMap<Subject, Busy>,
+    /// Subjects whose last joined write conflicted: they go alone next time, so that who really conflicts holds up
+    /// nobody else.
+    alone: BTreeSet<Subject>,
+    conflicts: BTreeMap<Subject, u32>,
+    /// Nodes that an unknown commit may have closed, with the fence's revision before it.
+    perhaps_closed: BTreeMap<String, Revision>,
+    /// The nodes that services will use once what is under way is seen.
+    placing: BTreeMap<String, (Subject, BTreeSet<String>)>,
+}
+
+impl Writes {
+    /// Subjects that are not to be planned.
+    pub(super) fn busy(&self) -> BTreeSet<Subject> {
+        self.busy.keys().cloned().collect()
+    }
+
+    /// Where services will be.
+    pub(super) fn placing(&self) -> BTreeMap<String, BTreeSet<String>> {
+        self.placing.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
+    }
+
+    /// Nodes that count as closed and as not closed.
+    pub(super) fn perhaps_closed(&self) -> BTreeSet<String> {
+        self.perhaps_closed.keys().cloned().collect()
+    }
+
+    /// Whether a batch carries this id.
+    pub(super) fn contains(&self, id: CommitId) -> bool {
+        self.batches.contains_key(&id)
+    }
+
+    /// Frees what is settled by the view or the clock. Returns whether something became free.
+    pub(super) fn settle(&mut self, world: &World, readings: &Readings, now: Mono) -> bool {
+        let before = self.busy.len();
+        self.busy.retain(|_, busy| match busy {
+            Busy::Sent => true,
+            Busy::Until(revision) => world.revision < *revision,
+            Busy::Reading(reading) => !readings.is_answered(*reading),
+            Busy::Pause(until) => now < *until,
+        });
+        let busy = &self.busy;
+        self.placing.retain(|_, (subject, _)| busy.contains_key(subject));
+        self.perhaps_closed.retain(|node, revision| {
+            world
+                .fences
+                .get(node)
+                .is_some_and(|fence| fence.value.state == FenceState::Open && fence.modified == *revision)
+        });
+        self.busy.len() != before
+    }
+
+    /// When a pause ends.
+    pub(super) fn deadline(&self) -> Option<Mono> {
+        self.busy
+            .values()
+            .filter_map(|busy| match busy {
+                Busy::Pause(until) => Some(*until),
+                Busy::Sent | Busy::Until(_) | Busy::Reading(_) => None,
+            })
+            .min()
+    }
+
+    /// Takes a plan's actions into signed transactions. Fences go alone: nothing may hold them up. What does not fit now
+    /// is planned again later.
+    pub(super) fn send(
+        &mut self,
+        plan: &mut Plan,
+        leadership: &Leadership,
+        now: Mono,
+        mut next_id: impl FnMut() -> CommitId,
+    ) -> Vec<(CommitId, Transaction)> {
+        let mut groups: Vec<(Transaction, Vec<Member>, bool)> = Vec::new();
+        for action in std::mem::take(&mut plan.actions) {
+            let Action { subject, transaction, events, note } = action;
+            let signed = leadership.sign(transaction);
+            if self.busy.contains_key(&subject) || !signed.fits() {
+                continue;
+            }
+            let alone = matches!(subject, Subject::Fence(_)) || self.alone.remove(&subject);
+            let member = Member { subject, events, note };
+            let open = groups.last_mut().filter(|(_, _, closed)| !closed && !alone);
+            if let Some((joined, members, _)) = open
+                && let Some(more) = joined.join(&signed)
+            {
+                *joined = more;
+                members.push(member);
+                continue;
+            }
+            if self.batches.len() + groups.len() >= MOST_BATCHES {
+                break;
+            }
+            groups.push((signed, vec![member], alone));
+        }
+        groups
+            .into_iter()
+            .map(|(transaction, actions, _)| {
+                let id = next_id();
+                for member in &actions {
+                    self.busy.insert(member.subject.clone(), Busy::Sent);
+                    if let (Subject::Service(name), Note::Uses(uses)) = (&member.subject, &member.note) {
+                        self.placing.insert(name.clone(), (member.subject.clone(), uses.clone()));
+                    }
+                }
+                self.batches.insert(id, Batch { actions, sent: now });
+                (id, transaction)
+            })
+            .collect()
+    }
+
+    /// The outcome of a batch.
+    pub(super) fn answered(
+        &mut self,
+        id: CommitId,
+        outcome: &Outcome,
+        world: &World,
+        readings: &mut Readings,
+        now: Mono,
+    ) -> Answered {
+        let mut answered = Answered::default();
+        let Some(batch) = self.batches.remove(&id) else { return answered };
+        let joined = batch.actions.len() > 1;
+        for member in batch.actions {
+            let Member { subject, events, note } = member;
+            let busy = match outcome {
+                Outcome::Applied(revision) => {
+                    self.conflicts.remove(&subject);
+                    answered.events.extend(events);
+                    answered.applied.push((note, batch.sent, *revision));
+                    Busy::Until(*revision)
+                }
+                Outcome::Conflict(_) | Outcome::LeaseNotFound => {
+                    if joined {
+                        self.alone.insert(subject.clone());
+                        Busy::Reading(readings.ask())
+                    } else {
+                        self.conflicted(&subject, readings, now)
+                    }
+                }
+                Outcome::Unknown(_) => {
+                    if let Note::ClosesOnSilence(node) = note
+                        && let Some(fence) = world.fences.get(&node)
+                    {
+                        self.perhaps_closed.insert(node, fence.modified);
+                    }
+                    Busy::Reading(readings.ask())
+                }
+                Outcome::Refused(message) => {
+                    answered.refused = Some(message.clone());
+                    if joined {
+                        self.alone.insert(subject.clone());
+                    }
+                    Busy::Pause(now + REFUSED_PAUSE_MS)
+                }
+            };
+            self.busy.insert(subject, busy);
+        }
+        answered
+    }
+
+    /// A write that conflicts alone is planned from a new reading; after several in a row it also pauses.
+    fn conflicted(&mut self, subject: &Subject, readings: &mut Readings, now: Mono) -> Busy {
+        let count = self.conflicts.entry(subject.clone()).or_default();
+        *count = count.saturating_add(1);
+        let reading = readings.ask();
+        if *count < 5 {
+            Busy::Reading(reading)
+        } else {
+            Busy::Pause(now + (50_u64 << (*count).min(10)).min(CONFLICT_PAUSE_MS))
+        }
+    }
+
+    /// Leadership ended: what is under way will conflict or has been applied; nothing is planned from it.
+    pub(super) fn depose(&mut self) {
+        self.busy.retain(|_, busy| *busy == Busy::Sent);
+        self.alone.clear();
+        self.conflicts.clear();
+    }
+}

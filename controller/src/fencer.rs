@@ -1,0 +1,111 @@
+//! The `Fencer` seam: fence devices, through ClusterLabs fence agents.
+//!
+//! Protocol: <https://github.com/ClusterLabs/fence-agents/blob/main/doc/FenceAgentAPI.md>. Attributes come as
+//! `name=value` lines on standard input; the exit status of `status` is 0 for on, 2 for off; anything else failed.
+
+mod agent;
+
+use crate::core::{FencerAction, FencerOutcome, FencerRun};
+use agent::{Agent, PowerState};
+use futures::future::join_all;
+use ha_api_types::node::{FenceDevice, FencePart};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Runs fence devices.
+#[derive(Clone, Debug)]
+pub struct Fencer {
+    /// Where the agents are, in order of preference.
+    folders: Vec<PathBuf>,
+}
+
+/// Between two looks at a device that has not reached the wanted state yet.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+impl Fencer {
+    /// Agents from this folder first, then from where distributions put them.
+    pub fn new(folder: Option<PathBuf>) -> Fencer {
+        let usual = ["/usr/sbin", "/usr/local/sbin"].into_iter().map(PathBuf::from);
+        Fencer { folders: folder.into_iter().chain(usual).collect() }
+    }
+
+    /// Runs a device to the end.
+    ///
+    /// Guarantees: `Confirmed` only when the device's own status said so for every part, after the action; when the
+    /// limit is over, nothing of the run is left at work (its process groups are killed).
+    pub async fn run(&self, run: &FencerRun) -> FencerOutcome {
+        let limit = Duration::from_millis(run.limit_ms);
+        match tokio::time::timeout(limit, self.attempts(&run.device, run.action)).await {
+            Ok(Ok(())) => FencerOutcome::Confirmed,
+            Ok(Err(message)) => FencerOutcome::Failed(message),
+            Err(_) => FencerOutcome::Failed(format!(
+                "fence device {} did not end within {} s",
+                run.device.name,
+                limit.as_secs()
+            )),
+        }
+    }
+
+    async fn attempts(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
+        if device.parts.is_empty() {
+            return Err(format!("fence device {} has no parts", device.name));
+        }
+        let mut last = String::new();
+        for _ in 0..=device.retries {
+            match self.attempt(device, action).await {
+                Ok(()) => return Ok(()),
+                Err(message) => last = message,
+            }
+        }
+        Err(format!("fence device {}: {last}", device.name))
+    }
+
+    /// One attempt: the action on all parts at once, then the status of all parts.
+    async fn attempt(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
+        let within = Duration::from_secs(u64::from(device.timeout_seconds.max(1)));
+        let until = Instant::now() + within;
+        let each =
+            |verb: &'static str| join_all(device.parts.iter().map(move |part| self.act(part, verb, until)));
+        let wanted = match action {
+            FencerAction::Monitor => return each("monitor").await.into_iter().collect(),
+            FencerAction::Off => PowerState::Off,
+            FencerAction::On => PowerState::On,
+        };
+        // A part that is already as wanted may refuse the action; its status decides, not the action's own word.
+        let acted: Vec<Result<(), String>> = each(wanted.verb()).await;
+        let reached = join_all(device.parts.iter().map(|part| self.reached(part, wanted, until))).await;
+        for (part, (acted, reached)) in device.parts.iter().zip(acted.into_iter().zip(reached)) {
+            if let Err(message) = reached {
+                let before =
+                    acted.err().map_or_else(String::new, |error| format!(" (the action said: {error})"));
+                return Err(format!("{}: {message}{before}", part.agent));
+            }
+        }
+        Ok(())
+    }
+
+    async fn act(&self, part: &FencePart, verb: &str, until: Instant) -> Result<(), String> {
+        let exit = Agent::find(&self.folders, part)?.run(verb, until).await?;
+        if exit.code == Some(0) { Ok(()) } else { Err(exit.sentence(verb)) }
+    }
+
+    /// Looks until the part is as wanted, or the time is over.
+    async fn reached(&self, part: &FencePart, wanted: PowerState, until: Instant) -> Result<(), String> {
+        let agent = Agent::find(&self.folders, part)?;
+        loop {
+            let exit = agent.run("status", until).await?;
+            match exit.power() {
+                Some(state) if state == wanted => return Ok(()),
+                Some(state) if Instant::now() + LOOK_AGAIN >= until => {
+                    return Err(format!("status says {}, wanted {}", state.verb(), wanted.verb()));
+                }
+                Some(_) => tokio::time::sleep(LOOK_AGAIN).await,
+                None => return Err(exit.sentence("status")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

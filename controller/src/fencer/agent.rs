@@ -1,0 +1,134 @@
+//! One run of one fence agent: a child process in its own process group, attributes on its standard input.
+
+use ha_api_types::node::FencePart;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::path::PathBuf;
+use std::process::Stdio;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::time::Instant;
+
+/// What a device says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PowerState {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+impl PowerState {
+    /// The action that brings it about.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            PowerState::On => "on",
+            PowerState::Off => "off",
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// The exit status; `None`: killed by a signal.
+    pub(super) code: Option<i32>,
+    /// The last line that it said.
+    pub(super) said: String,
+}
+
+impl Ended {
+    /// What `status` means.
+    pub(super) fn power(&self) -> Option<PowerState> {
+        match self.code {
+            Some(0) => Some(PowerState::On),
+            Some(2) => Some(PowerState::Off),
+            Some(_) | None => None,
+        }
+    }
+
+    pub(super) fn sentence(&self, verb: &str) -> String {
+        let how =
+            self.code.map_or_else(|| "was killed".to_owned(), |code| format!("ended with status {code}"));
+        let said = if self.said.is_empty() { String::new() } else { format!(": {}", self.said) };
+        format!("{verb} {how}{said}")
+    }
+}
+
+/// An agent's program with its attributes. They may hold passwords, so they are never printed.
+pub(super) struct Agent {
+    program: PathBuf,
+    attributes: String,
+}
+
+/// Kills the whole group of a run that is dropped before it ended.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            // It may have ended by itself.
+            let _ = killpg(pid, Signal::SIGKILL);
+        }
+    }
+}
+
+/// How much of what an agent says is kept, bytes.
+const KEPT: usize = 2_000;
+
+impl Agent {
+    /// Finds the program and reads its attributes, or says what to do.
+    pub(super) fn find(folders: &[PathBuf], part: &FencePart) -> Result<Agent, String> {
+        if part.agent.is_empty() || part.agent.contains('/') {
+            return Err(format!("{:?} is not the name of a fence agent, as fence_ipmilan", part.agent));
+        }
+        let program =
+            folders.iter().map(|folder| folder.join(&part.agent)).find(|path| path.is_file()).ok_or_else(
+                || format!("{} is not installed on this controller (package fence-agents)", part.agent),
+            )?;
+        let mut attributes = String::new();
+        if let Some(file) = &part.attributes_file {
+            let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+            attributes.push_str(text.trim_end());
+            attributes.push('\n');
+        }
+        for (name, value) in &part.attributes {
+            if name.contains(['\n', '=']) || value.contains('\n') {
+                return Err(format!("attribute {name:?} must be one line without '=' in its name"));
+            }
+            attributes.extend([name.as_str(), "=", value.as_str(), "\n"]);
+        }
+        Ok(Agent { program, attributes })
+    }
+
+    /// Runs it; when `until` passes or the caller gives up, the whole process group is killed.
+    pub(super) async fn run(&self, verb: &str, until: Instant) -> Result<Ended, String> {
+        let name = self.program.display().to_string();
+        let child = Command::new(&self.program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("{name} cannot be started: {error}"))?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        // Dropped at the end of this run however it ends, also with what the agent left behind in its group.
+        let _group = Group(pid);
+        let ended = tokio::time::timeout_at(until, self.converse(child, verb)).await;
+        ended.map_err(|_| format!("{verb} did not end in time"))?.map_err(|error| format!("{name}: {error}"))
+    }
+
+    async fn converse(&self, mut child: Child, verb: &str) -> std::io::Result<Ended> {
+        if let Some(mut input) = child.stdin.take() {
+            let text = format!("{}action={verb}\n", self.attributes);
+            // An agent that does not read its input says by its exit status how that went.
+            let _ = input.write_all(text.as_bytes()).await;
+        }
+        let output = child.wait_with_output().await?;
+        let text = [output.stderr, output.stdout].concat();
+        let text = String::from_utf8_lossy(text.get(..text.len().min(KEPT)).unwrap_or_default()).into_owned();
+        let said = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+        Ok(Ended { code: output.status.code(), said })
+    }
+}

@@ -1,0 +1,115 @@
+//! The fence-agent protocol against small agents that keep their state in a file.
+
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// An agent that reads its attributes from standard input and keeps `on` or `off` in the file `state`.
+const AGENT: &str = r#"#!/bin/sh
+while IFS='=' read -r name value; do eval "$name=\$value"; done
+case "$action" in
+  off|on) if [ "$stuck" = yes ]; then exit 0; fi; if [ -f "$state.fail" ]; then rm "$state.fail"; exit 1; fi
+          echo "$action" > "$state" ;;
+  status) if [ "$(cat "$state")" = on ]; then exit 0; else exit 2; fi ;;
+  monitor) [ "$dead" != yes ] ;;
+  *) echo "what is $action?" >&2; exit 1 ;;
+esac
+"#;
+
+fn install(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+}
+
+fn part(folder: &Path, state: &str, more: &[(&str, &str)]) -> FencePart {
+    std::fs::write(folder.join(state), "on\n").expect("written");
+    let file = folder.join(state).display().to_string();
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let attributes = std::iter::once(("state".to_owned(), file)).chain(more.iter().map(owned)).collect();
+    FencePart { agent: "fence_file".to_owned(), attributes, attributes_file: None }
+}
+
+async fn check(
+    folder: &Path,
+    parts: Vec<FencePart>,
+    action: FencerAction,
+    timeout_seconds: u32,
+) -> FencerOutcome {
+    install(folder, "fence_file", AGENT);
+    let device =
+        FenceDevice { name: "d".to_owned(), parts, timeout_seconds, retries: 1, ..FenceDevice::default() };
+    let run = FencerRun { id: 1, node: "node1".to_owned(), device, action, limit_ms: 20_000 };
+    Fencer::new(Some(folder.to_owned())).run(&run).await
+}
+
+fn failed(outcome: FencerOutcome) -> String {
+    match outcome {
+        FencerOutcome::Failed(message) => message,
+        FencerOutcome::Confirmed => panic!("confirmed"),
+    }
+}
+
+#[tokio::test]
+async fn every_part_must_be_confirmed_off_by_its_own_status() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parts = vec![part(folder.path(), "a", &[]), part(folder.path(), "b", &[])];
+    assert_eq!(check(folder.path(), parts, FencerAction::Off, 10).await, FencerOutcome::Confirmed);
+    let parts = vec![part(folder.path(), "a", &[]), part(folder.path(), "b", &[("stuck", "yes")])];
+    let message = failed(check(folder.path(), parts, FencerAction::Off, 1).await);
+    assert!(message.contains("status says on, wanted off"), "{message}");
+}
+
+#[tokio::test]
+async fn a_failed_attempt_is_repeated() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parts = vec![part(folder.path(), "a", &[])];
+    std::fs::write(folder.path().join("a.fail"), "").expect("written");
+    assert_eq!(check(folder.path(), parts, FencerAction::Off, 1).await, FencerOutcome::Confirmed);
+}
+
+#[tokio::test]
+async fn what_is_off_can_be_switched_on_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let parts = vec![part(folder.path(), "a", &[])];
+    std::fs::write(folder.path().join("a"), "off\n").expect("written");
+    assert_eq!(check(folder.path(), parts, FencerAction::On, 10).await, FencerOutcome::Confirmed);
+    assert_eq!(std::fs::read_to_string(folder.path().join("a")).expect("read"), "on\n");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_there_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = FencePart { agent: "fence_nobody".to_owned(), ..FencePart::default() };
+    let message = failed(check(folder.path(), vec![missing], FencerAction::Off, 1).await);
+    assert!(message.contains("fence_nobody is not installed"), "{message}");
+    let path = FencePart { agent: "../sh".to_owned(), ..FencePart::default() };
+    let message = failed(check(folder.path(), vec![path], FencerAction::Off, 1).await);
+    assert!(message.contains("not the name of a fence agent"), "{message}");
+}
+
+#[tokio::test]
+async fn an_agent_that_hangs_is_killed_with_its_children() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mark = folder.path().join("pid");
+    let text = format!("#!/bin/sh\nsleep 1000 &\necho $! > {}\nwait\n", mark.display());
+    install(folder.path(), "fence_hangs", &text);
+    let hangs = FencePart { agent: "fence_hangs".to_owned(), ..FencePart::default() };
+    let device = FenceDevice {
+        name: "d".to_owned(),
+        parts: vec![hangs],
+        timeout_seconds: 1,
+        retries: 0,
+        ..FenceDevice::default()
+    };
+    let run =
+        FencerRun { id: 1, node: "node1".to_owned(), device, action: FencerAction::Off, limit_ms: 10_000 };
+    let message = failed(Fencer::new(Some(folder.path().to_owned())).run(&run).await);
+    assert!(message.contains("did not end in time"), "{message}");
+    let pid = std::fs::read_to_string(&mark).expect("the child's pid");
+    let stat = format!("/proc/{}/stat", pid.trim());
+    // The kernel needs a moment to end it; a zombie counts as ended.
+    while std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z ")) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

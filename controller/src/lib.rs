@@ -1,0 +1,9 @@
+//! The controller: a pure core that decides, a shell that connects it to the world, and the HTTP API.
+
+#[cfg(feature = "shell")]
+pub mod api;
+pub mod core;
+#[cfg(feature = "shell")]
+pub mod fencer;
+#[cfg(feature = "shell")]
+pub mod shell;

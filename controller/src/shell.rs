@@ -1,0 +1,158 @@
+//! The controller's shell: store, fence devices, HTTP and signals around the pure core.
+//!
+//! One loop ([`ha_runtime::reconcile::drive`]) turns what happens into inputs and begins what the core asks for. Nothing
+//! here decides anything about nodes or services.
+
+mod commits;
+mod effects;
+mod measured;
+mod members;
+mod metrics;
+mod options;
+mod watching;
+
+pub use options::Options;
+
+use crate::api::{self, ApiOptions, ApiState};
+use crate::core::{Config, Controller, Input};
+use crate::fencer::Fencer;
+use anyhow::Context;
+use commits::StoreLink;
+use effects::Effects;
+use futures::{FutureExt, StreamExt};
+use ha_api_types::keys::Keys;
+use ha_runtime::clock::{Clock, SystemClock};
+use ha_runtime::http::admin::{self, Checks};
+use ha_runtime::http::{ServeOptions, bind};
+use ha_runtime::metrics::Metrics;
+use ha_runtime::reconcile::drive;
+use ha_runtime::shutdown::Shutdown;
+use ha_store::etcd::EtcdStore;
+use ha_store::event_writer::EventWriter;
+use measured::Measured;
+use metrics::ControllerMetrics;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Where inputs come from; cheap to clone.
+pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
+
+/// How long the giving up of keys may hold up the end of the process.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// The program: reads its options, runs until told to end, and says how it went.
+pub fn main() -> ExitCode {
+    let options = match ha_runtime::config::read::<Options>("HACTL_CONTROLLER") {
+        Ok(options) => options,
+        Err(ha_runtime::config::ConfigError::Usage(usage)) => usage.exit(),
+        Err(error) => return usage_error(&error),
+    };
+    if let Err(error) = options.check().and_then(|()| Ok(ha_runtime::logging::init(&options.logging)?)) {
+        return usage_error(&*error);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "the runtime cannot be started");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "logging is not set up yet")]
+fn usage_error(error: &(impl std::fmt::Display + ?Sized)) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(2)
+}
+
+async fn run(options: Options) -> anyhow::Result<()> {
+    let (trigger, shutdown) = Shutdown::on_signals().context("signals cannot be handled")?;
+    let clock = SystemClock::new().context("the machine's clocks cannot be read")?;
+    let keys = Keys::new(&options.cluster);
+    let store = EtcdStore::connect(options.store_config()).await?;
+    // Leadership has channels of its own, so that nothing can queue before it.
+    let leadership = EtcdStore::connect(options.store_config()).await?;
+    let server = bind(ServeOptions::new(options.listen, options.tls())).await?;
+    let config = Config {
+        cluster: options.cluster.clone(),
+        id: options.id(),
+        url: options.advertised(server.address()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        instance: uuid::Uuid::new_v4().to_string(),
+    };
+    tracing::info!(id = %config.id, url = %config.url, instance = %config.instance, "the controller starts");
+    let started = clock.now().wall_unix_ms / 1000;
+    let metrics =
+        Metrics::new("ha-controller", env!("CARGO_PKG_VERSION"), i64::try_from(started).unwrap_or(0))?;
+    let controller_metrics = ControllerMetrics::new(&metrics)?;
+    let measures = metrics.clone();
+    let ready = Checks::new(&["store"]);
+    let mut api_options = ApiOptions::new(&config.id, &config.cluster);
+    api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
+    let members = store.clone();
+    api_options.store_members = Some(Arc::new(move || members::ask(members.clone()).boxed()));
+    let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
+    // It watches for as long as the process lives.
+    tokio::spawn({
+        let api = api.clone();
+        async move { api.observe().await }
+    });
+    let router = api::router(api).merge(admin::router(Checks::default(), ready.clone(), metrics));
+    let serving = tokio::spawn(server.serve(router, shutdown.clone()));
+
+    let (inputs, received) = mpsc::unbounded_channel();
+    let refresher = watching::spawn(store.clone(), &keys, inputs.clone(), ready, controller_metrics.clone());
+    let writer = EventWriter::spawn(store.clone(), keys.clone(), format!("controller-{}", config.id));
+    let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
+    let mut effects = Effects {
+        store: StoreLink::new(
+            store,
+            leadership,
+            &keys,
+            &config.id,
+            inputs.clone(),
+            controller_metrics.clone(),
+        ),
+        refresher,
+        fencer: Fencer::new(options.fence_agent_path.clone()),
+        events: writer.clone(),
+        inputs: inputs.clone(),
+        ended,
+    };
+    let told = shutdown.clone();
+    let farewell = inputs.clone();
+    tokio::spawn(async move {
+        told.requested().await;
+        // The loop may have ended by itself.
+        let _ = farewell.send(Input::Shutdown);
+    });
+    let stream = futures::stream::poll_fn({
+        let mut received = received;
+        move |context| received.poll_recv(context)
+    })
+    .take_until(async move {
+        tokio::select! {
+            _ = wait_for_end.wait_for(|ended| *ended) => {}
+            () = shutdown.forced() => tracing::warn!("ends at once; its keys end with their leases"),
+            () = async { shutdown.requested().await; tokio::time::sleep(FAREWELL).await } => {
+                tracing::warn!("the keys could not be given up in time; they end with their leases");
+            }
+        }
+    });
+    let mut core = Measured::new(Controller::new(config), &measures)?;
+    ha_runtime::notify::ready("running");
+    drive(&mut core, &clock, stream, |effect| effects.begin(effect)).await;
+    ha_runtime::notify::stopping();
+    writer.flush().await;
+    trigger.request();
+    serving.await.context("serving ended badly")
+}

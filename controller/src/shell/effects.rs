@@ -1,0 +1,51 @@
+//! What the core asks for, begun in order; what takes time answers through the inputs.
+
+use super::Inputs;
+use super::commits::StoreLink;
+use super::watching::Refreshing;
+use crate::core::{Effect, Input};
+use crate::fencer::Fencer;
+use ha_store::event_writer::EventWriter;
+use tokio::sync::watch;
+
+/// Everything that effects need.
+pub(super) struct Effects {
+    pub(super) store: StoreLink,
+    pub(super) refresher: Refreshing,
+    pub(super) fencer: Fencer,
+    pub(super) events: EventWriter,
+    pub(super) inputs: Inputs,
+    pub(super) ended: watch::Sender<bool>,
+}
+
+impl Effects {
+    /// Begins an effect; returns at once.
+    pub(super) fn begin(&mut self, effect: Effect) {
+        match effect {
+            Effect::Commit { id, transaction } => self.store.commit(id, transaction),
+            Effect::Refresh { id } => self.refresher.request(id),
+            Effect::GrantLease { ttl_seconds } => self.store.grant(ttl_seconds),
+            Effect::KeepAlive { lease } => self.store.keep_alive(lease),
+            Effect::Revoke { lease } => self.store.revoke(lease),
+            Effect::RunFencer(run) => {
+                let (fencer, inputs) = (self.fencer.clone(), self.inputs.clone());
+                tokio::spawn(async move {
+                    tracing::info!(node = %run.node, device = %run.device.name, action = ?run.action, "fence device");
+                    let outcome = fencer.run(&run).await;
+                    tracing::info!(node = %run.node, device = %run.device.name, ?outcome, "fence device ended");
+                    // Nobody listens any more once the loop has ended.
+                    let _ = inputs.send(Input::FencerDone { id: run.id, outcome });
+                });
+            }
+            Effect::Event { name, event } => {
+                tracing::info!(
+                    kind = event.kind.singular(), object = %event.name, reason = %event.reason, "{}", event.message
+                );
+                self.events.write(name, event);
+            }
+            Effect::Ended => {
+                self.ended.send_replace(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The HTTP API over the in-memory store: writes, conflicts, watches, limits, and what it answers beyond Kubernetes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/http.rs"]
+mod http;
+#[path = "support/suite.rs"]
+mod suite;
+
+use axum::http::header;
+use futures::StreamExt;
+use ha_api_types::kind::Kind;
+use ha_store::{MemoryStore, Store};
+use http::{APPLY, Api, group, resource};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn an_object_keeps_what_is_its_own() {
+    suite::an_object_keeps_what_is_its_own(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there() {
+    suite::a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_where_a_list_ended() {
+    suite::a_watch_goes_on_where_a_list_ended(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn concurrent_patches_all_arrive() {
+    suite::concurrent_patches_all_arrive(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn fields_of_newer_versions_are_kept() {
+    let api = Api::over(MemoryStore::new());
+    api.post("groups", &group("g")).await;
+    let key = api.keys.spec(Kind::Group, "g");
+    let mut stored: Value =
+        serde_json::from_slice(&api.store.get(&key).await.unwrap().entries[0].value).unwrap();
+    stored["spec"]["future"] = json!({"x": 1});
+    api.write(&key, &stored).await;
+    let patched = api.merge("groups/g", &json!({"spec": {"comment": "c"}})).await;
+    assert_eq!((patched.code, patched.at("/spec/future")), (200, &json!({"x": 1})));
+    let replaced = api.put("groups/g", &patched.body).await;
+    assert_eq!((replaced.code, replaced.at("/spec/future")), (200, &json!({"x": 1})));
+    assert_eq!(api.merge("groups/g", &json!({"spec": {"futures": 1}})).await.code, 400);
+}
+
+#[tokio::test]
+async fn a_dry_run_checks_everything_and_writes_nothing() {
+    let api = Api::over(MemoryStore::new());
+    let dry = api.post("groups?dryRun=All", &group("g")).await;
+    assert_eq!((dry.code, dry.at("/metadata/resourceVersion")), (201, &Value::Null));
+    assert_eq!(api.get("groups/g").await.code, 404);
+    api.post("groups", &group("g")).await;
+    assert_eq!(api.post("groups?dryRun=All", &group("g")).await.code, 409);
+    let before = api.get("groups/g").await.body;
+    let dry = api.merge("groups/g?dryRun=All", &json!({"spec": {"comment": "x"}})).await;
+    assert_eq!((dry.at("/spec/comment"), dry.at("/metadata/generation")), (&json!("x"), &json!(2)));
+    assert_eq!(api.delete("groups/g?dryRun=All").await.code, 200);
+    assert_eq!(api.merge("groups/g?dryRun=All", &json!({"spec": {"coment": "x"}})).await.code, 400);
+    assert_eq!(api.get("groups/g").await.body, before);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_all_at_once() {
+    let api = Api::over(MemoryStore::new());
+    let mut wrong = resource("Web");
+    wrong["spec"]["maxRestart"] = json!("two");
+    wrong["spec"]["state"] = json!("Run");
+    let refused = api.post("resources", &wrong).await;
+    assert_eq!((refused.code, refused.at("/reason")), (422, &json!("Invalid")));
+    let fields: Vec<&str> = refused
+        .at("/details/causes")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cause| cause["field"].as_str().unwrap())
+        .collect();
+    assert_eq!(fields, ["spec.maxRestart", "spec.state"]);
+    let text =
+        br#"{"apiVersion":"hactl.io/v1","kind":"Group","kind":"Group","metadata":{"name":"g"},"spc":{}}"#;
+    let response = api.send("POST", "groups", "application/json", text.to_vec()).await;
+    assert_eq!(response.status(), 400);
+    let response = api.send("POST", "groups?fieldValidation=Warn", "application/json", text.to_vec()).await;
+    assert_eq!((response.status().as_u16(), response.headers().get_all("warning").iter().count()), (201, 2));
+    for (method, path, media_type, body, code) in [
+        ("POST", "groups", "text/plain", "x", 415),
+        ("POST", "groups", "application/json", "{", 400),
+        ("POST", "groups", "application/json", "[]", 400),
+        ("POST", "groups", "application/json", "{\"metadata\": 3}", 422),
+        ("POST", "groups", "application/json", "", 400),
+        ("POST", "things", "application/json", "{}", 404),
+        ("PATCH", "groups/g", "application/strategic-merge-patch+json", "{}", 415),
+        (
+            "PATCH",
+            "groups/g",
+            "application/json-patch+json",
+            "[{\"op\":\"replace\",\"path\":\"\",\"value\":1}]",
+            400,
+        ),
+        ("PATCH", "groups/g", APPLY, "a: [", 400),
+        ("PUT", "groups/none", "application/json", "{}", 404),
+        ("PUT", "groups", "application/json", "{}", 405),
+        ("GET", "groups?limit=x", "", "", 400),
+        ("GET", "groups?continue=x", "", "", 400),
+        ("GET", "groups?labelSelector=a%20b", "", "", 400),
+        ("GET", "groups/..%2f..", "", "", 404),
+        ("GET", "/apis/other/v1", "", "", 404),
+        ("DELETE", "/version", "", "", 405),
+    ] {
+        let response = api.send(method, path, media_type, body.as_bytes().to_vec()).await;
+        let got = response.status().as_u16();
+        let bytes = axum::body::to_bytes(response.into_body(), 1_000_000).await.unwrap();
+        let status: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((got, &status["kind"]), (code, &json!("Status")), "{method} {path} {body}: {status}");
+    }
+    let large = vec![b' '; 1024 * 1024 + 1];
+    assert_eq!(api.send("POST", "groups", "application/json", large).await.status(), 413);
+}
+
+#[tokio::test]
+async fn server_side_apply_creates_and_owns() {
+    let api = Api::over(MemoryStore::new());
+    let no_manager = api.call("PATCH", "groups/g", APPLY, &group("g")).await;
+    assert_eq!(no_manager.code, 400);
+    let created = api.call("PATCH", "groups/g?fieldManager=a", APPLY, &group("g")).await;
+    assert_eq!((created.code, created.at("/metadata/managedFields/0/operation")), (201, &json!("Apply")));
+    let again = api.call("PATCH", "groups/g?fieldManager=a", APPLY, &group("g")).await;
+    assert_eq!(
+        (again.code, again.at("/metadata/resourceVersion")),
+        (200, created.at("/metadata/resourceVersion"))
+    );
+    let mut other = group("g");
+    other["spec"]["nodes"]["node1"] = json!(9);
+    let conflict = api.call("PATCH", "groups/g?fieldManager=b", APPLY, &other).await;
+    assert_eq!((conflict.code, conflict.at("/details/causes/0/field")), (409, &json!(".spec.nodes.node1")));
+    let forced = api.call("PATCH", "groups/g?fieldManager=b&force=true", APPLY, &other).await;
+    assert_eq!((forced.code, forced.at("/spec/nodes/node1")), (200, &json!(9)));
+    let typo = json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "g"}, "spec": {"node": {}}});
+    assert_eq!(api.call("PATCH", "groups/g?fieldManager=b", APPLY, &typo).await.code, 400);
+}
+
+#[tokio::test]
+async fn operations_are_recorded_once_with_who_asked() {
+    let api = Api::over(MemoryStore::new());
+    let operation = json!({"apiVersion": "hactl.io/v1", "kind": "Operation",
+        "metadata": {}, "spec": {"action": "Restart", "resource": "vm:100", "requestedBy": "somebody else"}});
+    let created = api.post("operations", &operation).await;
+    assert_eq!(
+        (created.code, created.at("/spec/requestedBy")),
+        (201, &json!("loopback")),
+        "{}",
+        created.body
+    );
+    assert_eq!(created.at("/spec/resource"), "100");
+    let name = created.at("/metadata/name").as_str().unwrap().to_owned();
+    assert!(name.starts_with("restart-100-"), "{name}");
+    assert_ne!(api.post("operations", &operation).await.at("/metadata/name"), &json!(name));
+    let changed = api.merge(&format!("operations/{name}"), &json!({"spec": {"resource": "101"}})).await;
+    assert_eq!(changed.code, 422);
+    assert_eq!(
+        api.merge(&format!("operations/{name}"), &json!({"metadata": {"labels": {"a": "b"}}})).await.code,
+        200
+    );
+}
+
+#[tokio::test]
+async fn a_watch_from_before_compaction_is_expired() {
+    let api = Api::over(MemoryStore::new());
+    for name in ["a", "b", "c"] {
+        api.post("groups", &group(name)).await;
+    }
+    api.store.compact(3);
+    let (event_type, status) = api.watch("groups?watch=1&resourceVersion=1").await.next().await.unwrap();
+    assert_eq!(
+        (event_type.as_str(), &status["code"], &status["reason"]),
+        ("ERROR", &json!(410), &json!("Expired"))
+    );
+    let mut short = api.watch("groups?watch=1&resourceVersion=4&timeoutSeconds=1").await;
+    assert!(short.next().await.is_none());
+}
+
+/// A node as its agent and the leader describe it.
+async fn node(api: &Api<MemoryStore>, name: &str, state: &str) {
+    let object = json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}});
+    api.post("nodes", &object).await;
+    let status = json!({"state": state, "conditions": [
+        {"type": "Ready", "status": if state == "Online" { "True" } else { "False" },
+            "reason": "HeartbeatLate", "message": "its heartbeat is late"}]});
+    api.status(Kind::Node, name, &status).await;
+    let report =
+        json!({"drivers": ["simulated"], "watchdog": {"kind": "Kernel"}, "mode": {"kind": "Active"}});
+    api.write(&api.keys.node_report(name), &report).await;
+}
+
+fn running(node: &str) -> Value {
+    json!({"state": "Started", "node": node, "running": true})
+}
+
+#[tokio::test]
+async fn a_placement_is_explained_node_by_node() {
+    let api = Api::over(MemoryStore::new());
+    node(&api, "node1", "Online").await;
+    node(&api, "node2", "Unknown").await;
+    node(&api, "node3", "Online").await;
+    let mut restricted = group("g");
+    restricted["spec"] = json!({"nodes": {"node1": 2, "node2": 1}, "restricted": true});
+    api.post("groups", &restricted).await;
+    let mut web = resource("web");
+    web["spec"]["group"] = json!("g");
+    api.post("resources", &web).await;
+    let why = api.get("resources/vm:web/explain").await;
+    assert_eq!(
+        (why.code, why.at("/type"), why.at("/reason")),
+        (200, &json!("vm"), &json!("NotSeenYet")),
+        "{}",
+        why.body
+    );
+    let nodes: Vec<(&str, bool, &str)> = why
+        .at("/nodes")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|verdict| {
+            let reason = verdict["causes"][0]["reason"].as_str().unwrap();
+            (verdict["node"].as_str().unwrap(), verdict["allowed"].as_bool().unwrap(), reason)
+        })
+        .collect();
+    assert_eq!(
+        nodes,
+        [("node1", true, "Placed"), ("node2", false, "NodeNotOnline"), ("node3", false, "NotInGroup")]
+    );
+    api.merge("nodes/node1", &json!({"spec": {"maintenance": true}})).await;
+    let why = api.get("resources/web/explain").await;
+    let help: Vec<&str> = why.at("/help").as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(help.iter().any(|text| text.contains("hactl node maintenance disable node1")), "{help:?}");
+    assert_eq!(api.get("resources/ct:web/explain").await.code, 400);
+    assert_eq!(api.get("resources/none/explain").await.code, 404);
+    assert_eq!(api.get("resources/web/status").await.code, 200);
+}
+
+#[tokio::test]
+async fn a_change_is_thought_through_and_not_made() {
+    let api = Api::over(MemoryStore::new());
+    for name in ["node1", "node2"] {
+        node(&api, name, "Online").await;
+    }
+    for name in ["web", "db"] {
+        api.post("resources", &resource(name)).await;
+        api.status(Kind::Resource, name, &running("node1")).await;
+    }
+    let effects = async |request: Value| -> Vec<String> {
+        let plan = api.post("plan", &request).await;
+        assert_eq!(plan.code, 200, "{}", plan.body);
+        let effects = plan.at("/effects").as_array().unwrap();
+        effects.iter().map(|effect| effect["message"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut node1 = api.get("nodes/node1").await.body;
+    node1["spec"]["maintenance"] = json!(true);
+    assert_eq!(
+        effects(json!({"objects": [node1.clone()]})).await,
+        ["db would move node1 → node2, live", "web would move node1 → node2, live"]
+    );
+    let mut stopped = api.get("resources/web").await.body;
+    stopped["spec"]["state"] = json!("Stopped");
+    assert_eq!(
+        effects(json!({"objects": [stopped, resource("new")]})).await,
+        ["new would start on node2", "web would stop on node1"]
+    );
+    let deletion = json!({"deletions": [{"kind": "Resource", "name": "vm:web"}]});
+    assert_eq!(effects(deletion).await, ["web would no longer be managed; what runs is left alone"]);
+    assert_eq!(
+        effects(json!({"objects": [api.get("resources/web").await.body]})).await,
+        Vec::<String>::new()
+    );
+    // Nowhere to go.
+    let mut both = node1.clone();
+    both["metadata"] = json!({"name": "node2"});
+    let plan = api.post("plan", &json!({"objects": [node1.clone(), both]})).await;
+    assert_eq!(
+        (plan.at("/effects"), plan.at("/warnings").as_array().unwrap().len()),
+        (&json!([]), 2),
+        "{}",
+        plan.body
+    );
+    // A dry run says the same as warnings.
+    let dry = api.put("nodes/node1?dryRun=All", &node1).await;
+    assert!(
+        dry.warnings.iter().any(|warning| warning.contains("web would move node1 -> node2, live")),
+        "{:?}",
+        dry.warnings
+    );
+    assert_eq!(api.get("nodes/node1").await.at("/spec"), &json!({}));
+    assert_eq!(api.post("plan", &json!({"objects": [{"kind": "Resource"}]})).await.code, 422);
+    assert_eq!(api.post("plan", &json!({"objects": [{"kind": "Thing"}]})).await.code, 400);
+}
+
+#[tokio::test]
+async fn doubtful_objects_are_accepted_with_a_warning() {
+    let api = Api::over(MemoryStore::new());
+    let mut web = resource("web");
+    web["spec"]["group"] = json!("nowhere");
+    let created = api.post("resources", &web).await;
+    assert_eq!((created.code, created.warnings.len()), (201, 1));
+    assert!(created.warnings[0].contains("there is no group nowhere yet"), "{:?}", created.warnings);
+    let rule = |name: &str| {
+        json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": name},
+            "spec": {"nodeAffinity": {"resources": ["ct:web"], "nodes": ["node1"]}}})
+    };
+    let first = api.post("affinityrules", &rule("r1")).await;
+    assert!(first.warnings.iter().any(|text| text.contains("write vm:web")), "{:?}", first.warnings);
+    assert!(!first.warnings.iter().any(|text| text.contains("not applied")), "{:?}", first.warnings);
+    let second = api.post("affinityrules", &rule("r2")).await;
+    assert!(
+        second.warnings.iter().any(|text| text.contains("rule r2 is not applied")),
+        "{:?}",
+        second.warnings
+    );
+}
+
+#[tokio::test]
+async fn the_overview_says_what_is_wrong() {
+    let api = Api::over(MemoryStore::new());
+    let empty = api.get("status").await;
+    assert_eq!((empty.at("/store/quorum"), empty.at("/leader")), (&json!(true), &Value::Null));
+    assert_eq!(empty.at("/problems/0/about"), "leader");
+    api.write(&api.keys.leader(), &json!({"id": "c1", "url": "http://c1", "since": "2026-01-01T00:00:00Z"}))
+        .await;
+    api.write(&api.keys.candidate("c1"), &json!({"id": "c1", "url": "http://c1", "version": "1"})).await;
+    node(&api, "node1", "Online").await;
+    node(&api, "node2", "Unknown").await;
+    for name in ["web", "db"] {
+        api.post("resources", &resource(name)).await;
+    }
+    api.status(Kind::Resource, "web", &running("node1")).await;
+    let status = api.get("status").await;
+    assert_eq!(status.at("/leader/id"), "c1");
+    assert_eq!(status.at("/controllers/0/state"), "Leading");
+    assert_eq!(status.at("/services"), &json!({"Queued": 1, "Started": 1}));
+    let about: Vec<&str> =
+        status.at("/problems").as_array().unwrap().iter().map(|one| one["about"].as_str().unwrap()).collect();
+    assert_eq!(about, ["resource/db", "node/node1", "node/node2"], "{}", status.body);
+}
+
+#[tokio::test]
+async fn events_are_streamed() {
+    let api = Api::over(MemoryStore::new());
+    let event = |name: &str| {
+        json!({"kind": "Resource", "name": name, "type": "Normal", "reason": "Running", "message": "m",
+            "source": "agent/node1", "at": "2026-01-01T00:00:00Z"})
+    };
+    let response = api.send("GET", "events/stream", "", Vec::new()).await;
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+    let mut chunks = response.into_body().into_data_stream();
+    api.write(&api.keys.event("agent-node1", "1"), &event("web")).await;
+    let text = String::from_utf8(chunks.next().await.unwrap().unwrap().to_vec()).unwrap();
+    assert!(
+        text.contains("event: event") && text.contains("id: 2") && text.contains("\"name\":\"web\""),
+        "{text}"
+    );
+    let shown = api.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3Dweb,involvedObject.namespace%3D").await;
+    assert_eq!(shown.at("/items/0/source/component"), "ha-agent");
+    let answer = api.get("/api/v1/events").await;
+    assert_eq!((answer.code, answer.warnings.len()), (200, 0));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(48))]
+
+    /// Whatever is sent to whatever path, the answer is JSON, never a failure of the server.
+    #[test]
+    fn any_request_is_answered(
+        text in "\\PC{0,20}", name in "[a-z0-9:./%-]{0,12}", field in "(metadata|spec|status|kind|apiVersion|nodes|x)", number in proptest::num::f64::ANY,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let api = Api::over(MemoryStore::new());
+            api.post("groups", &group("g")).await;
+            let strange = json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "g", field.as_str(): text},
+                field.as_str(): {text.as_str(): number}});
+            let operations = json!([{"op": "add", "path": format!("/{field}"), "value": text}, {"op": "move", "from": "/spec", "path": format!("/{text}")}]);
+            let query = format!("fieldManager=f&force=1&labelSelector={name}&fieldSelector={name}&limit=1&continue={name}");
+            for (method, path, media_type, body) in [
+                ("POST", "groups".to_owned(), "application/json", &strange),
+                ("PUT", "groups/g".to_owned(), "application/json", &strange),
+                ("PATCH", "groups/g".to_owned(), http::MERGE, &strange),
+                ("PATCH", format!("groups/g?{query}"), APPLY, &strange),
+                ("PATCH", "groups/g".to_owned(), "application/json-patch+json", &operations),
+                ("POST", "plan".to_owned(), "application/json", &json!({"objects": [strange.clone()]})),
+                ("DELETE", format!("groups/{name}"), "application/json", &strange),
+                ("GET", format!("groups?{query}"), "", &Value::Null),
+                ("GET", format!("resources/{name}/explain"), "", &Value::Null),
+            ] {
+                let bytes = body.to_string().into_bytes();
+                let Ok(response) = api.try_send(method, &path, media_type, bytes).await else { continue };
+                assert!(response.status().as_u16() < 500, "{method} {path} {body}: {}", response.status());
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_route() {
+    let metrics = ha_runtime::metrics::Metrics::new("test", "0", 0).unwrap();
+    let mut options = ha_controller::api::ApiOptions::new("c1", "test");
+    options.metrics = Some(ha_controller::api::ApiMetrics::new(&metrics).unwrap());
+    let api = Api::with(MemoryStore::new(), options);
+    api.get("groups/none").await;
+    let watch = api.watch("groups?watch=1").await;
+    let text = metrics.encode().unwrap();
+    let counted =
+        "hactl_api_requests_total{code=\"404\",method=\"GET\",route=\"/apis/hactl.io/v1/{plural}/{name}\"} 1";
+    assert!(text.contains(counted) && text.contains("hactl_api_watches 1"), "{text}");
+    drop(watch);
+    let text = metrics.encode().unwrap();
+    assert!(text.contains("hactl_api_watches 0"), "{text}");
+}
+
+#[tokio::test]
+async fn start_and_stop_change_the_requested_state_with_the_record() {
+    let api = Api::over(MemoryStore::new());
+    assert_eq!(api.post("resources", &resource("web")).await.code, 201);
+    let operation = |name: &str, action: &str, resource: &str| {
+        json!({
+            "apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": name},
+            "spec": {"action": action, "resource": resource},
+        })
+    };
+    assert_eq!(api.post("operations", &operation("o1", "Stop", "web")).await.code, 201);
+    let stopped = api.get("resources/web").await;
+    assert_eq!(stopped.at("/spec/state"), &json!("Stopped"));
+    assert_eq!(stopped.at("/metadata/generation"), &json!(2));
+    // Once more changes nothing; a taken name changes nothing either.
+    assert_eq!(api.post("operations", &operation("o2", "Stop", "web")).await.code, 201);
+    assert_eq!(api.post("operations", &operation("o2", "Start", "web")).await.code, 409);
+    assert_eq!(api.get("resources/web").await.at("/metadata/generation"), &json!(2));
+    assert_eq!(api.post("operations", &operation("o3", "Start", "web")).await.code, 201);
+    assert_eq!(api.get("resources/web").await.at("/spec/state"), &json!("Started"));
+    // What does not exist is for the leader to refuse, on record.
+    assert_eq!(api.post("operations", &operation("o4", "Start", "nix")).await.code, 201);
+}

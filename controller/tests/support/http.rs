@@ -1,0 +1,153 @@
+//! The API over any store, called in-process, and the objects that tests send to it.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use futures::StreamExt;
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_controller::api::{ApiOptions, ApiState, router};
+use ha_store::{Guard, Store, Transaction};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tower::ServiceExt;
+
+/// The API over a store, called without a network between.
+pub(crate) struct Api<S> {
+    pub(crate) store: Arc<S>,
+    pub(crate) keys: Keys,
+    router: Router,
+}
+
+/// An answer: status code, warnings, body.
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    /// The field at a JSON pointer.
+    pub(crate) fn at(&self, pointer: &str) -> &Value {
+        self.body.pointer(pointer).unwrap_or(&Value::Null)
+    }
+}
+
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+
+impl<S: Store> Api<S> {
+    /// The API with room for two watches.
+    pub(crate) fn over(store: S) -> Api<S> {
+        let mut options = ApiOptions::new("c1", "test");
+        options.watches = 2;
+        Api::with(store, options)
+    }
+
+    pub(crate) fn with(store: S, options: ApiOptions) -> Api<S> {
+        let store = Arc::new(store);
+        let keys = Keys::new("test");
+        let router = router(ApiState::new(Arc::clone(&store), keys.clone(), options));
+        Api { store, keys, router }
+    }
+
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        media_type: &str,
+        body: Vec<u8>,
+    ) -> axum::response::Response {
+        self.try_send(method, path, media_type, body).await.unwrap()
+    }
+
+    /// An error is a path that is no path, which a client could not send either.
+    pub(crate) async fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        media_type: &str,
+        body: Vec<u8>,
+    ) -> Result<axum::response::Response, axum::http::Error> {
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/apis/hactl.io/v1/{path}") };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, media_type)
+            .header(header::USER_AGENT, "test/1")
+            .body(Body::from(body))?;
+        Ok(self.router.clone().oneshot(request).await.unwrap())
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, media_type: &str, body: &Value) -> Answer {
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        let response = self.send(method, path, media_type, body).await;
+        let code = response.status().as_u16();
+        let warnings = response
+            .headers()
+            .get_all("warning")
+            .iter()
+            .map(|value| value.to_str().unwrap().to_owned())
+            .collect();
+        let bytes = axum::body::to_bytes(response.into_body(), 10_000_000).await.unwrap();
+        Answer { code, warnings, body: serde_json::from_slice(&bytes).unwrap_or(Value::Null) }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, "", &Value::Null).await
+    }
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.call("POST", path, "application/json", body).await
+    }
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.call("PUT", path, "application/json", body).await
+    }
+    pub(crate) async fn merge(&self, path: &str, body: &Value) -> Answer {
+        self.call("PATCH", path, MERGE, body).await
+    }
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        self.call("DELETE", path, "", &Value::Null).await
+    }
+
+    /// Writes a key as some other process would.
+    pub(crate) async fn write(&self, key: &str, value: &Value) {
+        let known = self.store.get(key).await.unwrap();
+        let guard = known.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+        let outcome =
+            self.store.commit(Transaction::new().put(key, guard, value.to_string().into_bytes())).await;
+        assert!(outcome.applied().is_some(), "{outcome:?}");
+    }
+
+    pub(crate) async fn status(&self, kind: Kind, name: &str, status: &Value) {
+        self.write(&self.keys.status(kind, name), status).await;
+    }
+
+    /// The lines of a watch that is running, each (type, object).
+    pub(crate) async fn watch(&self, path: &str) -> futures::stream::BoxStream<'static, (String, Value)> {
+        let response = self.send("GET", path, "", Vec::new()).await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let mut chunks = response.into_body().into_data_stream();
+        Box::pin(async_stream::stream! {
+            let mut text = String::new();
+            while let Some(Ok(chunk)) = chunks.next().await {
+                text.push_str(std::str::from_utf8(&chunk).unwrap());
+                while let Some(end) = text.find('\n') {
+                    let line: Value = serde_json::from_str(&text[..end]).unwrap();
+                    text.drain(..=end);
+                    yield (line["type"].as_str().unwrap().to_owned(), line["object"].clone());
+                }
+            }
+        })
+    }
+}
+
+/// A resource that only pretends.
+pub(crate) fn resource(name: &str) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name},
+        "spec": {"driver": {"simulated": {"type": "vm"}}}})
+}
+
+/// A group of one node.
+pub(crate) fn group(name: &str) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": name}, "spec": {"nodes": {"node1": 1}}})
+}

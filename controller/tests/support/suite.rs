@@ -1,0 +1,147 @@
+//! What must hold over any store.
+
+use crate::http::{Api, MERGE, group, resource};
+use futures::StreamExt;
+use ha_api_types::kind::Kind;
+use ha_api_types::record::{Assignment, Fence, FenceState};
+use ha_store::Store;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+pub(crate) async fn an_object_keeps_what_is_its_own<S: Store>(store: S) {
+    let api = Api::over(store);
+    let mut sent = resource("100");
+    sent["metadata"]["uid"] = json!("mine");
+    sent["status"] = json!({"state": "Started"});
+    let created = api.post("resources", &sent).await;
+    assert_eq!(created.code, 201, "{}", created.body);
+    assert_eq!(created.at("/metadata/generation"), 1);
+    assert_ne!(created.at("/metadata/uid"), "mine");
+    assert_eq!(created.at("/status"), &Value::Null);
+    assert_eq!(created.at("/metadata/finalizers"), &json!(["hactl.io/managed"]));
+    assert_eq!(api.post("resources", &sent).await.code, 409);
+
+    // The status makes the object newer, so that a replacement of the old one conflicts.
+    api.status(Kind::Resource, "100", &json!({"state": "Queued"})).await;
+    let mut stale = created.body.clone();
+    stale["spec"]["priority"] = json!(5);
+    let conflict = api.put("resources/100", &stale).await;
+    assert_eq!((conflict.code, conflict.at("/reason")), (409, &json!("Conflict")));
+    let mut fresh = api.get("resources/vm:100").await.body;
+    fresh["spec"]["priority"] = json!(5);
+    fresh["metadata"]["finalizers"] = json!([]);
+    fresh["metadata"]["generation"] = json!(77);
+    let replaced = api.put("resources/100", &fresh).await;
+    assert_eq!((replaced.code, replaced.at("/metadata/generation")), (200, &json!(2)));
+    assert_eq!(replaced.at("/metadata/uid"), created.at("/metadata/uid"));
+    assert_eq!(replaced.at("/metadata/finalizers"), &json!(["hactl.io/managed"]));
+    assert_eq!(replaced.at("/status/state"), "Queued");
+
+    // Metadata does not count as a new generation, and nothing is no change at all.
+    let labelled = api.merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(labelled.at("/metadata/generation"), 2);
+    let again = api
+        .merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}, "status": {"state": "x"}}))
+        .await;
+    assert_eq!(again.body, labelled.body);
+    let wrong_type = api.get("resources/ct:100").await;
+    assert_eq!(wrong_type.code, 400);
+    assert!(wrong_type.at("/message").as_str().unwrap().contains("vm:100"));
+    assert_eq!(api.merge("resources/100", &json!({"metadata": {"resourceVersion": "1"}})).await.code, 409);
+    assert_eq!(api.merge("resources/100", &json!({"metadata": {"name": "101"}})).await.code, 400);
+    for method in ["PUT", "PATCH"] {
+        assert_eq!(api.call(method, "resources/100/status", MERGE, &json!({})).await.code, 405);
+    }
+}
+
+pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_run_there<S: Store>(
+    store: S,
+) {
+    let api = Api::over(store);
+    api.post("resources", &resource("web")).await;
+    let wrong = json!({"preconditions": {"uid": "other"}});
+    assert_eq!(api.call("DELETE", "resources/web", "application/json", &wrong).await.code, 409);
+    let marked = api.delete("resources/web").await;
+    assert!(marked.at("/metadata/deletionTimestamp").is_string(), "{}", marked.body);
+    // A client cannot free it.
+    api.merge("resources/web", &json!({"metadata": {"finalizers": null, "deletionTimestamp": null}})).await;
+    let still = api.get("resources/web").await;
+    assert_eq!(still.at("/metadata/finalizers"), &json!(["hactl.io/managed"]));
+    assert!(still.at("/metadata/deletionTimestamp").is_string());
+
+    let node = json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": "node1"}});
+    api.post("nodes", &node).await;
+    let fence = |state| json!(Fence { epoch: 1, state, ..Fence::default() });
+    for (state, code) in [(FenceState::Open, 409), (FenceState::Fencing, 409)] {
+        api.write(&api.keys.fence("node1"), &fence(state)).await;
+        assert_eq!(api.delete("nodes/node1").await.code, code);
+    }
+    api.write(&api.keys.fence("node1"), &fence(FenceState::Fenced)).await;
+    let assignment = Assignment { node: "node1".to_owned(), ..Assignment::default() };
+    api.write(&api.keys.assignment("web"), &json!(assignment)).await;
+    let refused = api.delete("nodes/node1").await;
+    assert_eq!(refused.code, 409);
+    assert!(refused.at("/message").as_str().unwrap().contains("web"));
+    api.write(&api.keys.assignment("web"), &json!(Assignment { node: "node2".to_owned(), ..assignment }))
+        .await;
+    api.status(Kind::Node, "node1", &json!({"state": "Unknown"})).await;
+    assert_eq!(api.delete("nodes/node1").await.code, 200);
+    assert_eq!(api.get("nodes/node1").await.code, 404);
+    // The leader shows it as Gone for a while, and a fence is never deleted.
+    assert_eq!(api.store.get(&api.keys.status(Kind::Node, "node1")).await.unwrap().entries.len(), 1);
+    assert_eq!(api.store.get(&api.keys.fence("node1")).await.unwrap().entries.len(), 1);
+}
+
+pub(crate) async fn a_watch_goes_on_where_a_list_ended<S: Store>(store: S) {
+    let api = Api::over(store);
+    api.post("groups", &group("a")).await;
+    let list = api.get("groups").await;
+    let version = list.at("/metadata/resourceVersion").as_str().unwrap().to_owned();
+    assert_eq!(list.at("/items/0/metadata/name"), "a");
+    api.status(Kind::Group, "a", &json!({"observedGeneration": 1})).await;
+    api.post("groups", &group("b")).await;
+    api.delete("groups/b").await;
+    let mut events = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;
+    let mut last = version.parse::<i64>().unwrap();
+    for (expected, name) in [("MODIFIED", "a"), ("ADDED", "b"), ("DELETED", "b")] {
+        let (event_type, object) = events.next().await.unwrap();
+        assert_eq!((event_type.as_str(), object["metadata"]["name"].as_str().unwrap()), (expected, name));
+        let revision: i64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        assert!(revision > last);
+        last = revision;
+    }
+    api.post("resources", &resource("web")).await;
+    api.merge("groups/a", &json!({"spec": {"comment": "c"}})).await;
+    let (event_type, object) = events.next().await.unwrap();
+    assert_eq!((event_type.as_str(), object["spec"]["comment"].as_str()), ("MODIFIED", Some("c")));
+
+    // A second watch begins with what is, a third is one too many.
+    let mut other =
+        api.watch("groups?watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").await;
+    assert_eq!(other.next().await.unwrap().0, "ADDED");
+    let (event_type, bookmark) = other.next().await.unwrap();
+    assert_eq!(event_type, "BOOKMARK");
+    assert_eq!(bookmark["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    assert_eq!(api.get("groups?watch=1").await.code, 429);
+    drop((events, other));
+    assert_eq!(api.watch("groups?watch=1").await.next().await.unwrap().0, "ADDED");
+}
+
+pub(crate) async fn concurrent_patches_all_arrive<S: Store>(store: S) {
+    let api = Arc::new(Api::over(store));
+    api.post("groups", &group("g")).await;
+    let tasks: Vec<_> = (0..6)
+        .map(|n| {
+            let api = Arc::clone(&api);
+            tokio::spawn(async move {
+                let patch = json!({"metadata": {"labels": {format!("l{n}"): "x"}}});
+                api.merge("groups/g", &patch).await.code
+            })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap(), 200);
+    }
+    let labels = api.get("groups/g").await;
+    assert_eq!(labels.at("/metadata/labels").as_object().unwrap().len(), 6);
+}

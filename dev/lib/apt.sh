@@ -1,0 +1,57 @@
+# shellcheck shell=bash
+# Debian packages: installed on the machine, or unpacked from a newer suite into the cache.
+
+KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
+
+# apt_install PACKAGE…: installs those that are missing, without starting any service of theirs.
+apt_install() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  have apt-get || die "these packages are missing and this is not Debian or Ubuntu: ${missing[*]}" \
+    "install them with your package manager, then run this again"
+  is_root || die "these packages are missing: ${missing[*]}" \
+    "run as root: apt-get install --no-install-recommends ${missing[*]}"
+  say "installing ${missing[*]}"
+  apt-get -qq update || say "the package lists could not be refreshed; trying with those at hand"
+  without_service_start env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq -y --no-install-recommends install "${missing[@]}" >&2 ||
+    die "apt-get could not install: ${missing[*]}" "its own message is above"
+}
+
+# without_service_start COMMAND…: runs it while packages are forbidden to start services.
+without_service_start() {
+  local policy=/usr/sbin/policy-rc.d ours="" status=0
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\n# dev/setup: no service starts by being installed\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    ours=yes
+  fi
+  RUNLEVEL=1 "$@" || status=$?
+  [ -z "$ours" ] || rm -f "$policy"
+  return "$status"
+}
+
+# apt_unpack SUITE FOLDER PACKAGE…: unpacks packages of another Debian suite below FOLDER.
+# The machine's own package lists and packages stay as they are; no root is needed.
+apt_unpack() {
+  local suite=$1 folder=$2 base options work
+  shift 2
+  have apt-get && have dpkg || return 1
+  [ -r "$KEYRING" ] || apt_install debian-archive-keyring
+  base=$CACHE/apt/$suite
+  mkdir -p "$base/lists/partial" "$base/cache/archives/partial"
+  printf 'deb [signed-by=%s] http://deb.debian.org/debian %s main\n' "$KEYRING" "$suite" >"$base/sources.list"
+  options=(-o "Dir::Etc::sourcelist=$base/sources.list" -o Dir::Etc::sourceparts=/dev/null
+    -o "Dir::State::lists=$base/lists" -o "Dir::Cache=$base/cache" -o APT::Sandbox::User=root
+    -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
+  apt-get -qq "${options[@]}" update >&2 || return 1
+  work=$(mktemp -d)
+  (cd "$work" && apt-get -qq "${options[@]}" download "$@" >&2) || { rm -rf "$work"; return 1; }
+  local deb
+  mkdir -p "$folder"
+  for deb in "$work"/*.deb; do dpkg -x "$deb" "$folder"; done
+  rm -rf "$work" "$base"
+}

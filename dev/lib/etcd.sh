@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# etcd: the real one, new enough. Older ones have lease, stale-read and authorization defects.
+
+etcd_version_of() { "$1" --version 2>/dev/null | sed -n 's/^etcd Version: *//p'; }
+
+# 3.5.30 or newer in the 3.5 series, 3.6.11 or newer after it.
+etcd_new_enough() {
+  case $1 in
+    "") return 1 ;;
+    3.5.*) at_least "$1" 3.5.30 ;;
+    *) at_least "$1" 3.6.11 ;;
+  esac
+}
+
+# find_etcd: sets ETCD and ETCDCTL (absolute paths). Order: $ETCD, PATH, the cache, Debian sid, an error.
+find_etcd() {
+  local version
+  if [ -n "${ETCD:-}" ]; then
+    [ -x "$ETCD" ] || die "ETCD=$ETCD is not a program" "unset ETCD, or let it name an etcd binary"
+    version=$(etcd_version_of "$ETCD")
+    etcd_new_enough "$version" || die "ETCD=$ETCD is version ${version:-unknown}" \
+      "3.5.30 or newer, or 3.6.11 or newer, is needed; unset ETCD to let dev/setup find one"
+  elif have etcd && etcd_new_enough "$(etcd_version_of "$(command -v etcd)")"; then
+    ETCD=$(command -v etcd)
+  else
+    ETCD=$CACHE/etcd/usr/bin/etcd
+    if [ ! -x "$ETCD" ] || ! etcd_new_enough "$(etcd_version_of "$ETCD")"; then
+      say "fetching etcd from Debian sid into $CACHE/etcd (nothing is installed)"
+      rm -rf "$CACHE/etcd"
+      apt_unpack sid "$CACHE/etcd" etcd-server etcd-client || true
+    fi
+    version=$(etcd_version_of "$ETCD" || true)
+    etcd_new_enough "$version" || die "no etcd 3.5.30 (or 3.6.11) or newer was found, and Debian sid gave ${version:-none}" \
+      "get an official release: https://github.com/etcd-io/etcd/releases" \
+      "then set ETCD=/path/to/etcd (with etcdctl beside it) and run this again"
+  fi
+  ETCDCTL=${ETCDCTL:-$(dirname "$ETCD")/etcdctl}
+  [ -x "$ETCDCTL" ] || ETCDCTL=$(command -v etcdctl || true)
+  [ -n "$ETCDCTL" ] || die "etcdctl is missing beside $ETCD" "put it there, or set ETCDCTL to its path"
+  export ETCD ETCDCTL
+}

@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# The Rust side: toolchain and the tools that only the tests need.
+
+RUST_MINIMUM=1.90
+
+check_rust() {
+  have cargo && have rustc || die "Rust is missing" "https://rustup.rs installs it; $RUST_MINIMUM or newer is needed"
+  local version
+  version=$(rustc --version | awk '{ print $2 }')
+  at_least "$version" "$RUST_MINIMUM" || die "rustc is $version; $RUST_MINIMUM or newer is needed" "rustup update stable"
+  have protoc || die "protoc is missing" "install protobuf-compiler and libprotobuf-dev"
+}
+
+check_rust_lints() {
+  cargo fmt --version >/dev/null 2>&1 || die "cargo fmt is missing" "rustup component add rustfmt"
+  cargo clippy --version >/dev/null 2>&1 || die "cargo clippy is missing" "rustup component add clippy"
+}
+
+# find_cargo_deny: sets CARGO_DENY. Built once into the cache when PATH has none; unoptimised, since it runs for seconds.
+find_cargo_deny() {
+  if have cargo-deny; then
+    CARGO_DENY=$(command -v cargo-deny)
+  else
+    CARGO_DENY=$CACHE/tools/bin/cargo-deny
+    if [ ! -x "$CARGO_DENY" ]; then
+      say "building cargo-deny into $CACHE/tools (once, some minutes)"
+      CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --debug --quiet --root "$CACHE/tools" cargo-deny >&2 ||
+        die "cargo-deny could not be built" "install it yourself so that it is on PATH: cargo install --locked cargo-deny"
+      rm -rf "$CACHE/tools/target"
+    fi
+  fi
+  export CARGO_DENY
+}

@@ -1,0 +1,43 @@
+# shellcheck shell=bash
+# What the scripts need from the machine, in two steps: for the sandbox, and for the tests on top.
+
+LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+for part in common apt etcd kubectl rust; do
+  # shellcheck source=/dev/null
+  . "$LIB/$part.sh"
+done
+unset part
+
+# setup: everything that building and the sandbox need. Sets ETCD and ETCDCTL.
+setup() {
+  local packages=()
+  have cc || packages+=(gcc libc6-dev)
+  have protoc || packages+=(protobuf-compiler)
+  [ -e /usr/include/google/protobuf/timestamp.proto ] || packages+=(libprotobuf-dev)
+  have ip || packages+=(iproute2)
+  # Not on every user's PATH, though installed.
+  [ -x /usr/sbin/nft ] || have nft || packages+=(nftables)
+  have unshare && have nsenter || packages+=(util-linux)
+  have redis-server || install_redis
+  have curl || packages+=(curl ca-certificates)
+  [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+  check_rust
+  find_etcd
+}
+
+# The example's service is Redis. It is run by hactl, so the package's own service must not start, now or at boot.
+install_redis() {
+  apt_install redis-server
+  if [ -d /run/systemd/system ]; then systemctl disable --quiet redis-server >&2 || true; fi
+}
+
+# setup_tests: what the tests need besides. Sets KUBECTL and CARGO_DENY.
+setup_tests() {
+  setup
+  local packages=()
+  have openssl || packages+=(openssl)
+  [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+  check_rust_lints
+  find_kubectl
+  find_cargo_deny
+}

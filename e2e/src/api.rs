@@ -1,0 +1,136 @@
+//! A client of the HTTP API for tests: JSON in, JSON out, with the administrator's certificate.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use reqwest::{Certificate, Client, Identity, Method, StatusCode};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+/// Talks to one controller.
+pub struct Api {
+    base: String,
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Api {
+    /// A client for the controller at `base`, with the certificates in a folder.
+    ///
+    /// # Errors
+    /// When the certificates cannot be read.
+    pub fn new(base: &str, certificates: &Path) -> Result<Self> {
+        // A second caller finds it installed, which is as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let read = |name: &str| {
+            let path = certificates.join(name);
+            fs::read(&path).with_context(|| path.display().to_string())
+        };
+        let identity = [read("admin.pem")?, read("admin.key")?].concat();
+        let client = Client::builder()
+            .tls_certs_only([Certificate::from_pem(&read("ca.pem")?)?])
+            .identity(Identity::from_pem(&identity)?)
+            .timeout(Duration::from_secs(10))
+            .no_proxy()
+            .build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { base: base.trim_end_matches('/').to_owned(), client, runtime })
+    }
+
+    /// Sends one request; gives status and body, whatever the status is. A body that is no JSON comes as a string.
+    ///
+    /// # Errors
+    /// When no answer comes.
+    pub fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(StatusCode, Value)> {
+        let url = format!("{}{path}", self.base);
+        self.runtime.block_on(async {
+            // A content type that is set already stays when the body is added.
+            let merging = method == Method::PATCH;
+            let mut request = self.client.request(method, &url);
+            if merging {
+                request = request.header("content-type", "application/merge-patch+json");
+            }
+            if let Some(body) = body {
+                request = request.json(body);
+            }
+            let response = request.send().await.with_context(|| url.clone())?;
+            let status = response.status();
+            let text = response.text().await.with_context(|| url.clone())?;
+            let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            Ok((status, value))
+        })
+    }
+
+    /// Gets an object or a list.
+    ///
+    /// # Errors
+    /// When no answer comes, or it is an error.
+    pub fn get(&self, path: &str) -> Result<Value> {
+        match self.request(Method::GET, path, None)? {
+            (status, value) if status.is_success() => Ok(value),
+            (status, value) => bail!("GET {path}: {status}: {value}"),
+        }
+    }
+
+    /// Merges an object into the one that is there, or creates it.
+    ///
+    /// # Errors
+    /// When no answer comes, or it is an error.
+    pub fn apply(&self, plural: &str, object: &Value) -> Result<Value> {
+        let all = format!("/apis/hactl.io/v1/{plural}");
+        let one = format!("{all}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+        match self.request(Method::PATCH, &one, Some(&serde_json::json!({"spec": object["spec"]})))? {
+            (status, value) if status.is_success() => return Ok(value),
+            (StatusCode::NOT_FOUND, _) => {}
+            (status, value) => bail!("PATCH {one}: {status}: {value}"),
+        }
+        match self.request(Method::POST, &all, Some(object))? {
+            (status, value) if status.is_success() => Ok(value),
+            (status, value) => bail!("POST {all}: {status}: {value}"),
+        }
+    }
+
+    /// Merges a patch into an object.
+    ///
+    /// # Errors
+    /// When no answer comes, or it is an error.
+    pub fn patch(&self, plural: &str, name: &str, patch: &Value) -> Result<Value> {
+        let path = format!("/apis/hactl.io/v1/{plural}/{name}");
+        match self.request(Method::PATCH, &path, Some(patch))? {
+            (status, value) if status.is_success() => Ok(value),
+            (status, value) => bail!("PATCH {path}: {status}: {value}"),
+        }
+    }
+
+    /// Deletes an object.
+    ///
+    /// # Errors
+    /// When no answer comes, or it is an error.
+    pub fn delete(&self, plural: &str, name: &str) -> Result<Value> {
+        let path = format!("/apis/hactl.io/v1/{plural}/{name}");
+        match self.request(Method::DELETE, &path, None)? {
+            (status, value) if status.is_success() => Ok(value),
+            (status, value) => bail!("DELETE {path}: {status}: {value}"),
+        }
+    }
+
+    /// Gets one of our objects; `None` when there is none.
+    ///
+    /// # Errors
+    /// When no answer comes, or it is another error.
+    pub fn object(&self, plural: &str, name: &str) -> Result<Option<Value>> {
+        let path = format!("/apis/hactl.io/v1/{plural}/{name}");
+        match self.request(Method::GET, &path, None)? {
+            (status, value) if status.is_success() => Ok(Some(value)),
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (status, value) => bail!("GET {path}: {status}: {value}"),
+        }
+    }
+
+    /// Whether the controller says that it is ready to serve.
+    pub fn is_ready(&self) -> bool {
+        self.request(Method::GET, "/readyz", None).is_ok_and(|(status, _)| status.is_success())
+    }
+}

@@ -1,0 +1,97 @@
+//! The benchmark: how long the promises take, as median, least and greatest, and against what the timing settings allow.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use ha_e2e::measure::{Loss, Series, apply_to_running, crash_to_running, loss_to_running};
+use ha_e2e::plan::Plan;
+use ha_e2e::scenario::Scenario;
+use ha_e2e::scratch;
+use serde_json::json;
+
+/// Measures a cluster on this machine; the checker watches all the while.
+#[derive(Parser)]
+struct Arguments {
+    /// Timing profiles to measure
+    #[arg(long, value_delimiter = ',', default_value = "Fast,Default")]
+    profiles: Vec<String>,
+    /// How often each loss of a node is measured
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How often the quick things are measured
+    #[arg(long, default_value_t = 15)]
+    quick_rounds: usize,
+    /// Also write the numbers here, as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let mut all = Vec::new();
+    for profile in &arguments.profiles {
+        let mut plan = Plan::test(&scratch::folder(&format!("bench-{profile}"))?);
+        plan.profile.clone_from(profile);
+        say(&format!("profile {profile}"))?;
+        say(&format!(
+            "{:<66} {:>8} {:>8} {:>8} {:>8} {:>6}",
+            "seconds", "median", "min", "max", "allowed", "ratio"
+        ))?;
+        let mut scenario = Scenario::start_with(plan)?;
+        let mut measured = Vec::new();
+        show(&mut measured, apply_to_running(&scenario, arguments.quick_rounds)?)?;
+        show(&mut measured, crash_to_running(&scenario, arguments.quick_rounds)?)?;
+        // Devices last: once configured they answer for every loss.
+        for loss in [Loss::Power, Loss::Network, Loss::PowerAndLeader, Loss::Device] {
+            show(&mut measured, loss_to_running(&mut scenario, loss, arguments.rounds)?)?;
+        }
+        scenario.finish()?;
+        say("never two held throughout\n")?;
+        all.push(json!({"profile": profile, "series": measured.iter().map(in_json).collect::<Vec<_>>()}));
+    }
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&all)?).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
+fn show(measured: &mut Vec<Series>, series: Vec<Series>) -> Result<()> {
+    for one in &series {
+        let Some((least, median, greatest)) = one.summary() else { continue };
+        let (allowed, ratio) = match one.allowed_ms {
+            Some(allowed) => (format!("{:.2}", allowed / 1e3), format!("{:.2}", median / allowed)),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        say(&format!(
+            "{:<66} {:>8.2} {:>8.2} {:>8.2} {allowed:>8} {ratio:>6}",
+            one.name,
+            median / 1e3,
+            least / 1e3,
+            greatest / 1e3
+        ))?;
+    }
+    measured.extend(series);
+    Ok(())
+}
+
+fn in_json(series: &Series) -> serde_json::Value {
+    let (least, median, greatest) = series.summary().unwrap_or_default();
+    json!({"name": series.name, "allowedMs": series.allowed_ms, "timesMs": series.times_ms,
+        "minMs": least, "medianMs": median, "maxMs": greatest})
+}
+
+fn say(line: &str) -> Result<()> {
+    writeln!(std::io::stdout(), "{line}").context("standard output is closed")
+}

@@ -1,0 +1,60 @@
+//! A service for tests: holds a lock, and writes "node pid time" to a file for as long as it runs.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use ha_e2e::wait::monotonic_ns;
+use nix::fcntl::{Flock, FlockArg};
+
+/// Proves by its record that it never ran twice at once.
+#[derive(Parser)]
+struct Arguments {
+    /// Where to write; the folder must exist
+    #[arg(long)]
+    file: PathBuf,
+    /// Time between two lines, in milliseconds
+    #[arg(long, default_value_t = 20)]
+    interval_ms: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The agent passes it on to the log of the service.
+            let _ = writeln!(std::io::stderr(), "ha-witness: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let node = std::env::var("HA_NODE").unwrap_or_else(|_| "unknown".to_owned());
+    let who = format!("{node} {}", std::process::id());
+    let mut record = append(&arguments.file)?;
+    let lock = append(&arguments.file.with_extension("lock"))?;
+    // Kept until the end: the kernel gives it back with the process.
+    let _held = match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+        Ok(held) => Some(held),
+        Err((_, error)) => {
+            let mut violations = append(&arguments.file.with_extension("violations"))?;
+            writeln!(violations, "{who} {} lock refused: {error}", monotonic_ns())?;
+            None
+        }
+    };
+    loop {
+        // One write, so that lines of two processes can only alternate, not mix.
+        record.write_all(format!("{who} {}\n", monotonic_ns()).as_bytes())?;
+        thread::sleep(Duration::from_millis(arguments.interval_ms));
+    }
+}
+
+fn append(path: &PathBuf) -> Result<File> {
+    OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
+}

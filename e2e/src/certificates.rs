@@ -1,0 +1,58 @@
+//! A certificate authority for one cluster, and a certificate for each machine and each user.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+
+/// Makes certificates and writes them into a folder as `NAME.pem` and `NAME.key`, the authority's as `ca.pem`.
+pub struct Authority {
+    folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// Makes the authority and writes its certificate; its key stays in memory.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn create(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name.push(DnType::CommonName, "hactl sandbox");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let issuer = CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)?;
+        fs::write(folder.join("ca.pem"), issuer.pem())?;
+        Ok(Self { folder: folder.to_owned(), issuer })
+    }
+
+    /// Makes a certificate for `name` (its common name), good for a server at `addresses` and for a client.
+    ///
+    /// etcd's own gateway is a client with the server's certificate, so every certificate is good for both.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn issue(&self, name: &str, organisation: &str, addresses: &[IpAddr]) -> Result<()> {
+        let mut parameters = CertificateParams::new(vec![name.to_owned(), "localhost".to_owned()])?;
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.distinguished_name.push(DnType::OrganizationName, organisation);
+        parameters.subject_alt_names.extend(addresses.iter().copied().map(SanType::IpAddress));
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        parameters.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        let certificate = parameters.signed_by(&key, &self.issuer)?;
+        fs::write(self.folder.join(format!("{name}.pem")), certificate.pem())?;
+        let path = self.folder.join(format!("{name}.key"));
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
+        file.write_all(key.serialize_pem().as_bytes()).with_context(|| path.display().to_string())
+    }
+}

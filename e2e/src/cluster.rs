@@ -1,0 +1,311 @@
+//! A cluster that runs: starting it, opening one that runs, and leaving nothing behind.
+
+mod access;
+mod faults;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ha_api_types::keys::Keys;
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::certificates::Authority;
+use crate::checker::{Checker, Places, Witness};
+use crate::machine::{Machine, Role};
+use crate::network::Network;
+use crate::plan::Plan;
+use crate::process::ProcessId;
+use crate::registry::{self, Lifetime, Record};
+use crate::wait::wait_until;
+
+/// How long a part may take to come up. Two busy cores and an unoptimised build are slow.
+const CEILING: Duration = Duration::from_secs(90);
+
+/// What a later command has to know of a running cluster; kept in its folder.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State {
+    plan: Plan,
+    network: Network,
+    machines: Vec<Machine>,
+}
+
+/// A running cluster. With [`Lifetime::Owner`] it ends when this is dropped.
+pub struct Cluster {
+    state: State,
+    record: Record,
+    places: Places,
+    children: Vec<Child>,
+    /// Whether it ends when this is dropped.
+    ends_here: bool,
+}
+
+impl Cluster {
+    /// Starts everything and waits until every node is open for services. Removes first what dead runs left behind.
+    ///
+    /// # Errors
+    /// When a part does not come up; what was started is removed, and the logs stay in the plan's folder.
+    pub fn start(plan: Plan) -> Result<Self> {
+        let mut cluster = Self::lay_out(plan)?;
+        let folder = cluster.folder().to_owned();
+        cluster
+            .bring_up()
+            .with_context(|| format!("the cluster did not come up; logs are in {}", folder.display()))?;
+        cluster.ends_here = cluster.record.lifetime == Lifetime::Owner;
+        Ok(cluster)
+    }
+
+    /// Makes network, certificates and folders; nothing runs yet.
+    fn lay_out(plan: Plan) -> Result<Self> {
+        registry::sweep(remove)?;
+        if let Some(record) = registry::find(&plan.folder)? {
+            bail!(
+                "a cluster runs in {} already (run {}); end it first: ./dev/down",
+                plan.folder.display(),
+                record.run
+            );
+        }
+        if plan.folder.exists() {
+            fs::remove_dir_all(&plan.folder).with_context(|| plan.folder.display().to_string())?;
+        }
+        fs::create_dir_all(plan.shared()).with_context(|| plan.folder.display().to_string())?;
+        let namespaces = nix::unistd::getuid().is_root();
+        let record = registry::register(&plan.folder, plan.lifetime, namespaces)?;
+        let network = Network { run: record.run.clone(), slot: record.slot, namespaces };
+        let machines = plan.machines(&network, &record.volatile())?;
+        let cluster = Self {
+            state: State { plan, network, machines },
+            record,
+            places: Places::default(),
+            children: Vec::new(),
+            // Until it is up as a whole; what comes up in part is removed.
+            ends_here: true,
+        };
+        cluster.state.network.create()?;
+        let authority = Authority::create(&cluster.state.plan.certificates())?;
+        authority.issue("admin", "hactl:admin", &[])?;
+        for machine in &cluster.state.machines {
+            cluster.state.network.attach(&machine.name, machine.number)?;
+            let organisation = match machine.role {
+                Role::Etcd => "etcd",
+                Role::Controller => "hactl:controller",
+                Role::Node => "hactl:node",
+            };
+            authority.issue(&machine.name, organisation, &[machine.address.into()])?;
+        }
+        if cluster.state.plan.controllers > 0 {
+            cluster.write_clients()?;
+        }
+        Ok(cluster)
+    }
+
+    fn bring_up(&mut self) -> Result<()> {
+        for name in self.names(Role::Etcd) {
+            self.power_on(&name)?;
+        }
+        wait_until("the store to be healthy", CEILING, || self.etcdctl().is_healthy())?;
+        if self.state.plan.controllers == 0 {
+            return self.save();
+        }
+        for name in self.names(Role::Controller) {
+            self.power_on(&name)?;
+        }
+        for name in self.names(Role::Controller) {
+            let api = self.api(&name)?;
+            wait_until(&format!("{name} to be ready"), CEILING, || api.is_ready())?;
+        }
+        self.configure()?;
+        for name in self.names(Role::Node) {
+            self.power_on(&name)?;
+        }
+        self.wait_for_nodes()
+    }
+
+    /// The cluster's settings and its nodes, as an operator would apply them before the nodes come up.
+    fn configure(&self) -> Result<()> {
+        let api = self.api("controller1")?;
+        api.apply(
+            "clusters",
+            &json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
+                "spec": {"timing": {"profile": self.state.plan.profile}, "fencing": {"allowStandIn": true}}}),
+        )?;
+        for name in self.names(Role::Node) {
+            // Whatever this machine is, its namespaces cannot be paused one by one, so W counts for them.
+            api.apply(
+                "nodes",
+                &json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name},
+                    "spec": {"fencing": {"allowUnfenced": true}}}),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every node that is on has an open fence.
+    ///
+    /// # Errors
+    /// When one has none for long.
+    pub fn wait_for_nodes(&self) -> Result<()> {
+        for machine in
+            self.state.machines.iter().filter(|machine| machine.role == Role::Node && machine.is_on())
+        {
+            let key = self.keys().fence(&machine.name);
+            wait_until(&format!("{} to be open for services", machine.name), CEILING, || {
+                self.etcdctl().get(&key).ok().flatten().is_some_and(|entry| entry.value["state"] == "Open")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The cluster that runs in a folder.
+    ///
+    /// # Errors
+    /// When none does.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let Some(record) = registry::find(folder)? else {
+            bail!("no cluster runs in {}; ./dev/up starts one", folder.display());
+        };
+        let path = folder.join("cluster.json");
+        let text = fs::read(&path).with_context(|| path.display().to_string())?;
+        let state: State = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+        let places = Places::default();
+        for machine in &state.machines {
+            if let Some(namespace) = machine.namespace() {
+                places.add(namespace, &machine.name);
+            }
+        }
+        Ok(Self { state, record, places, children: Vec::new(), ends_here: false })
+    }
+
+    /// Ends the cluster and removes everything of it from this machine, its folder too.
+    ///
+    /// # Errors
+    /// When something could not be removed.
+    pub fn remove(mut self) -> Result<()> {
+        self.end()?;
+        self.ends_here = false;
+        let folder = self.folder().to_owned();
+        fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())
+    }
+
+    /// The run's identifier, which is in the names of everything that it made.
+    pub fn run(&self) -> &str {
+        &self.record.run
+    }
+
+    /// The run's folder.
+    pub fn folder(&self) -> &Path {
+        &self.state.plan.folder
+    }
+
+    /// The folder of the run's sockets; it ends with the run.
+    pub fn volatile(&self) -> PathBuf {
+        self.record.volatile()
+    }
+
+    /// The shared folder as the host sees it.
+    pub fn shared(&self) -> PathBuf {
+        self.state.plan.shared()
+    }
+
+    /// The record of the witness that writes to this file of the shared folder.
+    pub fn witness(&self, file: &str) -> Witness {
+        Witness::new(&self.shared().join(file))
+    }
+
+    /// The layout of the store's keys.
+    pub fn keys(&self) -> Keys {
+        Keys::new("default")
+    }
+
+    /// The names of all machines of a kind.
+    pub fn names(&self, role: Role) -> Vec<String> {
+        self.state
+            .machines
+            .iter()
+            .filter(|machine| machine.role == role)
+            .map(|machine| machine.name.clone())
+            .collect()
+    }
+
+    /// One machine.
+    ///
+    /// # Errors
+    /// When there is none of that name; the error lists those that are.
+    pub fn machine(&self, name: &str) -> Result<&Machine> {
+        self.state.machines.iter().find(|machine| machine.name == name).with_context(|| {
+            let names: Vec<&str> = self.state.machines.iter().map(|machine| machine.name.as_str()).collect();
+            format!("no machine is called {name}; there are {}", names.join(", "))
+        })
+    }
+
+    fn machine_mut(&mut self, name: &str) -> Result<&mut Machine> {
+        self.machine(name)?;
+        self.state.machines.iter_mut().find(|machine| machine.name == name).context("a machine vanished")
+    }
+
+    /// Begins to check from outside; see [`Checker`].
+    pub fn checker(&self, programs: &[&str]) -> Checker {
+        Checker::start(self.places.clone(), programs)
+    }
+
+    /// Ends every process of the run, removes its network, and forgets it. Its folder stays.
+    fn end(&mut self) -> Result<()> {
+        self.adopt()?;
+        let outcome = remove(&self.record);
+        self.reap();
+        outcome?;
+        self.record.remove()
+    }
+
+    /// Takes in the processes that others, who opened this cluster too, have started since.
+    fn adopt(&mut self) -> Result<()> {
+        if let Some(recorded) = registry::find(self.folder())? {
+            self.record.processes.extend(recorded.processes);
+        }
+        self.record.processes.sort();
+        self.record.processes.dedup();
+        self.record.processes.retain(ProcessId::is_alive);
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<()> {
+        self.adopt()?;
+        self.record.save()?;
+        let path = self.folder().join("cluster.json");
+        let next = path.with_extension("next");
+        fs::write(&next, serde_json::to_vec_pretty(&self.state)?)
+            .with_context(|| next.display().to_string())?;
+        fs::rename(&next, &path).with_context(|| path.display().to_string())
+    }
+
+    /// Collects the exit status of children that ended, so that no zombies stay.
+    fn reap(&mut self) {
+        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+impl Drop for Cluster {
+    /// Ends a cluster that is to end with its owner. Its folder stays: whoever does not call [`Cluster::remove`] has failed
+    /// and wants the logs.
+    fn drop(&mut self) {
+        if self.ends_here {
+            // What cannot be removed now is removed by the next start's sweep.
+            let _ = self.end();
+        }
+    }
+}
+
+/// Ends every process of a run and removes its network.
+fn remove(record: &Record) -> Result<()> {
+    for process in &record.processes {
+        process.signal(Signal::SIGKILL)?;
+    }
+    wait_until(&format!("the end of every process of run {}", record.run), CEILING, || {
+        !record.processes.iter().any(ProcessId::is_alive)
+    })?;
+    Network { run: record.run.clone(), slot: record.slot, namespaces: record.namespaces }.remove()
+}

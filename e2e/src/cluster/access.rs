@@ -1,0 +1,143 @@
+//! Ways to reach a cluster's parts: the store, the API, hactl and kubectl.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::Cluster;
+use crate::api::Api;
+use crate::binaries;
+use crate::command::{output, tool};
+use crate::etcd::Etcdctl;
+use crate::machine::{Machine, Role};
+use crate::plan::{API_PORT, ETCD_CLIENT_PORT, endpoints};
+
+impl Cluster {
+    /// The store, through all members.
+    pub fn etcdctl(&self) -> Etcdctl {
+        Etcdctl {
+            endpoints: endpoints(&self.state.plan, &self.state.network),
+            certificates: self.state.plan.certificates(),
+        }
+    }
+
+    /// The name of the member of the store that leads.
+    ///
+    /// # Errors
+    /// When none does.
+    pub fn store_leader(&self) -> Result<String> {
+        self.store_leader_among_others("")
+    }
+
+    /// As [`Cluster::store_leader`], without asking one member: one that was deposed may not know.
+    ///
+    /// # Errors
+    /// When none of the others leads.
+    pub fn store_leader_among_others(&self, except: &str) -> Result<String> {
+        let members: Vec<&Machine> = self
+            .state
+            .machines
+            .iter()
+            .filter(|machine| machine.role == Role::Etcd && machine.name != except && machine.is_on())
+            .collect();
+        let urls: Vec<String> = members.iter().map(|member| member_url(member)).collect();
+        let endpoint = Etcdctl { endpoints: urls.join(","), ..self.etcdctl() }.leader()?;
+        members
+            .into_iter()
+            .find(|member| endpoint == member_url(member))
+            .map(|member| member.name.clone())
+            .with_context(|| format!("{endpoint} is no member of this cluster"))
+    }
+
+    /// The controller that leads, by the leader key.
+    ///
+    /// # Errors
+    /// When nobody leads.
+    pub fn leader(&self) -> Result<String> {
+        let entry = self.etcdctl().get(&self.keys().leader())?.context("no controller leads")?;
+        entry.value["id"].as_str().map(str::to_owned).context("the leader key names nobody")
+    }
+
+    /// The address of a controller's API.
+    ///
+    /// # Errors
+    /// When there is no such machine.
+    pub fn url(&self, controller: &str) -> Result<String> {
+        Ok(format!("https://{}:{API_PORT}", self.machine(controller)?.address))
+    }
+
+    /// A client of one controller's API.
+    ///
+    /// # Errors
+    /// When there is no such machine.
+    pub fn api(&self, controller: &str) -> Result<Api> {
+        Api::new(&self.url(controller)?, &self.state.plan.certificates())
+    }
+
+    /// Runs hactl against the cluster.
+    ///
+    /// # Errors
+    /// When it cannot be started; its failure is in the output.
+    pub fn hactl(&self, arguments: &[&str]) -> Result<Output> {
+        let program = self.folder().join("hactl").to_string_lossy().into_owned();
+        bounded(&program, arguments)
+    }
+
+    /// Runs kubectl against the cluster.
+    ///
+    /// # Errors
+    /// When it cannot be started; its failure is in the output.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<Output> {
+        let configuration = format!("--kubeconfig={}", self.folder().join("kubeconfig").display());
+        // Its cache of discovery must not be that of another cluster with the same address.
+        let cache = format!("--cache-dir={}", self.folder().join("kubectl-cache").display());
+        let all: Vec<&str> =
+            [configuration.as_str(), cache.as_str()].into_iter().chain(arguments.iter().copied()).collect();
+        bounded(&binaries::kubectl()?.to_string_lossy(), &all)
+    }
+
+    /// Writes what clients need: a command `hactl` and a `kubeconfig` in the cluster's folder.
+    pub(super) fn write_clients(&self) -> Result<()> {
+        let tls = self.state.plan.certificates();
+        let urls: Vec<String> =
+            self.names(Role::Controller).iter().map(|name| self.url(name)).collect::<Result<_>>()?;
+        let first = urls.first().context("a cluster needs a controller")?;
+        let file = |name: &str| tls.join(name).to_string_lossy().into_owned();
+        let script = format!(
+            "#!/bin/sh\n# hactl as the administrator of this cluster\nexport HACTL_SERVER='{}' \
+             HACTL_CERTIFICATE_AUTHORITY='{}' HACTL_CLIENT_CERTIFICATE='{}' HACTL_CLIENT_KEY='{}'\nexec '{}' \"$@\"\n",
+            urls.join(","),
+            file("ca.pem"),
+            file("admin.pem"),
+            file("admin.key"),
+            binaries::own("hactl")?.display(),
+        );
+        let path = self.folder().join("hactl");
+        fs::write(&path, script)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        let configuration = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "sandbox",
+            "clusters": [{"name": "sandbox", "cluster": {"server": first, "certificate-authority": file("ca.pem")}}],
+            "users": [{"name": "admin",
+                "user": {"client-certificate": file("admin.pem"), "client-key": file("admin.key")}}],
+            "contexts": [{"name": "sandbox", "context": {"cluster": "sandbox", "user": "admin"}}],
+        });
+        // JSON is YAML, and one writer less.
+        fs::write(self.folder().join("kubeconfig"), serde_json::to_vec_pretty(&configuration)?)?;
+        Ok(())
+    }
+}
+
+/// Runs a client, and kills it (status 137) when it takes so long that it must be hanging.
+fn bounded(program: &str, arguments: &[&str]) -> Result<Output> {
+    let all: Vec<&str> =
+        ["--signal=KILL", "180", program].into_iter().chain(arguments.iter().copied()).collect();
+    output(tool("timeout"), &all)
+}
+
+fn member_url(member: &Machine) -> String {
+    format!("https://{}:{ETCD_CLIENT_PORT}", member.address)
+}

@@ -1,0 +1,118 @@
+//! What can be done to a cluster's machines: power, links, packets.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::{CEILING, Cluster};
+use crate::binaries;
+use crate::machine::{Role, append};
+use crate::network::Drop;
+use crate::plan::{ETCD_PEER_PORT, stand_in_socket};
+use crate::process::ProcessId;
+use crate::wait::wait_until;
+
+impl Cluster {
+    /// Switches a machine on, with a new boot id; a node gets a new stand-in watchdog.
+    ///
+    /// # Errors
+    /// When it is on, or does not start.
+    pub fn power_on(&mut self, name: &str) -> Result<()> {
+        let network = self.state.network.clone();
+        let machine = self.machine_mut(name)?;
+        let child = machine.power_on(&network)?;
+        let (holder, init) = (machine.holder, machine.init);
+        self.children.push(child);
+        self.record.processes.extend(holder);
+        self.record.processes.extend(init);
+        // Saved before anything else can fail, so that it is found after a kill.
+        self.record.save()?;
+        if self.machine(name)?.role == Role::Node {
+            let init = init.context("a machine that is on has a first process")?;
+            self.start_watchdog(name, init)?;
+        }
+        let machine = self.machine(name)?;
+        if let Some(namespace) = machine.namespace() {
+            self.places.add(namespace, name);
+        }
+        machine.go()?;
+        self.save()
+    }
+
+    /// Starts the stand-in for the hardware watchdog, outside the node's tree.
+    fn start_watchdog(&mut self, name: &str, init: ProcessId) -> Result<()> {
+        let machine = self.machine(name)?;
+        let socket = stand_in_socket(machine);
+        let log = append(&machine.log("watchdog-standin-output"))?;
+        let child = Command::new(binaries::own("ha-watchdog-standin")?)
+            .arg("--socket")
+            .arg(&socket)
+            .args(["--kill-pid", &init.pid.to_string()])
+            .arg("--log")
+            .arg(machine.log("watchdog-standin"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("ha-watchdog-standin could not be started")?;
+        let watchdog = ProcessId::of(i32::try_from(child.id())?);
+        self.children.push(child);
+        self.machine_mut(name)?.watchdog = watchdog;
+        self.record.processes.extend(watchdog);
+        self.record.save()?;
+        wait_until(&format!("the watchdog of {name}"), CEILING, || socket.exists())
+    }
+
+    /// Cuts a machine's power.
+    ///
+    /// # Errors
+    /// When something of it survives.
+    pub fn power_off(&mut self, name: &str) -> Result<()> {
+        self.machine_mut(name)?.power_off()?;
+        self.reap();
+        self.save()
+    }
+
+    /// Switches a machine off in order.
+    ///
+    /// # Errors
+    /// When something of it survives.
+    pub fn shut_down(&mut self, name: &str) -> Result<()> {
+        self.machine_mut(name)?.shut_down()?;
+        self.reap();
+        self.save()
+    }
+
+    /// Takes a machine's link down.
+    ///
+    /// # Errors
+    /// Without namespaces.
+    pub fn cut(&self, name: &str) -> Result<()> {
+        self.state.network.cut(self.machine(name)?.number)
+    }
+
+    /// Undoes every cut of a machine.
+    ///
+    /// # Errors
+    /// Without namespaces.
+    pub fn heal(&self, name: &str) -> Result<()> {
+        self.state.network.heal(name, self.machine(name)?.number)
+    }
+
+    /// Drops some of a machine's packets.
+    ///
+    /// # Errors
+    /// Without namespaces.
+    pub fn drop_packets(&self, name: &str, what: Drop) -> Result<()> {
+        self.machine(name)?;
+        self.state.network.drop(name, what)
+    }
+
+    /// Cuts a member of the store off from its peers, while its clients still reach it.
+    ///
+    /// # Errors
+    /// Without namespaces.
+    pub fn isolate_member(&self, name: &str) -> Result<()> {
+        self.drop_packets(name, Drop::Port(ETCD_PEER_PORT))
+    }
+}

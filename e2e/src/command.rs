@@ -1,0 +1,56 @@
+//! Running a program to its end, with its own words in the error.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Runs `program` and returns what it printed.
+///
+/// # Errors
+/// When it cannot be started or fails; the error holds the command line and what it said.
+pub fn run<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Result<String> {
+    let output = output(program.as_ref(), arguments)?;
+    if !output.status.success() {
+        bail!(
+            "`{}` failed ({}): {}{}",
+            shown(program.as_ref(), arguments),
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim(),
+            String::from_utf8_lossy(&output.stdout).trim(),
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs `program` and returns everything, also when it failed.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> Result<Output> {
+    Command::new(program.as_ref())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("`{}` could not be started", shown(program.as_ref(), arguments)))
+}
+
+/// The first of some absolute places that exists, else the bare name for PATH: administrators' tools are often
+/// installed where an ordinary PATH does not look.
+pub fn tool(name: &str) -> String {
+    ["/usr/sbin", "/sbin", "/usr/bin", "/bin"]
+        .iter()
+        .map(|folder| format!("{folder}/{name}"))
+        .find(|path| Path::new(path).exists())
+        .unwrap_or_else(|| name.to_owned())
+}
+
+fn shown<S: AsRef<OsStr>>(program: &OsStr, arguments: &[S]) -> String {
+    let mut text = program.to_string_lossy().into_owned();
+    for argument in arguments {
+        text.push(' ');
+        text.push_str(&argument.as_ref().to_string_lossy());
+    }
+    text
+}

@@ -1,0 +1,280 @@
+//! Looking at the store from outside, with etcd's own command line.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::binaries;
+use crate::command::{output, run};
+use crate::wait::monotonic_ns;
+
+/// etcdctl with the flags that reach one cluster.
+#[derive(Debug, Clone)]
+pub struct Etcdctl {
+    /// Members, separated by commas.
+    pub endpoints: String,
+    /// The folder with `ca.pem`, `admin.pem` and `admin.key`.
+    pub certificates: PathBuf,
+}
+
+/// One key of the store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Its value; a value that is no JSON is given as a string.
+    pub value: Value,
+    /// The revision of its last change.
+    pub revision: u64,
+    /// The revision at which it was created.
+    pub created: u64,
+}
+
+/// A change of a key, as a watch saw it.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// When it arrived here, on `CLOCK_MONOTONIC`, in nanoseconds.
+    pub seen_ns: u64,
+    /// The whole key.
+    pub key: String,
+    /// The entry afterwards; `None` when it was deleted.
+    pub entry: Option<Entry>,
+}
+
+impl Etcdctl {
+    /// Runs etcdctl to its end.
+    ///
+    /// # Errors
+    /// When it fails; the error holds what it said.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        run(binaries::etcdctl()?, &self.arguments(arguments))
+    }
+
+    /// Everything below a prefix.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub fn list(&self, prefix: &str) -> Result<BTreeMap<String, Entry>> {
+        let text = self.run(&["get", "--prefix", prefix, "--write-out", "json"])?;
+        let answer: RangeAnswer =
+            serde_json::from_str(&text).context("etcdctl printed something else than expected")?;
+        Ok(answer.kvs.into_iter().filter_map(|raw| Some((raw.name()?, raw.entry()))).collect())
+    }
+
+    /// One key.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub fn get(&self, key: &str) -> Result<Option<Entry>> {
+        Ok(self.list(key)?.remove(key))
+    }
+
+    /// Whether all given members can commit.
+    pub fn is_healthy(&self) -> bool {
+        binaries::etcdctl()
+            .and_then(|program| output(program, &self.arguments(&["endpoint", "health"])))
+            .is_ok_and(|output| output.status.success())
+    }
+
+    /// The endpoint of the member that leads.
+    ///
+    /// # Errors
+    /// When no member says that it leads.
+    pub fn leader(&self) -> Result<String> {
+        let text = self.run(&["endpoint", "status", "--write-out", "json"])?;
+        let members: Vec<MemberStatus> =
+            serde_json::from_str(&text).context("etcdctl printed something else")?;
+        members
+            .into_iter()
+            .filter(|member| member.status.leader == member.status.header.member_id)
+            // One that was deposed and does not know it yet has an older term.
+            .max_by_key(|member| member.status.term)
+            .map(|member| member.endpoint)
+            .context("no member of the store leads")
+    }
+
+    /// Follows everything below a prefix, until the watch is dropped.
+    ///
+    /// # Errors
+    /// When etcdctl cannot be started.
+    pub fn watch(&self, prefix: &str) -> Result<Watch> {
+        let mut child = Command::new(binaries::etcdctl()?)
+            .args(self.arguments(&["watch", "--prefix", prefix, "--write-out", "json"]))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("etcdctl could not be started")?;
+        let Some(pipe) = child.stdout.take() else { bail!("etcdctl has no output") };
+        let (sender, changes) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).lines() {
+                let Ok(line) = line else { return };
+                let seen_ns = monotonic_ns();
+                let Ok(answer) = serde_json::from_str::<WatchAnswer>(&line) else { continue };
+                for event in answer.events {
+                    let Some(key) = event.kv.name() else { continue };
+                    let entry = (event.kind != DELETE).then(|| event.kv.entry());
+                    if sender.send(Change { seen_ns, key, entry }).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Watch { child, changes })
+    }
+
+    fn arguments(&self, arguments: &[&str]) -> Vec<String> {
+        let file = |name: &str| self.certificates.join(name).to_string_lossy().into_owned();
+        let mut all = vec![
+            format!("--endpoints={}", self.endpoints),
+            format!("--cacert={}", file("ca.pem")),
+            format!("--cert={}", file("admin.pem")),
+            format!("--key={}", file("admin.key")),
+            "--command-timeout=5s".to_owned(),
+        ];
+        all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        all
+    }
+}
+
+/// A watch that goes on in the background.
+pub struct Watch {
+    child: Child,
+    /// The changes in order.
+    pub changes: Receiver<Change>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is gone afterwards.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How etcdctl names a deletion in JSON: the number of its enum.
+const DELETE: u64 = 1;
+
+#[derive(Deserialize)]
+struct RangeAnswer {
+    #[serde(default)]
+    kvs: Vec<RawEntry>,
+}
+
+#[derive(Deserialize)]
+struct WatchAnswer {
+    #[serde(rename = "Events", default)]
+    events: Vec<RawEvent>,
+}
+
+#[derive(Deserialize)]
+struct RawEvent {
+    #[serde(rename = "type", default)]
+    kind: u64,
+    kv: RawEntry,
+}
+
+#[derive(Deserialize)]
+struct RawEntry {
+    key: String,
+    #[serde(default)]
+    value: String,
+    #[serde(default)]
+    mod_revision: u64,
+    #[serde(default)]
+    create_revision: u64,
+}
+
+impl RawEntry {
+    fn name(&self) -> Option<String> {
+        String::from_utf8(base64(&self.key)?).ok()
+    }
+
+    fn entry(&self) -> Entry {
+        let bytes = base64(&self.value).unwrap_or_default();
+        let value = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Entry { value, revision: self.mod_revision, created: self.create_revision }
+    }
+}
+
+#[derive(Deserialize)]
+struct MemberStatus {
+    #[serde(rename = "Endpoint")]
+    endpoint: String,
+    #[serde(rename = "Status")]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    header: Header,
+    /// Left out, hence 0, by a member that knows of no leader.
+    #[serde(default)]
+    leader: u64,
+    #[serde(rename = "raftTerm", default)]
+    term: u64,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    member_id: u64,
+}
+
+/// Decodes standard base64, which is how etcdctl prints bytes in JSON.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for letter in text.bytes().filter(|letter| *letter != b'=') {
+        let six = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push(u8::try_from((bits >> count) & 0xff).ok()?);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<&str>) {
+        assert_eq!(base64(text).as_deref(), expected.map(str::as_bytes), "{text}");
+    }
+
+    #[test]
+    fn base64_is_decoded() {
+        check("", Some(""));
+        check("Zg==", Some("f"));
+        check("Zm9vYmE=", Some("fooba"));
+        check("L2hhY3RsL2RlZmF1bHQ=", Some("/hactl/default"));
+        check("Pz8+", Some("??>"));
+        check("a b", None);
+    }
+
+    #[test]
+    fn a_change_and_a_deletion_are_told_apart() {
+        let text = r#"{"Events":[{"kv":{"key":"YQ==","value":"eyJuIjoxfQ==","mod_revision":7,"create_revision":3}},
+            {"type":1,"kv":{"key":"YQ==","mod_revision":8}}]}"#;
+        let answer: WatchAnswer = serde_json::from_str(text).unwrap();
+        assert_eq!(answer.events[0].kv.entry().value, serde_json::json!({"n": 1}));
+        assert_ne!(answer.events[0].kind, DELETE);
+        assert_eq!(answer.events[1].kind, DELETE);
+    }
+}

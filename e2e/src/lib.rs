@@ -1,0 +1,25 @@
+//! A whole cluster of real parts on this machine, the ways to break it, and the checker that watches it from outside.
+//!
+//! The sandbox (`./dev/up`), the end-to-end tests and the benchmark are three users of this one library. A *machine* here is
+//! a process tree in its own pid, mount and host-name namespace and, as root, its own network namespace: etcd members,
+//! controllers and nodes alike. Killing the first process of the tree is a power cut.
+
+pub mod api;
+pub mod binaries;
+pub mod certificates;
+pub mod checker;
+pub mod cluster;
+pub mod command;
+pub mod etcd;
+pub mod init;
+pub mod machine;
+pub mod measure;
+pub mod network;
+pub mod plan;
+pub mod power;
+pub mod process;
+pub mod registry;
+pub mod scenario;
+pub mod scratch;
+pub mod timeline;
+pub mod wait;

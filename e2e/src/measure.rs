@@ -1,0 +1,259 @@
+//! The benchmark's measurements: what is done to a cluster, and the times from cause to effect.
+
+use anyhow::{Context, Result};
+use ha_api_types::record::NodeReport;
+use serde_json::json;
+
+use crate::etcd::{Change, Watch};
+use crate::machine::Role;
+use crate::power::PowerSupply;
+use crate::scenario::{CEILING, Scenario, WITNESS, witness_spec};
+use crate::wait::{monotonic_ns, wait_for, wait_until};
+
+/// One kind of time, measured several times.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// From what to what.
+    pub name: String,
+    /// What the timing settings allow, in milliseconds; `None` where they say nothing.
+    pub allowed_ms: Option<f64>,
+    /// The measured times, in milliseconds.
+    pub times_ms: Vec<f64>,
+}
+
+impl Series {
+    fn new(name: &str, allowed_ms: Option<f64>) -> Self {
+        Self { name: name.to_owned(), allowed_ms, times_ms: Vec::new() }
+    }
+
+    fn add(&mut self, from_ns: u64, to_ns: u64) {
+        // Milliseconds of minutes are far below the precision of the type.
+        self.times_ms.push((to_ns as f64 - from_ns as f64) / 1e6);
+    }
+
+    /// Least, median and greatest; `None` when nothing was measured.
+    pub fn summary(&self) -> Option<(f64, f64, f64)> {
+        let mut sorted = self.times_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (first, last) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Some((first, median, last))
+    }
+}
+
+/// From the API's acceptance of a new resource to its first sign of life.
+///
+/// # Errors
+/// When the cluster does not do it at all.
+pub fn apply_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series>> {
+    let mut series = Series::new("apply → running", None);
+    for round in 0..rounds {
+        let name = format!("apply-{round}");
+        let before = monotonic_ns();
+        scenario.create_witness(&name)?;
+        let witness = scenario.witness(&name);
+        let beat = wait_for("the first sign of life", CEILING, || witness.first_after(before))?;
+        series.add(before, beat.at_ns);
+        scenario.apply("resources", &name, &json!({"state": "Stopped"}))?;
+        scenario.gone(&name)?;
+    }
+    Ok(vec![series])
+}
+
+/// From the death of a service's process to the first sign of life of the next.
+///
+/// # Errors
+/// When it does not come back.
+pub fn crash_to_running(scenario: &Scenario, rounds: usize) -> Result<Vec<Series>> {
+    let name = "crash";
+    let mut spec = witness_spec(name)?;
+    // Each crash is one of a service that ran well: none counts as a failed start.
+    spec["timeouts"] = json!({"stableSeconds": 0.5});
+    scenario.apply("resources", name, &spec)?;
+    let mut series = Series::new("crash → running again", None);
+    for _ in 0..rounds {
+        let home = scenario.home(name)?;
+        let process = scenario.checker.process(name, &home).context("the service was seen")?;
+        let begin = monotonic_ns();
+        wait_until("the service to be stable", CEILING, || monotonic_ns() > begin + 1_000_000_000)?;
+        let before = monotonic_ns();
+        process.signal(nix::sys::signal::Signal::SIGKILL)?;
+        let witness = scenario.witness(name);
+        // The first line after the kill may still be the old one's, so look for another writer.
+        let old = witness.beats()?.last().map(|beat| beat.pid);
+        let beat = wait_for("the next sign of life", CEILING, || {
+            witness.beats().ok()?.into_iter().find(|beat| beat.at_ns > before && Some(beat.pid) != old)
+        })?;
+        series.add(before, beat.at_ns);
+    }
+    scenario.apply("resources", name, &json!({"state": "Stopped"}))?;
+    Ok(vec![series])
+}
+
+/// How a node is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// Everything on it is killed.
+    Power,
+    /// Its network link goes down.
+    Network,
+    /// Everything on it is killed, and the leading controller with it.
+    PowerAndLeader,
+    /// Its network link goes down, and a fence device confirms it off.
+    Device,
+}
+
+impl Loss {
+    fn name(self) -> &'static str {
+        match self {
+            Loss::Power => "node killed",
+            Loss::Network => "node cut off",
+            Loss::PowerAndLeader => "node and leader killed",
+            Loss::Device => "node cut off, device confirms",
+        }
+    }
+
+    /// What the settings allow from the last heartbeat to the permit, from the lost node's own report.
+    fn allowed_ms(self, report: &NodeReport) -> f64 {
+        let allowed = match self {
+            Loss::Power | Loss::Network => report.wait_ms(),
+            Loss::PowerAndLeader => report.wait_ms() + report.timings.leader_lease_ms,
+            Loss::Device => report.timings.heartbeat_valid_ms,
+        };
+        allowed as f64
+    }
+}
+
+/// From a lost node's last heartbeat to the start permit elsewhere, and to the first sign of life there.
+///
+/// # Errors
+/// When the service does not run elsewhere.
+pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Result<Vec<Series>> {
+    let supply = if loss == Loss::Device { Some(devices(scenario)?) } else { None };
+    let mut series = Vec::new();
+    for _ in 0..rounds {
+        let home = scenario.home(WITNESS)?;
+        let report = node_report(scenario, &home)?;
+        let allowed = Some(loss.allowed_ms(&report));
+        if series.is_empty() {
+            series.push(Series::new(&format!("{}: last heartbeat → permit elsewhere", loss.name()), allowed));
+            series
+                .push(Series::new(&format!("{}: last heartbeat → running elsewhere", loss.name()), allowed));
+        }
+        let watch = scenario.cluster.etcdctl().watch(scenario.cluster.keys().root())?;
+        let alive = scenario.cluster.keys().alive(&home);
+        let mut seen: Vec<Change> = Vec::new();
+        wait_until("a heartbeat to be watched", CEILING, || {
+            has(&watch, &mut seen, |change| change.key == alive)
+        })?;
+        let before = monotonic_ns();
+        let leader = lose(scenario, loss, &home)?;
+        let away = scenario.elsewhere(WITNESS, &home)?;
+        let beat = wait_for("its sign of life", CEILING, || {
+            scenario
+                .witness(WITNESS)
+                .beats()
+                .ok()?
+                .into_iter()
+                .find(|beat| beat.at_ns > before && beat.node == away)
+        })?;
+        let report_key = scenario.cluster.keys().service_report(&away, WITNESS);
+        let is_permit = |change: &Change| {
+            change.key == report_key
+                && change.seen_ns > before
+                && change.entry.as_ref().is_some_and(|entry| entry.value["phase"] == "Starting")
+        };
+        wait_until("the permit to be watched", CEILING, || has(&watch, &mut seen, is_permit))?;
+        let permit = seen.iter().find(|change| is_permit(change)).context("the permit was seen")?;
+        // A deleted key is silence, not a heartbeat.
+        let last = seen
+            .iter()
+            .rfind(|change| change.key == alive && change.entry.is_some() && change.seen_ns < permit.seen_ns);
+        let last = last.context("a heartbeat was seen")?.seen_ns;
+        series[0].add(last, permit.seen_ns);
+        series[1].add(last, beat.at_ns);
+        restore(scenario, loss, &home, leader.as_deref())?;
+    }
+    drop(supply);
+    Ok(series)
+}
+
+/// Takes the node away; gives the controller that was taken away with it.
+fn lose(scenario: &mut Scenario, loss: Loss, home: &str) -> Result<Option<String>> {
+    match loss {
+        Loss::Power => scenario.cluster.power_off(home).map(|()| None),
+        Loss::Network | Loss::Device => scenario.cluster.cut(home).map(|()| None),
+        Loss::PowerAndLeader => {
+            let leader = scenario.cluster.leader()?;
+            scenario.cluster.power_off(&leader)?;
+            scenario.cluster.power_off(home)?;
+            Ok(Some(leader))
+        }
+    }
+}
+
+fn restore(scenario: &mut Scenario, loss: Loss, home: &str, leader: Option<&str>) -> Result<()> {
+    if matches!(loss, Loss::Network | Loss::Device) {
+        scenario.cluster.heal(home)?;
+    }
+    for machine in [Some(home), leader].into_iter().flatten() {
+        if !scenario.cluster.machine(machine)?.is_on() {
+            scenario.cluster.power_on(machine)?;
+        }
+    }
+    if let Some(leader) = leader {
+        let api = scenario.cluster.api(leader)?;
+        wait_until("the controller to be back", CEILING, || api.is_ready())?;
+    }
+    scenario.cluster.wait_for_nodes()
+}
+
+fn node_report(scenario: &Scenario, node: &str) -> Result<NodeReport> {
+    let key = scenario.cluster.keys().node_report(node);
+    let entry = scenario.cluster.etcdctl().get(&key)?.with_context(|| format!("{node} has not reported"))?;
+    serde_json::from_value(entry.value).with_context(|| key)
+}
+
+/// Takes in what the watch saw meanwhile, and tells whether anything so far is wanted.
+fn has(watch: &Watch, seen: &mut Vec<Change>, wanted: impl Fn(&Change) -> bool) -> bool {
+    seen.extend(watch.changes.try_iter());
+    seen.iter().any(wanted)
+}
+
+/// Gives every node a fence device that works.
+///
+/// # Errors
+/// When the power supply cannot be started or the API refuses the nodes.
+pub fn devices(scenario: &Scenario) -> Result<PowerSupply> {
+    let socket = scenario.cluster.volatile().join("power.sock");
+    let supply = PowerSupply::start(scenario.cluster.folder(), &socket)?;
+    for node in scenario.cluster.names(Role::Node) {
+        let device = json!({"name": "power", "kind": "Power", "action": "Off", "timeoutSeconds": 20,
+            "parts": [{"agent": "fence_sandbox", "attributes": {"socket": socket, "plug": node}}]});
+        scenario.apply("nodes", &node, &json!({"fencing": {"allowUnfenced": true, "devices": [device]}}))?;
+    }
+    Ok(supply)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(times_ms: &[f64], expected: Option<(f64, f64, f64)>) {
+        let series = Series { times_ms: times_ms.to_vec(), ..Series::new("x", None) };
+        assert_eq!(series.summary(), expected, "{times_ms:?}");
+    }
+
+    #[test]
+    fn the_summary_is_least_median_greatest() {
+        check(&[], None);
+        check(&[3.0], Some((3.0, 3.0, 3.0)));
+        check(&[3.0, 1.0, 2.0], Some((1.0, 2.0, 3.0)));
+        check(&[4.0, 1.0, 2.0, 3.0], Some((1.0, 2.5, 4.0)));
+    }
+}

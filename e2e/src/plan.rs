@@ -1,0 +1,242 @@
+//! What a cluster is to be made of, before it exists.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use crate::binaries;
+use crate::init::Program;
+use crate::machine::{Machine, Role};
+use crate::network::Network;
+use crate::registry::Lifetime;
+
+/// The port of etcd's clients.
+pub const ETCD_CLIENT_PORT: u16 = 2379;
+/// The port between etcd's members.
+pub const ETCD_PEER_PORT: u16 = 2380;
+/// The port of the HTTP API.
+pub const API_PORT: u16 = 7443;
+/// Where every node sees the folder that all nodes share.
+pub const SHARED: &str = "/srv/shared";
+
+/// How many machines of each kind, and how they are set.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Plan {
+    /// Where data, logs and certificates go.
+    pub folder: PathBuf,
+    /// Whether the cluster ends with the process that started it.
+    pub lifetime: Lifetime,
+    /// Members of the store.
+    pub etcd: u8,
+    /// Replicas of the controller.
+    pub controllers: u8,
+    /// Nodes.
+    pub nodes: u8,
+    /// `Cluster.spec.timing.profile`.
+    pub profile: String,
+}
+
+impl Plan {
+    /// Three of everything, with the fast timing profile, ending with this process.
+    pub fn test(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            lifetime: Lifetime::Owner,
+            etcd: 3,
+            controllers: 3,
+            nodes: 3,
+            profile: "Fast".to_owned(),
+        }
+    }
+
+    /// The machines in the order of starting, each with its daemons.
+    ///
+    /// # Errors
+    /// When a program has not been built or found.
+    pub fn machines(&self, network: &Network, volatile: &Path) -> Result<Vec<Machine>> {
+        let layout = Layout { plan: self, network, volatile };
+        let mut machines = Vec::new();
+        for index in 1..=self.etcd {
+            machines.push(layout.etcd(index)?);
+        }
+        for index in 1..=self.controllers {
+            machines.push(layout.controller(index)?);
+        }
+        for index in 1..=self.nodes {
+            machines.push(layout.node(index)?);
+        }
+        Ok(machines)
+    }
+
+    /// The folder with the certificates.
+    pub fn certificates(&self) -> PathBuf {
+        self.folder.join("tls")
+    }
+
+    /// The folder that all nodes share, as the host sees it.
+    pub fn shared(&self) -> PathBuf {
+        self.folder.join("shared")
+    }
+}
+
+/// First numbers of the addresses of each kind; the first machine has the next one.
+const ETCD_BASE: u8 = 10;
+const CONTROLLER_BASE: u8 = 60;
+const NODE_BASE: u8 = 110;
+
+struct Layout<'a> {
+    plan: &'a Plan,
+    network: &'a Network,
+    volatile: &'a Path,
+}
+
+impl Layout<'_> {
+    fn etcd(&self, index: u8) -> Result<Machine> {
+        let (name, address) = (format!("etcd{index}"), self.network.address(ETCD_BASE + index));
+        let peers: Vec<String> = (1..=self.plan.etcd)
+            .map(|peer| {
+                format!("etcd{peer}=https://{}:{ETCD_PEER_PORT}", self.network.address(ETCD_BASE + peer))
+            })
+            .collect();
+        let client = format!("https://{address}:{ETCD_CLIENT_PORT}");
+        let peer = format!("https://{address}:{ETCD_PEER_PORT}");
+        let data = self.plan.folder.join("machines").join(&name).join("data");
+        let mut command = vec![text(&binaries::etcd()?)];
+        command.extend(flags(&[
+            ("name", &name),
+            ("data-dir", &text(&data)),
+            ("listen-client-urls", &client),
+            ("advertise-client-urls", &client),
+            ("listen-peer-urls", &peer),
+            ("initial-advertise-peer-urls", &peer),
+            ("initial-cluster", &peers.join(",")),
+            ("initial-cluster-token", &self.network.run),
+            ("auto-compaction-mode", "periodic"),
+            ("auto-compaction-retention", "5m"),
+            ("cert-file", &self.certificate(&name)),
+            ("key-file", &self.key(&name)),
+            ("trusted-ca-file", &self.certificate("ca")),
+            ("peer-cert-file", &self.certificate(&name)),
+            ("peer-key-file", &self.key(&name)),
+            ("peer-trusted-ca-file", &self.certificate("ca")),
+            ("log-level", "warn"),
+        ]));
+        command.extend(["--client-cert-auth", "--peer-client-cert-auth"].map(str::to_owned));
+        // A power cut here ends processes, not the kernel, so nothing that was written is lost; a slow disk would
+        // only make the tests about the disk.
+        command.push("--unsafe-no-fsync".to_owned());
+        Ok(self.machine(&name, Role::Etcd, ETCD_BASE + index, vec![program("etcd", command)]))
+    }
+
+    fn controller(&self, index: u8) -> Result<Machine> {
+        let (name, address) = (format!("controller{index}"), self.network.address(CONTROLLER_BASE + index));
+        let fence_agents = binaries::own("fence_sandbox")?;
+        let mut command = vec![text(&binaries::own("ha-controller")?)];
+        command.extend(self.store_flags(&name));
+        command.extend(flags(&[
+            ("id", &name),
+            ("listen", &format!("{address}:{API_PORT}")),
+            ("advertise-url", &format!("https://{address}:{API_PORT}")),
+            ("tls-cert", &self.certificate(&name)),
+            ("tls-key", &self.key(&name)),
+            ("client-ca", &self.certificate("ca")),
+            ("fence-agent-path", &text(fence_agents.parent().unwrap_or(&fence_agents))),
+        ]));
+        Ok(self.machine(
+            &name,
+            Role::Controller,
+            CONTROLLER_BASE + index,
+            vec![program("ha-controller", command)],
+        ))
+    }
+
+    fn node(&self, index: u8) -> Result<Machine> {
+        let (name, address) = (format!("node{index}"), self.network.address(NODE_BASE + index));
+        let mut machine = self.machine(&name, Role::Node, NODE_BASE + index, Vec::new());
+        let socket = machine.volatile.join("watchdogd.sock");
+        let mut watchdog = vec![text(&binaries::own("ha-watchdogd")?)];
+        watchdog
+            .extend(flags(&[("socket", &text(&socket)), ("stand-in", &text(&stand_in_socket(&machine)))]));
+        let mut agent = vec![text(&binaries::own("ha-node-agent")?)];
+        agent.extend(self.store_flags(&name));
+        agent.extend(flags(&[
+            ("node", &name),
+            ("state-dir", &text(&machine.folder.join("state"))),
+            ("simulated-dir", &text(&self.plan.folder.join("simulated"))),
+            ("boot-id-file", &text(&machine.boot_id_file())),
+            ("machine-id-file", &text(&machine.machine_id_file())),
+            ("watchdog-socket", &text(&socket)),
+            ("admin-listen", &format!("{}:7444", self.admin_address(address))),
+        ]));
+        machine.programs = vec![program("ha-watchdogd", watchdog), program("ha-node-agent", agent)];
+        machine.binds = vec![(self.plan.shared(), PathBuf::from(SHARED))];
+        Ok(machine)
+    }
+
+    /// Loopback is a namespace's own; without namespaces each machine has an address of that network.
+    fn admin_address(&self, address: Ipv4Addr) -> Ipv4Addr {
+        if self.network.namespaces { Ipv4Addr::LOCALHOST } else { address }
+    }
+
+    fn machine(&self, name: &str, role: Role, number: u8, programs: Vec<Program>) -> Machine {
+        Machine {
+            name: name.to_owned(),
+            role,
+            number,
+            address: self.network.address(number),
+            folder: self.plan.folder.join("machines").join(name),
+            volatile: self.volatile.join(name),
+            programs,
+            binds: Vec::new(),
+            holder: None,
+            init: None,
+            watchdog: None,
+        }
+    }
+
+    /// How a daemon reaches the store.
+    fn store_flags(&self, name: &str) -> Vec<String> {
+        flags(&[
+            ("etcd-endpoints", &endpoints(self.plan, self.network)),
+            ("cluster", "default"),
+            ("etcd-ca", &self.certificate("ca")),
+            ("etcd-cert", &self.certificate(name)),
+            ("etcd-key", &self.key(name)),
+        ])
+    }
+
+    fn certificate(&self, name: &str) -> String {
+        text(&self.plan.certificates().join(format!("{name}.pem")))
+    }
+
+    fn key(&self, name: &str) -> String {
+        text(&self.plan.certificates().join(format!("{name}.key")))
+    }
+}
+
+/// Where the stand-in of a node's watchdog listens.
+pub fn stand_in_socket(machine: &Machine) -> PathBuf {
+    machine.volatile.join("watchdog-standin.sock")
+}
+
+/// The store's addresses, separated by commas.
+pub fn endpoints(plan: &Plan, network: &Network) -> String {
+    let members: Vec<String> = (1..=plan.etcd)
+        .map(|index| format!("https://{}:{ETCD_CLIENT_PORT}", network.address(ETCD_BASE + index)))
+        .collect();
+    members.join(",")
+}
+
+fn program(name: &str, command: Vec<String>) -> Program {
+    Program { name: name.to_owned(), command, environment: [("NO_COLOR".to_owned(), "1".to_owned())].into() }
+}
+
+fn flags(pairs: &[(&str, &str)]) -> Vec<String> {
+    pairs.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}

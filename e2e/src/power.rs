@@ -1,0 +1,129 @@
+//! A power supply with a remote control, outside every machine: what a fence device talks to.
+//!
+//! It listens on a socket and understands `off NAME`, `on NAME` and `status NAME`, one line a connection; the program
+//! `fence_sandbox` is the fence agent for it. Off is a power cut.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cluster::Cluster;
+
+/// How often it looks for a client.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Answers until it is dropped.
+pub struct PowerSupply {
+    socket: PathBuf,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    broken: AtomicBool,
+    switched_off: AtomicU32,
+}
+
+impl PowerSupply {
+    /// Serves the cluster that runs in `folder` on a socket.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn start(folder: &Path, socket: &Path) -> Result<Self> {
+        let listener = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
+        // So that it can end although nobody connects: the socket may be removed before this is.
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared::default());
+        let thread = thread::spawn({
+            let (shared, folder) = (Arc::clone(&shared), folder.to_owned());
+            move || {
+                while !shared.stop.load(Ordering::Relaxed) {
+                    match listener.accept() {
+                        // A client that went away got its answer too late; the next one asks again.
+                        Ok((connection, _)) => drop(serve(&connection, &folder, &shared)),
+                        Err(_) => thread::sleep(LOOK),
+                    }
+                }
+            }
+        });
+        Ok(Self { socket: socket.to_owned(), shared, thread: Some(thread) })
+    }
+
+    /// From now on every command fails, as with a device that lost its power together with the node.
+    pub fn break_down(&self) {
+        self.shared.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// How often a machine was switched off.
+    pub fn switched_off(&self) -> u32 {
+        self.shared.switched_off.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for PowerSupply {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+fn serve(connection: &UnixStream, folder: &Path, shared: &Shared) -> Result<()> {
+    connection.set_nonblocking(false)?;
+    connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut line = String::new();
+    BufReader::new(connection).read_line(&mut line)?;
+    let answer = match act(line.trim(), folder, shared) {
+        Ok(state) => state.to_owned(),
+        Err(error) => format!("error: {error:#}"),
+    };
+    let mut connection = connection;
+    writeln!(connection, "{answer}").context("the client went away")
+}
+
+fn act(line: &str, folder: &Path, shared: &Shared) -> Result<&'static str> {
+    if shared.broken.load(Ordering::Relaxed) {
+        bail!("no power");
+    }
+    let (command, machine) = line.split_once(' ').context("expected: COMMAND MACHINE")?;
+    // Opened anew each time: machines come and go with every power cycle.
+    let mut cluster = Cluster::open(folder)?;
+    match command {
+        "status" => {}
+        "off" => {
+            cluster.power_off(machine)?;
+            shared.switched_off.fetch_add(1, Ordering::Relaxed);
+        }
+        "on" if cluster.machine(machine)?.is_on() => {}
+        "on" => cluster.power_on(machine)?,
+        _ => bail!("{command} is no command; there are on, off and status"),
+    }
+    Ok(if cluster.machine(machine)?.is_on() { "on" } else { "off" })
+}
+
+/// Asks the power supply behind a socket.
+///
+/// # Errors
+/// When it does not answer, or answers with an error.
+pub fn ask(socket: &Path, command: &str, machine: &str) -> Result<String> {
+    let connection = UnixStream::connect(socket).with_context(|| socket.display().to_string())?;
+    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    writeln!(&connection, "{command} {machine}")?;
+    let mut answer = String::new();
+    BufReader::new(&connection).read_line(&mut answer)?;
+    match answer.trim() {
+        "" => bail!("the power supply closed the connection"),
+        text if text.starts_with("error") => bail!("{text}"),
+        text => Ok(text.to_owned()),
+    }
+}

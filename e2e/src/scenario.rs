@@ -1,0 +1,224 @@
+//! What most end-to-end tests have in common: a whole cluster, a witness that runs as its service, the checker, and a clean end.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ha_api_types::kind::Kind;
+use serde_json::{Value, json};
+
+use crate::binaries;
+use crate::checker::{Checker, Witness};
+use crate::cluster::Cluster;
+use crate::machine::Role;
+use crate::plan::{Plan, SHARED};
+use crate::scratch;
+use crate::wait::{holds_for, wait_for, wait_until};
+
+/// How long anything may take before a test calls it broken. The product's own bounds are a tenth of it: times belong to
+/// the benchmark, tests assert what happens and in which order.
+pub const CEILING: Duration = Duration::from_secs(120);
+
+/// The name of the witness service.
+pub const WITNESS: &str = "witness";
+
+/// A cluster under observation with one witness running.
+pub struct Scenario {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The outside checker; it samples until the end.
+    pub checker: Checker,
+}
+
+impl Scenario {
+    /// Starts a cluster with the fast timing profile, and the witness on it.
+    ///
+    /// # Errors
+    /// When the cluster or the witness does not come up.
+    pub fn start(name: &str) -> Result<Self> {
+        Self::start_with(Plan::test(&scratch::folder(name)?))
+    }
+
+    /// As [`Scenario::start`], with another plan.
+    ///
+    /// # Errors
+    /// When the cluster or the witness does not come up.
+    pub fn start_with(plan: Plan) -> Result<Self> {
+        let cluster = Cluster::start(plan)?;
+        let checker = cluster.checker(&["ha-witness", "redis-server"]);
+        let scenario = Self { cluster, checker };
+        scenario.create_witness(WITNESS)?;
+        scenario.home(WITNESS)?;
+        Ok(scenario)
+    }
+
+    /// Creates a witness service.
+    ///
+    /// # Errors
+    /// When the API refuses it.
+    pub fn create_witness(&self, name: &str) -> Result<Value> {
+        self.apply("resources", name, &witness_spec(name)?)
+    }
+
+    /// Creates or changes an object through any controller that answers.
+    ///
+    /// # Errors
+    /// When none accepts it for long.
+    pub fn apply(&self, plural: &str, name: &str, spec: &Value) -> Result<Value> {
+        let kind = Kind::ALL
+            .iter()
+            .find(|kind| kind.plural() == plural)
+            .with_context(|| format!("{plural} is no plural of ours"))?;
+        let object = json!({"apiVersion": "hactl.io/v1", "kind": kind.name(),
+            "metadata": {"name": name}, "spec": spec});
+        let mut last = None;
+        let accepted = wait_for(&format!("{plural}/{name} to be accepted"), CEILING, || {
+            for controller in self.cluster.names(Role::Controller) {
+                match self.cluster.api(&controller).and_then(|api| api.apply(plural, &object)) {
+                    Ok(value) => return Some(value),
+                    Err(error) => last = Some(error),
+                }
+            }
+            None
+        });
+        match (accepted, last) {
+            (Err(error), Some(last)) => Err(last.context(error)),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// An object as any controller that answers gives it.
+    pub fn object(&self, plural: &str, name: &str) -> Option<Value> {
+        let controllers = self.cluster.names(Role::Controller);
+        controllers
+            .iter()
+            .find_map(|controller| self.cluster.api(controller).ok()?.object(plural, name).ok()?)
+    }
+
+    /// The state of a service as the API shows it.
+    pub fn state(&self, service: &str) -> String {
+        let object = self.object("resources", service).unwrap_or_default();
+        object["status"]["state"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Where a service runs, once it runs in exactly one place and the API says Started there.
+    ///
+    /// # Errors
+    /// When it does not for long.
+    pub fn home(&self, service: &str) -> Result<String> {
+        self.settled(service, &BTreeSet::new())
+    }
+
+    /// Where a service runs, once it runs somewhere else than on `node` and the API says Started there.
+    ///
+    /// # Errors
+    /// When it does not for long.
+    pub fn elsewhere(&self, service: &str, node: &str) -> Result<String> {
+        self.settled(service, &BTreeSet::from([node.to_owned()]))
+    }
+
+    fn settled(&self, service: &str, except: &BTreeSet<String>) -> Result<String> {
+        let found = wait_for(&format!("{service} to run, not on {except:?}"), CEILING, || {
+            let places = self.checker.places(service);
+            let place = places.first().filter(|place| places.len() == 1 && !except.contains(*place))?.clone();
+            let status = self.object("resources", service)?["status"].take();
+            (status["state"] == "Started" && status["node"] == place.as_str()).then_some(place)
+        });
+        found.with_context(|| {
+            let status = self.object("resources", service).map(|object| object["status"].to_string());
+            format!(
+                "it is seen in {:?}; its status is {}; logs are in {}",
+                self.checker.places(service),
+                status.unwrap_or_else(|| "unknown".to_owned()),
+                self.cluster.folder().display()
+            )
+        })
+    }
+
+    /// Waits until a service runs nowhere.
+    ///
+    /// # Errors
+    /// When it still runs after long.
+    pub fn gone(&self, service: &str) -> Result<()> {
+        wait_until(&format!("{service} to run nowhere"), CEILING, || self.checker.places(service).is_empty())
+    }
+
+    /// Checks that for `duration` nothing happens to a service: the same processes, the same assignment.
+    ///
+    /// # Errors
+    /// As soon as something does.
+    pub fn undisturbed(&self, service: &str, duration: Duration) -> Result<()> {
+        let home = self.home(service)?;
+        let process = self.checker.process(service, &home);
+        let assignment = self.action(service)?;
+        holds_for(&format!("{service} stays as it is on {home}"), duration, || {
+            self.checker.places(service) == BTreeSet::from([home.clone()])
+                && self.checker.process(service, &home) == process
+        })?;
+        let now = self.action(service)?;
+        if now != assignment {
+            bail!("{service} got the assignment {now} instead of {assignment} while nothing was to happen");
+        }
+        Ok(())
+    }
+
+    /// The actionUid of a service's assignment.
+    ///
+    /// # Errors
+    /// When there is none for long.
+    pub fn action(&self, service: &str) -> Result<String> {
+        let key = self.cluster.keys().assignment(service);
+        wait_for(&format!("an assignment of {service}"), CEILING, || {
+            let entry = self.cluster.etcdctl().get(&key).ok()??;
+            entry.value["actionUid"].as_str().map(str::to_owned)
+        })
+    }
+
+    /// The epoch and state of a node's fence.
+    ///
+    /// # Errors
+    /// When the store does not give it for long.
+    pub fn fence(&self, node: &str) -> Result<(u64, String)> {
+        let key = self.cluster.keys().fence(node);
+        wait_for(&format!("the fence of {node}"), CEILING, || {
+            let entry = self.cluster.etcdctl().get(&key).ok()??;
+            Some((entry.value["epoch"].as_u64()?, entry.value["state"].as_str()?.to_owned()))
+        })
+    }
+
+    /// The record of a witness.
+    pub fn witness(&self, name: &str) -> Witness {
+        self.cluster.witness(name)
+    }
+
+    /// Ends the test: never two held, for the checker and for every witness; then everything is removed.
+    ///
+    /// # Errors
+    /// When never two was broken, or something is left.
+    pub fn finish(self) -> Result<()> {
+        let Self { cluster, checker } = self;
+        checker.finish().with_context(|| format!("logs are in {}", cluster.folder().display()))?;
+        for entry in std::fs::read_dir(cluster.shared())? {
+            let path = entry?.path();
+            // A witness's record has no extension; its lock has.
+            if path.is_file() && path.extension().is_none() {
+                Witness::new(&path)
+                    .check()
+                    .with_context(|| format!("logs are in {}", cluster.folder().display()))?;
+            }
+        }
+        cluster.remove()
+    }
+}
+
+/// The spec of a witness that keeps its record in the shared folder under its own name.
+///
+/// # Errors
+/// When the witness program has not been built.
+pub fn witness_spec(name: &str) -> Result<Value> {
+    let program = binaries::own("ha-witness")?;
+    Ok(json!({
+        "driver": {"exec": {"command": [program, "--file", format!("{SHARED}/{name}")]}},
+        "timeouts": {"stopSeconds": 5},
+    }))
+}

@@ -1,0 +1,106 @@
+//! What was seen running where, over time; and the questions that tests and the benchmark ask of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The places where one service was seen from this instant on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// On `CLOCK_MONOTONIC`, in nanoseconds.
+    pub at_ns: u64,
+    /// Machines with a living process of the service.
+    pub places: BTreeSet<String>,
+}
+
+/// One list of changes a service, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    services: BTreeMap<String, Vec<Change>>,
+}
+
+impl Timeline {
+    /// Takes in one sample: where every service runs at `at_ns`. A service that is not in it runs nowhere.
+    pub fn sample(&mut self, at_ns: u64, seen: &BTreeMap<String, BTreeSet<String>>) {
+        for service in seen.keys() {
+            self.services.entry(service.clone()).or_default();
+        }
+        for (service, changes) in &mut self.services {
+            let places = seen.get(service).cloned().unwrap_or_default();
+            if changes.last().map_or(!places.is_empty(), |last| last.places != places) {
+                changes.push(Change { at_ns, places });
+            }
+        }
+    }
+
+    /// The changes of a service, in order.
+    pub fn changes(&self, service: &str) -> &[Change] {
+        self.services.get(service).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where a service was last seen; empty when nowhere.
+    pub fn places(&self, service: &str) -> BTreeSet<String> {
+        self.changes(service).last().map(|change| change.places.clone()).unwrap_or_default()
+    }
+
+    /// When a service first ran on `place` after `after_ns`, counting only starts: a change that brought it there.
+    pub fn started_on(&self, service: &str, place: &str, after_ns: u64) -> Option<u64> {
+        let mut was_there = false;
+        for change in self.changes(service) {
+            let is_there = change.places.contains(place);
+            if is_there && !was_there && change.at_ns > after_ns {
+                return Some(change.at_ns);
+            }
+            was_there = is_there;
+        }
+        None
+    }
+
+    /// When a service was no longer on `place`, first after `after_ns`.
+    pub fn ended_on(&self, service: &str, place: &str, after_ns: u64) -> Option<u64> {
+        let mut was_there = false;
+        for change in self.changes(service) {
+            let is_there = change.places.contains(place);
+            if was_there && !is_there && change.at_ns > after_ns {
+                return Some(change.at_ns);
+            }
+            was_there = is_there;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(samples: &[(u64, &[&str])]) -> Timeline {
+        let mut timeline = Timeline::default();
+        for (at_ns, places) in samples {
+            let places: BTreeSet<String> = places.iter().map(|place| (*place).to_owned()).collect();
+            let mut seen = BTreeMap::new();
+            if !places.is_empty() {
+                seen.insert("web".to_owned(), places);
+            }
+            timeline.sample(*at_ns, &seen);
+        }
+        timeline
+    }
+
+    #[test]
+    fn only_changes_are_kept() {
+        let timeline = timeline(&[(1, &[]), (2, &["a"]), (3, &["a"]), (4, &[]), (5, &[]), (6, &["b"])]);
+        let times: Vec<u64> = timeline.changes("web").iter().map(|change| change.at_ns).collect();
+        assert_eq!(times, [2, 4, 6]);
+        assert_eq!(timeline.places("web"), BTreeSet::from(["b".to_owned()]));
+        assert!(timeline.changes("other").is_empty());
+    }
+
+    #[test]
+    fn starts_and_ends_are_found() {
+        let timeline = timeline(&[(2, &["a"]), (4, &[]), (6, &["a"]), (8, &["a", "b"]), (9, &["b"])]);
+        assert_eq!(timeline.started_on("web", "a", 0), Some(2));
+        assert_eq!(timeline.started_on("web", "a", 2), Some(6));
+        assert_eq!(timeline.started_on("web", "a", 6), None);
+        assert_eq!(timeline.ended_on("web", "a", 5), Some(9));
+        assert_eq!(timeline.ended_on("web", "b", 0), None);
+    }
+}

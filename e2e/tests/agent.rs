@@ -1,0 +1,83 @@
+//! What happens on one node: crash of a service, death of the agent.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::wait::{monotonic_ns, wait_until};
+use nix::sys::signal::Signal;
+
+#[test]
+fn a_crashed_service_is_restarted_in_place() -> Result<()> {
+    let scenario = Scenario::start("service-crash")?;
+    let home = scenario.home(WITNESS)?;
+    let action = scenario.action(WITNESS)?;
+    let process = scenario.checker.process(WITNESS, &home).context("the witness was seen")?;
+    process.signal(Signal::SIGKILL)?;
+    wait_until("another process of the witness", CEILING, || {
+        scenario.checker.process(WITNESS, &home).is_some_and(|other| other != process && other.is_alive())
+    })?;
+    assert_eq!(scenario.home(WITNESS)?, home, "a crash is no reason to move");
+    assert_eq!(scenario.action(WITNESS)?, action, "a restart in place stays under its permit");
+    scenario.finish()
+}
+
+#[test]
+fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
+    let scenario = Scenario::start("agent-killed")?;
+    let home = scenario.home(WITNESS)?;
+    let process = scenario.checker.process(WITNESS, &home).context("the witness was seen")?;
+    let machine = scenario.cluster.machine(&home)?;
+    let first = machine.program("ha-node-agent").context("the agent runs")?;
+    for _ in 0..2 {
+        machine.kill("ha-node-agent")?;
+        wait_until("the agent to be started again", CEILING, || {
+            machine.program("ha-node-agent").is_some_and(|agent| agent != first)
+        })?;
+        // Longer than the fast profile takes to declare a node dead.
+        scenario.undisturbed(WITNESS, Duration::from_secs(9))?;
+        assert_eq!(scenario.checker.process(WITNESS, &home), Some(process), "the service was restarted");
+        assert!(machine.is_on(), "the node was reset because its agent died");
+    }
+
+    // The new agent really supervises what it adopted.
+    process.signal(Signal::SIGKILL)?;
+    wait_until("the adopted service to be restarted after a crash", CEILING, || {
+        scenario.checker.process(WITNESS, &home).is_some_and(|other| other != process && other.is_alive())
+    })?;
+    scenario.finish()
+}
+
+#[test]
+fn a_node_whose_agent_stays_dead_is_reset_and_recovered() -> Result<()> {
+    let mut scenario = Scenario::start("agent-dead")?;
+    let home = scenario.home(WITNESS)?;
+    let before = monotonic_ns();
+    scenario.cluster.machine(&home)?.hold("ha-node-agent")?;
+    wait_until("the watchdog to reset the node", CEILING, || {
+        scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
+    })?;
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    let timeline = scenario.checker.timeline();
+    assert!(timeline.ended_on(WITNESS, &home, before) < timeline.started_on(WITNESS, &away, before));
+    scenario.cluster.power_on(&home)?;
+    scenario.cluster.wait_for_nodes()?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(3))?;
+    scenario.finish()
+}
+
+#[test]
+fn a_killed_watchdog_daemon_is_replaced_or_the_node_is_reset() -> Result<()> {
+    let scenario = Scenario::start("watchdogd-killed")?;
+    let home = scenario.home(WITNESS)?;
+    let before = monotonic_ns();
+    scenario.cluster.machine(&home)?.hold("ha-watchdogd")?;
+    // Nobody pets any more: the stand-in, which outlives it as a device does, resets the node.
+    wait_until("the watchdog to reset the node", CEILING, || {
+        scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
+    })?;
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    let timeline = scenario.checker.timeline();
+    assert!(timeline.ended_on(WITNESS, &home, before) < timeline.started_on(WITNESS, &away, before));
+    scenario.finish()
+}

@@ -1,0 +1,124 @@
+//! hactl against a whole cluster: what it prints, what it exits with, what it changes.
+
+use std::path::PathBuf;
+use std::process::Output;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ha_e2e::machine::Role;
+use ha_e2e::scenario::{CEILING, Scenario, WITNESS, witness_spec};
+use ha_e2e::wait::{holds_for, wait_until};
+use serde_json::json;
+
+/// Everything that a command printed, for looking and for messages.
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs hactl and checks its exit status.
+fn hactl(scenario: &Scenario, arguments: &[&str], expected: i32) -> Result<String> {
+    let output = scenario.cluster.hactl(arguments)?;
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(expected), "hactl {}: {text}", arguments.join(" "));
+    Ok(text)
+}
+
+fn write(scenario: &Scenario, name: &str, text: &str) -> Result<PathBuf> {
+    let path = scenario.cluster.folder().join(name);
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+#[test]
+fn hactl_shows_changes_and_explains() -> Result<()> {
+    let scenario = Scenario::start("hactl")?;
+    let object = |name: &str, spec: &serde_json::Value| {
+        json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name}, "spec": spec})
+            .to_string()
+    };
+
+    // Created, then unchanged.
+    let good = write(&scenario, "web.yaml", &object("web", &witness_spec("web")?))?;
+    let good = good.to_str().context("a path in UTF-8")?;
+    let diff = hactl(&scenario, &["diff", "-f", good], 1)?;
+    assert!(diff.contains("web"), "{diff}");
+    let first = hactl(&scenario, &["apply", "-f", good], 0)?;
+    assert!(first.contains("created"), "{first}");
+    let second = hactl(&scenario, &["apply", "-f", good], 0)?;
+    assert!(second.contains("unchanged") && !second.contains("created"), "{second}");
+    hactl(&scenario, &["diff", "-f", good], 0)?;
+    scenario.home("web")?;
+
+    // A typo names file, line, field and the nearest name, and changes nothing.
+    let bad = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '9']\n  maxRestrat: 3\n";
+    let path = write(&scenario, "typo.yaml", bad)?;
+    let before = scenario.object("resources", "web").context("web exists")?["spec"].take();
+    let text = hactl(&scenario, &["apply", "-f", path.to_str().context("a path in UTF-8")?], 2)?;
+    for part in ["typo.yaml", "9", "maxRestrat", "maxRestart"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    assert_eq!(scenario.object("resources", "web").context("web exists")?["spec"], before);
+
+    // Status of a healthy cluster; lists; describe; events.
+    wait_until("a healthy status", CEILING, || {
+        scenario.cluster.hactl(&["status"]).is_ok_and(|output| output.status.code() == Some(0))
+    })?;
+    let status = hactl(&scenario, &["status"], 0)?;
+    for node in scenario.cluster.names(Role::Node) {
+        assert!(status.contains(&node), "{node} is missing: {status}");
+    }
+    let list = hactl(&scenario, &["get", "resources"], 0)?;
+    assert!(list.contains("web") && list.contains(WITNESS), "{list}");
+    let yaml = hactl(&scenario, &["get", "resource", "web", "-o", "yaml"], 0)?;
+    assert!(yaml.contains("kind: Resource"), "{yaml}");
+    assert!(hactl(&scenario, &["describe", "resource", "web"], 0)?.contains("Started"));
+    hactl(&scenario, &["events"], 0)?;
+
+    // Stop, start, relocate.
+    hactl(&scenario, &["stop", "web"], 0)?;
+    scenario.gone("web")?;
+    hactl(&scenario, &["start", "web"], 0)?;
+    let home = scenario.home("web")?;
+    let other =
+        scenario.cluster.names(Role::Node).into_iter().find(|node| *node != home).context("another node")?;
+    hactl(&scenario, &["relocate", "web", &other], 0)?;
+    assert_eq!(scenario.elsewhere("web", &home)?, other);
+
+    // Deleting leaves the service as it is, unless told otherwise.
+    let missing = hactl(&scenario, &["get", "resource", "nothing"], 1)?;
+    assert!(missing.contains("nothing"), "{missing}");
+    hactl(&scenario, &["delete", "resource", "web", "--stop"], 0)?;
+    scenario.gone("web")?;
+    scenario.finish()
+}
+
+#[test]
+fn why_names_every_node_and_the_reason() -> Result<()> {
+    let scenario = Scenario::start("why")?;
+    scenario.apply("groups", "nowhere", &json!({"nodes": {"node9": 1}, "restricted": true}))?;
+    let mut spec = witness_spec("lost")?;
+    spec["group"] = json!("nowhere");
+    scenario.apply("resources", "lost", &spec)?;
+    holds_for("it runs nowhere", Duration::from_secs(3), || scenario.checker.places("lost").is_empty())?;
+    let output = scenario.cluster.hactl(&["why", "lost"])?;
+    let text = said(&output);
+    for node in scenario.cluster.names(Role::Node) {
+        assert!(text.lines().any(|line| line.contains(&node) && line.contains("nowhere")), "{node}: {text}");
+    }
+
+    // What would help, helps.
+    scenario.apply("groups", "nowhere", &json!({"nodes": {"node2": 1}}))?;
+    assert_eq!(scenario.home("lost")?, "node2");
+    scenario.finish()
+}
+
+#[test]
+fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
+    let scenario = Scenario::start("maintenance")?;
+    let home = scenario.home(WITNESS)?;
+    hactl(&scenario, &["node", "maintenance", "enable", &home, "--wait"], 0)?;
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    assert_ne!(away, home);
+    hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
+    scenario.finish()
+}

@@ -1,0 +1,82 @@
+//! Promises 1 and 2 when a node fails: its service runs elsewhere, and never on two.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::wait::{holds_for, monotonic_ns, wait_until};
+
+#[test]
+fn a_killed_node_is_recovered() -> Result<()> {
+    let mut scenario = Scenario::start("node-killed")?;
+    let home = scenario.home(WITNESS)?;
+    let (epoch, _) = scenario.fence(&home)?;
+    scenario.cluster.power_off(&home)?;
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    let (closed, state) = scenario.fence(&home)?;
+    assert!(closed > epoch, "the epoch of the dead node was not closed: {closed}");
+    assert_eq!(state, "Fenced");
+
+    // It returns empty, under a new epoch, and takes nothing back.
+    scenario.cluster.power_on(&home)?;
+    scenario.cluster.wait_for_nodes()?;
+    assert!(scenario.fence(&home)?.0 >= closed);
+    scenario.undisturbed(WITNESS, Duration::from_secs(5))?;
+    assert_eq!(scenario.home(WITNESS)?, away);
+    scenario.finish()
+}
+
+#[test]
+fn a_cut_off_node_stops_before_its_service_starts_elsewhere() -> Result<()> {
+    let scenario = Scenario::start("node-cut")?;
+    let home = scenario.home(WITNESS)?;
+    let before = monotonic_ns();
+    scenario.cluster.cut(&home)?;
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    let timeline = scenario.checker.timeline();
+    let ended = timeline.ended_on(WITNESS, &home, before).expect("its end on the cut node was seen");
+    let started = timeline.started_on(WITNESS, &away, before).expect("its start elsewhere was seen");
+    assert!(ended < started, "it ended on {home} at {ended} ns, after it started on {away} at {started} ns");
+
+    // Everything on it was stopped in time, so nothing needed the reset: it is still the same boot when it is back.
+    assert!(scenario.cluster.machine(&home)?.is_on(), "{home} was reset although nothing was left on it");
+    scenario.cluster.heal(&home)?;
+    scenario.cluster.wait_for_nodes()?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(5))?;
+    scenario.finish()
+}
+
+#[test]
+fn a_node_whose_agent_is_frozen_is_reset() -> Result<()> {
+    // Nobody stops the service here: only the watchdog can, and it does before the service starts elsewhere.
+    let mut scenario = Scenario::start("agent-frozen")?;
+    let home = scenario.home(WITNESS)?;
+    let before = monotonic_ns();
+    scenario.cluster.machine(&home)?.signal("ha-node-agent", nix::sys::signal::Signal::SIGSTOP)?;
+    wait_until("the watchdog to reset the node", CEILING, || {
+        scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
+    })?;
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    let timeline = scenario.checker.timeline();
+    let ended = timeline.ended_on(WITNESS, &home, before).expect("its end on the reset node was seen");
+    let started = timeline.started_on(WITNESS, &away, before).expect("its start elsewhere was seen");
+    assert!(ended < started, "it ended on {home} at {ended} ns, after it started on {away} at {started} ns");
+    scenario.cluster.power_on(&home)?;
+    scenario.cluster.wait_for_nodes()?;
+    scenario.finish()
+}
+
+#[test]
+fn an_idle_node_is_never_reset() -> Result<()> {
+    let scenario = Scenario::start("idle-node")?;
+    let home = scenario.home(WITNESS)?;
+    let idle = scenario.cluster.names(ha_e2e::machine::Role::Node).into_iter().find(|node| *node != home);
+    let idle = idle.expect("a node without the witness");
+    scenario.cluster.machine(&idle)?.hold("ha-node-agent")?;
+    // Longer than the watchdog and every deadline of the fast profile.
+    holds_for("the idle node stays on", Duration::from_secs(12), || {
+        scenario.cluster.machine(&idle).is_ok_and(ha_e2e::machine::Machine::is_on)
+    })?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(1))?;
+    scenario.finish()
+}

@@ -1,0 +1,163 @@
+//! The harness itself, on a store without controllers and nodes: faults do what they say, and nothing is left behind.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use ha_e2e::cluster::Cluster;
+use ha_e2e::command::{run, tool};
+use ha_e2e::machine::Role;
+use ha_e2e::plan::Plan;
+use ha_e2e::scratch;
+use ha_e2e::wait::{holds_for, wait_until};
+use nix::sys::signal::Signal;
+
+const CEILING: Duration = Duration::from_secs(30);
+
+fn store_only(name: &str) -> Result<Cluster> {
+    let mut plan = Plan::test(&scratch::folder(name)?);
+    (plan.controllers, plan.nodes) = (0, 0);
+    Cluster::start(plan)
+}
+
+#[test]
+fn faults_of_the_store_do_what_they_say() -> Result<()> {
+    let mut cluster = store_only("harness-faults")?;
+    let store = cluster.etcdctl();
+    store.run(&["put", "/test/a", "{\"n\":1}"])?;
+    let entry = store.get("/test/a")?.expect("the key that was put");
+    assert_eq!(entry.value["n"], 1);
+
+    // A watch sees what happens, with the revision.
+    let watch = store.watch("/test/")?;
+    wait_until("the watch to see a change", CEILING, || {
+        // Repeated, because the watch may begin after a put.
+        store.run(&["put", "/test/b", "2"]).is_ok()
+            && watch.changes.try_iter().any(|change| {
+                change.key == "/test/b" && change.entry.is_some_and(|seen| seen.revision > entry.revision)
+            })
+    })?;
+
+    // A member that is cut off from its peers still talks to clients, and commits nothing; the others choose another leader.
+    let old = cluster.store_leader()?;
+    cluster.isolate_member(&old)?;
+    wait_until("another leader of the store", CEILING, || {
+        cluster.store_leader().is_ok_and(|leader| leader != old)
+    })?;
+    let isolated = ha_e2e::etcd::Etcdctl {
+        endpoints: format!("https://{}:2379", cluster.machine(&old)?.address),
+        certificates: store.certificates.clone(),
+    };
+    isolated.run(&["get", "/test/a", "--consistency=s"])?;
+    assert!(
+        isolated.run(&["put", "/test/a", "lost"]).is_err(),
+        "a member without its peers committed a write"
+    );
+    cluster.heal(&old)?;
+    wait_until("the member to commit again", CEILING, || {
+        isolated.run(&["put", "/test/a", "{\"n\":2}"]).is_ok()
+    })?;
+
+    // A whole machine without its link.
+    cluster.cut(&old)?;
+    assert!(isolated.run(&["get", "/test/a", "--consistency=s"]).is_err(), "a machine without link answered");
+    cluster.heal(&old)?;
+    wait_until("the machine to answer again", CEILING, || isolated.run(&["get", "/test/a"]).is_ok())?;
+
+    // Frozen, then going on.
+    let process = cluster.machine(&old)?.program("etcd").expect("etcd runs");
+    process.signal(Signal::SIGSTOP)?;
+    assert!(isolated.run(&["get", "/test/a", "--consistency=s"]).is_err(), "a stopped process answered");
+    process.signal(Signal::SIGCONT)?;
+    wait_until("the process to answer again", CEILING, || isolated.run(&["get", "/test/a"]).is_ok())?;
+
+    // Killed: process 1 starts it again; held: it stays dead.
+    let machine = cluster.machine(&old)?;
+    machine.kill("etcd")?;
+    wait_until("etcd to be started again", CEILING, || {
+        machine.program("etcd").is_some_and(|new| new != process)
+    })?;
+    machine.hold("etcd")?;
+    holds_for("a held program stays dead", Duration::from_secs(1), || machine.program("etcd").is_none())?;
+    machine.release("etcd")?;
+    wait_until("etcd to be started after its release", CEILING, || machine.program("etcd").is_some())?;
+
+    // A power cut ends everything, and a boot has another boot id but the same machine id.
+    let boot = std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?;
+    let identity = std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?;
+    cluster.power_off(&old)?;
+    assert!(cluster.machine(&old)?.processes().is_empty());
+    cluster.power_on(&old)?;
+    assert_ne!(std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?, boot);
+    assert_eq!(std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?, identity);
+    wait_until("all members to be healthy", CEILING, || cluster.etcdctl().is_healthy())?;
+    cluster.remove()
+}
+
+#[test]
+fn nothing_is_left_behind() -> Result<()> {
+    let cluster = store_only("harness-removal")?;
+    let folder = cluster.folder().to_owned();
+    let processes: Vec<_> = cluster
+        .names(Role::Etcd)
+        .iter()
+        .flat_map(|name| cluster.machine(name).map(ha_e2e::machine::Machine::processes).unwrap_or_default())
+        .collect();
+    assert!(processes.len() >= 6, "a first process and a member on each of three machines: {processes:?}");
+    let namespace = format!("{}-", cluster.run());
+    assert!(run(tool("ip"), &["netns", "list"])?.contains(&namespace));
+    cluster.remove()?;
+    assert!(!run(tool("ip"), &["netns", "list"])?.contains(&namespace));
+    assert!(processes.iter().all(|process| !process.is_alive()));
+    assert!(!folder.exists());
+    Ok(())
+}
+
+/// Set for the process that [`what_a_killed_owner_left_is_swept`] starts and kills.
+const OWNER: &str = "HA_E2E_OWNER";
+
+#[test]
+fn owner_that_is_killed() -> Result<()> {
+    if std::env::var_os(OWNER).is_none() {
+        return Ok(());
+    }
+    let _cluster = store_only("harness-owner")?;
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn what_a_killed_owner_left_is_swept() -> Result<()> {
+    let mut owner = std::process::Command::new(std::env::current_exe()?)
+        .args(["--exact", "owner_that_is_killed"])
+        .env(OWNER, "1")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()?;
+    let folder = scratch::build_folder()?.join("e2e").join(format!("harness-owner-{}", owner.id()));
+    wait_until("the other process's cluster", CEILING, || {
+        Cluster::open(&folder).is_ok_and(|cluster| cluster.etcdctl().is_healthy())
+    })?;
+    let other = Cluster::open(&folder)?;
+    let processes: Vec<_> = other
+        .names(Role::Etcd)
+        .iter()
+        .flat_map(|name| other.machine(name).map(ha_e2e::machine::Machine::processes).unwrap_or_default())
+        .collect();
+    assert!(processes.len() >= 6, "{processes:?}");
+    owner.kill()?;
+    owner.wait()?;
+    assert!(
+        processes.iter().all(ha_e2e::process::ProcessId::is_alive),
+        "the machines outlive a killed owner"
+    );
+
+    let cluster = store_only("harness-after-owner")?;
+    assert!(processes.iter().all(|process| !process.is_alive()));
+    let namespace = format!("{}-", other.run());
+    assert!(!run(tool("ip"), &["netns", "list"])?.contains(&namespace));
+    assert!(Cluster::open(&folder).is_err(), "the dead run is still known");
+    std::fs::remove_dir_all(&folder)?;
+    cluster.remove()
+}

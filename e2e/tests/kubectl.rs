@@ -1,0 +1,88 @@
+//! kubectl, unchanged, against the API: get, watch, apply, diff, describe, explain, wait, delete.
+
+use std::process::Output;
+
+use anyhow::{Context, Result};
+use ha_e2e::cluster::Cluster;
+use ha_e2e::scenario::{CEILING, Scenario, witness_spec};
+use ha_e2e::wait::wait_until;
+use serde_json::{Value, json};
+
+fn kubectl(cluster: &Cluster, arguments: &[&str], expected: i32) -> Result<String> {
+    let output: Output = cluster.kubectl(arguments)?;
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(expected), "kubectl {}: {text}", arguments.join(" "));
+    Ok(text)
+}
+
+#[test]
+fn kubectl_works_against_the_api() -> Result<()> {
+    let scenario = Scenario::start("kubectl")?;
+    let cluster = &scenario.cluster;
+    let file = |name: &str, value: &Value| -> Result<String> {
+        let path = cluster.folder().join(name);
+        std::fs::write(&path, value.to_string())?;
+        Ok(path.to_str().context("a path in UTF-8")?.to_owned())
+    };
+    let mut object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
+        "spec": witness_spec("web")?});
+    let first = file("web.json", &object)?;
+    object["spec"]["comment"] = json!("changed");
+    let second = file("web-changed.json", &object)?;
+    object["spec"]["maxRestrat"] = json!(1);
+    let wrong = file("web-wrong.json", &object)?;
+
+    let names = kubectl(cluster, &["api-resources", "--api-group=hactl.io"], 0)?;
+    assert!(names.contains("resources") && names.contains("har"), "{names}");
+    assert!(kubectl(cluster, &["apply", "-f", &first], 0)?.contains("created"));
+    assert!(kubectl(cluster, &["apply", "-f", &first], 0)?.contains("unchanged"));
+    kubectl(cluster, &["diff", "-f", &first], 0)?;
+    assert!(kubectl(cluster, &["diff", "-f", &second], 1)?.contains("changed"));
+    assert!(kubectl(cluster, &["apply", "-f", &second], 0)?.contains("configured"));
+    let refused = kubectl(cluster, &["apply", "-f", &wrong], 1)?;
+    assert!(refused.contains("maxRestrat"), "{refused}");
+
+    kubectl(
+        cluster,
+        &["wait", "--for=jsonpath={.status.state}=Started", "resource/web", "--timeout=60s"],
+        0,
+    )?;
+    kubectl(cluster, &["wait", "--for=condition=Ready", "resource/web", "--timeout=60s"], 0)?;
+    let list = kubectl(cluster, &["get", "resources"], 0)?;
+    assert!(list.contains("web") && list.contains("Started"), "{list}");
+    assert!(kubectl(cluster, &["get", "har,hag,nodes"], 0)?.contains("node1"));
+    assert!(kubectl(cluster, &["get", "resource", "web", "-o", "yaml"], 0)?.contains("comment: changed"));
+    assert!(kubectl(cluster, &["describe", "resource", "web"], 0)?.contains("changed"));
+    let explained = kubectl(cluster, &["explain", "resource.spec"], 0)?;
+    assert!(explained.contains("maxRestart") && explained.contains("driver"), "{explained}");
+    assert!(
+        kubectl(cluster, &["explain", "resource.spec.maxRestart"], 0)?.to_lowercase().contains("integer")
+    );
+
+    // A watch shows a change and ends with the request's time.
+    let watch = std::thread::spawn({
+        let arguments = ["get", "resources", "-w", "--request-timeout=8s"].map(str::to_owned);
+        let folder = cluster.folder().to_owned();
+        move || -> Result<String> {
+            let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let output = Cluster::open(&folder)?.kubectl(&words)?;
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+    });
+    scenario.home("web")?;
+    kubectl(
+        cluster,
+        &["patch", "resource", "web", "--type=merge", "-p", r#"{"spec":{"state":"Stopped"}}"#],
+        0,
+    )?;
+    scenario.gone("web")?;
+    let seen = watch.join().map_err(|_| anyhow::anyhow!("the watch panicked"))??;
+    assert!(seen.lines().filter(|line| line.contains("web")).count() >= 2, "{seen}");
+
+    kubectl(cluster, &["delete", "resource", "web", "--timeout=60s"], 0)?;
+    wait_until("web to be gone", CEILING, || scenario.object("resources", "web").is_none())?;
+    let missing = kubectl(cluster, &["get", "resource", "web"], 1)?;
+    assert!(missing.contains("NotFound"), "{missing}");
+    scenario.finish()
+}

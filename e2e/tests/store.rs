@@ -1,0 +1,156 @@
+//! The store's members die, are frozen, are cut off, or all go away together.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ha_e2e::machine::Role;
+use ha_e2e::network::Drop;
+use ha_e2e::plan::Plan;
+use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::scratch;
+use ha_e2e::wait::{monotonic_ns, wait_until};
+use nix::sys::signal::Signal;
+
+#[test]
+fn a_killed_member_disturbs_nobody() -> Result<()> {
+    let mut scenario = Scenario::start("member-killed")?;
+    let leader = scenario.cluster.store_leader()?;
+    let follower = scenario.cluster.names(Role::Etcd).into_iter().find(|name| *name != leader);
+    let follower = follower.context("a store of three has followers")?;
+    scenario.cluster.power_off(&follower)?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(8))?;
+    scenario.cluster.power_on(&follower)?;
+    wait_until("the store to be whole", CEILING, || scenario.cluster.etcdctl().is_healthy())?;
+
+    // The leader, too: etcd elects another one in less time than a heartbeat is good for.
+    let leader = scenario.cluster.store_leader()?;
+    scenario.cluster.power_off(&leader)?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(8))?;
+    scenario.finish()
+}
+
+#[test]
+fn a_lease_kept_alive_by_a_deposed_store_leader_proves_nothing() -> Result<()> {
+    // FENCING 3: an etcd leader that was paused and then cut off from its peers goes on answering keep-alives. A node that
+    // reaches only that member must not believe itself valid.
+    let scenario = Scenario::start("stale-store-leader")?;
+    let home = scenario.home(WITNESS)?;
+    let before = monotonic_ns();
+    let stale = scenario.cluster.store_leader()?;
+    let member = scenario.cluster.machine(&stale)?;
+    member.signal("etcd", Signal::SIGSTOP)?;
+    wait_until("another leader of the store", CEILING, || {
+        scenario.cluster.store_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
+    })?;
+    scenario.cluster.isolate_member(&stale)?;
+    for other in scenario.cluster.names(Role::Etcd).into_iter().filter(|name| *name != stale) {
+        let address = scenario.cluster.machine(&other)?.address;
+        scenario.cluster.drop_packets(&home, Drop::To(address))?;
+    }
+    member.signal("etcd", Signal::SIGCONT)?;
+
+    let away = scenario.elsewhere(WITNESS, &home)?;
+    let timeline = scenario.checker.timeline();
+    let ended = timeline.ended_on(WITNESS, &home, before).context("its end was seen")?;
+    let started = timeline.started_on(WITNESS, &away, before).context("its start elsewhere was seen")?;
+    assert!(ended < started, "it ended on {home} at {ended} ns, after it started on {away} at {started} ns");
+
+    scenario.cluster.heal(&stale)?;
+    scenario.cluster.heal(&home)?;
+    scenario.cluster.wait_for_nodes()?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(3))?;
+    scenario.finish()
+}
+
+#[test]
+fn a_frozen_and_isolated_store_leader_disturbs_nobody_who_reaches_the_others() -> Result<()> {
+    let scenario = Scenario::start("isolated-store-leader")?;
+    let stale = scenario.cluster.store_leader()?;
+    let member = scenario.cluster.machine(&stale)?;
+    member.signal("etcd", Signal::SIGSTOP)?;
+    scenario.cluster.isolate_member(&stale)?;
+    wait_until("another leader of the store", CEILING, || {
+        scenario.cluster.store_leader_among_others(&stale).is_ok_and(|leader| leader != stale)
+    })?;
+    member.signal("etcd", Signal::SIGCONT)?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(10))?;
+    scenario.cluster.heal(&stale)?;
+    scenario.finish()
+}
+
+/// Freezes every member, which is what an outage of the whole store looks like to its clients, for a while.
+fn store_outage(scenario: &Scenario, duration: Duration, during: impl FnOnce() -> Result<()>) -> Result<()> {
+    let members = scenario.cluster.names(Role::Etcd);
+    for member in &members {
+        scenario.cluster.machine(member)?.signal("etcd", Signal::SIGSTOP)?;
+    }
+    let begin = std::time::Instant::now();
+    let outcome = during();
+    std::thread::sleep(duration.saturating_sub(begin.elapsed()));
+    for member in &members {
+        scenario.cluster.machine(member)?.signal("etcd", Signal::SIGCONT)?;
+    }
+    outcome
+}
+
+#[test]
+fn a_short_outage_of_the_whole_store_is_not_noticed() -> Result<()> {
+    // With the conservative profile nothing happens for Th - 2 Ki - Ts = 8 s; etcd may need more than one of them to elect.
+    let mut plan = Plan::test(&scratch::folder("store-short-outage")?);
+    "Conservative".clone_into(&mut plan.profile);
+    let scenario = Scenario::start_with(plan)?;
+    let home = scenario.home(WITNESS)?;
+    let (process, action) = (scenario.checker.process(WITNESS, &home), scenario.action(WITNESS)?);
+    store_outage(&scenario, Duration::from_secs(5), || Ok(()))?;
+    scenario.undisturbed(WITNESS, Duration::from_secs(20))?;
+    assert_eq!(scenario.checker.process(WITNESS, &home), process);
+    assert_eq!(scenario.action(WITNESS)?, action);
+    scenario.finish()
+}
+
+#[test]
+fn a_long_outage_of_the_whole_store_stops_everything_and_resets_nobody() -> Result<()> {
+    let scenario = Scenario::start("store-long-outage")?;
+    scenario.create_witness("second")?;
+    scenario.create_witness("third")?;
+    let services = [WITNESS, "second", "third"];
+    let homes = services.map(|service| scenario.home(service));
+    let before = monotonic_ns();
+    store_outage(&scenario, Duration::from_secs(20), || {
+        services.iter().try_for_each(|service| scenario.gone(service))
+    })?;
+    for (service, home) in services.iter().zip(homes) {
+        let home = home?;
+        assert!(scenario.checker.timeline().ended_on(service, &home, before).is_some());
+        scenario.home(service)?;
+    }
+    for node in scenario.cluster.names(Role::Node) {
+        assert!(scenario.cluster.machine(&node)?.is_on(), "{node} was reset because the store was away");
+    }
+    scenario.finish()
+}
+
+#[test]
+fn everything_restarts() -> Result<()> {
+    let mut scenario = Scenario::start("restart-of-everything")?;
+    scenario.create_witness("second")?;
+    scenario.home("second")?;
+    let machines: Vec<String> = [Role::Node, Role::Controller, Role::Etcd]
+        .into_iter()
+        .flat_map(|role| scenario.cluster.names(role))
+        .collect();
+    for machine in &machines {
+        scenario.cluster.power_off(machine)?;
+    }
+    for service in [WITNESS, "second"] {
+        assert_eq!(scenario.checker.places(service), BTreeSet::new());
+    }
+    for machine in machines.iter().rev() {
+        scenario.cluster.power_on(machine)?;
+    }
+    for service in [WITNESS, "second"] {
+        scenario.home(service)?;
+    }
+    scenario.finish()
+}

@@ -1,0 +1,90 @@
+//! The README's tour, command by command, on the sandbox that `./dev/up` makes; and `./dev/down` after it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use ha_e2e::binaries::repository;
+use ha_e2e::scratch;
+
+/// The sandbox of this test; it ends with it.
+struct Sandbox {
+    folder: PathBuf,
+}
+
+impl Sandbox {
+    fn up(name: &str) -> Result<Self> {
+        let sandbox = Self { folder: scratch::folder(name)? };
+        sandbox.run("./dev/up")?;
+        Ok(sandbox)
+    }
+
+    /// Runs a line as a user would, in the root of the working tree, with hactl on PATH.
+    fn run(&self, line: &str) -> Result<String> {
+        // Below `target/debug`, where this test itself is.
+        let build = scratch::build_folder()?;
+        let target = build.parent().context("the build folder is in the target folder")?;
+        let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap_or_default());
+        let output = Command::new("bash")
+            .args(["-c", line])
+            .current_dir(repository())
+            .env("PATH", path)
+            .env("HACTL_SANDBOX", &self.folder)
+            .env("CARGO_TARGET_DIR", target)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| line.to_owned())?;
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if !output.status.success() {
+            bail!("`{line}` failed ({}):\n{said}", output.status);
+        }
+        Ok(said)
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // After `./dev/down` there is nothing left to end.
+        let _ = self.run("./dev/down");
+    }
+}
+
+/// The commands between the marks, one a line, without their remarks.
+fn tour(readme: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(readme).with_context(|| readme.display().to_string())?;
+    let (_, rest) = text.split_once("<!-- tour: begin -->").context("README.md has no tour")?;
+    let (tour, _) = rest.split_once("<!-- tour: end -->").context("the tour in README.md has no end")?;
+    let blocks = tour.split("```").skip(1).step_by(2);
+    let lines = blocks.flat_map(|block| block.lines().skip(1));
+    let commands: Vec<String> = lines
+        .map(|line| line.split("  #").next().unwrap_or_default().trim().to_owned())
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
+    if commands.is_empty() {
+        bail!("the tour in README.md has no commands");
+    }
+    Ok(commands)
+}
+
+#[test]
+fn the_tour_of_the_readme_works_as_it_stands() -> Result<()> {
+    let sandbox = Sandbox::up("tour")?;
+    let redis = |command: &str| {
+        sandbox.run(&format!(
+            "cd {}/shared/redis && redis-cli -s redis.sock {command}",
+            sandbox.folder.display()
+        ))
+    };
+    redis("set greeting hello")?;
+    for command in tour(&repository().join("README.md"))? {
+        sandbox.run(&command)?;
+    }
+    sandbox.run("hactl wait resource/cache --for=state=Started --timeout 60s")?;
+    assert_eq!(redis("get greeting")?.trim(), "hello", "the data did not survive the tour");
+
+    let said = sandbox.run("./dev/down")?;
+    assert!(said.contains("gone"), "{said}");
+    assert!(!sandbox.folder.exists(), "{} was left behind", sandbox.folder.display());
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! The API's client: typed requests over one connection description, with failover to the next controller.
+
+mod answer;
+mod transport;
+mod watch;
+
+pub(crate) use answer::ApiError;
+pub(crate) use transport::{Call, Client};
+pub(crate) use watch::{Change, Watcher};
+
+use crate::failure::{Exit, Failure};
+use crate::names::{Target, name_of};
+use ha_api_types::kind::Kind;
+use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest};
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Whether a write is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commitment {
+    /// Written.
+    Real,
+    /// All admission runs on the server, nothing is written.
+    DryRun,
+}
+
+/// A collection of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collection {
+    /// The objects of one of our kinds.
+    Kind(Kind),
+    /// What happened: core/v1 Events.
+    Events,
+}
+
+impl Collection {
+    fn path(self) -> Vec<String> {
+        let parts: &[&str] = match self {
+            Collection::Kind(kind) => &["apis", "hactl.io", "v1", kind.plural()],
+            Collection::Events => &["api", "v1", "events"],
+        };
+        parts.iter().map(|part| (*part).to_owned()).collect()
+    }
+}
+
+/// A list and the revision it was read at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct List {
+    /// The objects, in the server's order.
+    pub(crate) items: Vec<Value>,
+    /// `metadata.resourceVersion`.
+    pub(crate) resource_version: String,
+}
+
+impl Client {
+    /// One object; `None` when it does not exist.
+    pub(crate) async fn get(&self, kind: Kind, name: &str) -> Result<Option<Value>, ApiError> {
+        match self.call(&Call::new(Method::GET, object_path(kind, name))).await {
+            Ok(object) => Ok(Some(object)),
+            Err(ApiError::Status(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One object that must exist and have the type that was typed.
+    pub(crate) async fn target(&self, target: &Target) -> Result<Value, Failure> {
+        let Some(object) = self.get(target.kind, &target.name.name).await? else {
+            return Err(self.missing(target).await);
+        };
+        if target.kind == Kind::Resource {
+            target.name.check(&object)?;
+        }
+        Ok(object)
+    }
+
+    /// All objects of a collection that match the selectors.
+    pub(crate) async fn list(
+        &self,
+        collection: Collection,
+        query: &[(&str, String)],
+    ) -> Result<List, ApiError> {
+        let mut list = List::default();
+        let mut next = String::new();
+        loop {
+            let mut call = Call::new(Method::GET, collection.path()).query("limit", "500");
+            for (name, value) in query {
+                call = call.query(name, value);
+            }
+            if !next.is_empty() {
+                call = call.query("continue", &next);
+            }
+            let mut page = self.call(&call).await?;
+            if let Some(items) = page.get_mut("items").and_then(Value::as_array_mut) {
+                list.items.append(items);
+            }
+            let metadata = |field: &str| page["metadata"][field].as_str().unwrap_or_default().to_owned();
+            list.resource_version = metadata("resourceVersion");
+            next = metadata("continue");
+            if next.is_empty() {
+                break;
+            }
+        }
+        if let Collection::Kind(kind) = collection {
+            // Items of a list may come without their type; every object that we hand on has one.
+            for item in &mut list.items {
+                if let Some(item) = item.as_object_mut() {
+                    item.entry("apiVersion").or_insert_with(|| ha_api_types::kind::API_VERSION.into());
+                    item.entry("kind").or_insert_with(|| kind.name().into());
+                }
+            }
+        }
+        Ok(list)
+    }
+
+    /// Creates an object.
+    pub(crate) async fn create(
+        &self,
+        kind: Kind,
+        object: &Value,
+        commitment: Commitment,
+    ) -> Result<Value, ApiError> {
+        let call = Call::new(Method::POST, Collection::Kind(kind).path());
+        self.call(&write(call, "application/json", object, commitment)).await
+    }
+
+    /// Merges a patch (RFC 7396) into an object.
+    pub(crate) async fn patch(
+        &self,
+        kind: Kind,
+        name: &str,
+        patch: &Value,
+        commitment: Commitment,
+    ) -> Result<Value, ApiError> {
+        let call = Call::new(Method::PATCH, object_path(kind, name));
+        self.call(&write(call, "application/merge-patch+json", patch, commitment)).await
+    }
+
+    /// Replaces an object; its resourceVersion guards against lost changes.
+    pub(crate) async fn replace(
+        &self,
+        kind: Kind,
+        object: &Value,
+        commitment: Commitment,
+    ) -> Result<Value, ApiError> {
+        let call = Call::new(Method::PUT, object_path(kind, name_of(object)));
+        self.call(&write(call, "application/json", object, commitment)).await
+    }
+
+    /// Deletes an object, the one with this uid only when one is given. `false` when it was not there.
+    pub(crate) async fn delete(
+        &self,
+        kind: Kind,
+        name: &str,
+        uid: Option<&str>,
+        commitment: Commitment,
+    ) -> Result<bool, ApiError> {
+        let mut options = serde_json::json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if let Some(uid) = uid.filter(|uid| !uid.is_empty()) {
+            options["preconditions"] = serde_json::json!({"uid": uid});
+        }
+        let mut call = Call::new(Method::DELETE, object_path(kind, name)).body("application/json", &options);
+        if commitment == Commitment::DryRun {
+            call = call.query("dryRun", "All");
+        }
+        match self.call(&call).await {
+            Ok(_) => Ok(true),
+            Err(ApiError::Status(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The cluster on one screen.
+    pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
+        self.ours(&Call::new(Method::GET, ours_path(&["status"]))).await
+    }
+
+    /// Why a service is where it is.
+    pub(crate) async fn explanation(&self, name: &str) -> Result<Explanation, Failure> {
+        self.ours(&Call::new(Method::GET, ours_path(&["resources", name, "explain"]))).await
+    }
+
+    /// What a change would do.
+    pub(crate) async fn plan(&self, request: &PlanRequest) -> Result<Plan, Failure> {
+        let body = serde_json::to_value(request).map_err(|error| Failure::refused(error.to_string()))?;
+        self.ours(&Call::new(Method::POST, ours_path(&["plan"])).body("application/json", &body).harmless())
+            .await
+    }
+
+    /// What the server says about itself.
+    pub(crate) async fn server_version(&self) -> Result<Value, ApiError> {
+        self.call(&Call::new(Method::GET, vec!["version".to_owned()])).await
+    }
+
+    async fn ours<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Failure> {
+        let value = self.call(call).await.map_err(|error| {
+            // Names of objects were looked up before, so it is the path that is unknown.
+            if error.is_status(404) {
+                Failure::refused(format!("this controller does not know {}", call.describe()))
+                    .help("hactl and the controllers may have different versions: hactl version")
+            } else {
+                error.into()
+            }
+        })?;
+        serde_json::from_value(value).map_err(|error| {
+            Failure::refused(format!("{} is not understood: {error}", call.describe()))
+                .help("hactl and the controllers may have different versions: hactl version")
+        })
+    }
+
+    /// Says that an object does not exist, with the nearest name that does.
+    async fn missing(&self, target: &Target) -> Failure {
+        let failure = Failure::refused(format!("{} does not exist", target.shown()));
+        let names =
+            self.list(Collection::Kind(target.kind), &[]).await.map(|list| list.items).unwrap_or_default();
+        match crate::names::nearest(&target.name.name, names.iter().map(name_of)) {
+            Some(nearest) => failure.help(format!("did you mean {nearest}?")),
+            None => failure.help(format!("hactl get {} lists what there is", target.kind.plural())),
+        }
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Failure {
+        error.into_failure()
+    }
+}
+
+fn object_path(kind: Kind, name: &str) -> Vec<String> {
+    let mut path = Collection::Kind(kind).path();
+    path.push(name.to_owned());
+    path
+}
+
+fn ours_path(parts: &[&str]) -> Vec<String> {
+    ["apis", "hactl.io", "v1"].iter().chain(parts).map(|part| (*part).to_owned()).collect()
+}
+
+fn write(call: Call, content_type: &'static str, body: &Value, commitment: Commitment) -> Call {
+    let call =
+        call.body(content_type, body).query("fieldManager", "hactl").query("fieldValidation", "Strict");
+    match commitment {
+        Commitment::Real => call,
+        Commitment::DryRun => call.query("dryRun", "All").harmless(),
+    }
+}
+
+/// The exit status for a Status error's code.
+fn exit_of(code: u16) -> Exit {
+    match code {
+        401 | 403 => Exit::NotPermitted,
+        400 | 413 | 422 => Exit::Usage,
+        503 | 504 => Exit::Unreachable,
+        _ => Exit::Refused,
+    }
+}

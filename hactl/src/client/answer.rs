@@ -1,0 +1,154 @@
+//! What can come back instead of an answer, and how it is told.
+
+use super::exit_of;
+use crate::failure::{Exit, Failure};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Why there is no answer. Callers act differently on each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ApiError {
+    /// A controller answered with an error.
+    Status(StatusError),
+    /// No controller could be asked; nothing was changed.
+    Unreachable {
+        /// Each controller and what went wrong.
+        tried: Vec<(String, String)>,
+    },
+    /// A change was sent, but the answer is missing: it may have been made or not.
+    Unknown {
+        /// The controller.
+        server: String,
+        /// What went wrong.
+        message: String,
+    },
+    /// The answer is not what the API speaks.
+    Malformed {
+        /// The controller.
+        server: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// A `metav1.Status` with an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct StatusError {
+    /// The HTTP status.
+    pub(crate) code: u16,
+    /// In a word, as `AlreadyExists`.
+    pub(crate) reason: String,
+    /// In a sentence.
+    pub(crate) message: String,
+    /// Fields and what is wrong with each.
+    #[serde(skip)]
+    pub(crate) causes: Vec<(String, String)>,
+}
+
+impl StatusError {
+    /// Reads the body of an answer with an error status; any body will do.
+    pub(crate) fn read(code: u16, body: &[u8]) -> StatusError {
+        let value: Value = serde_json::from_slice(body).unwrap_or_default();
+        let text = |value: &Value, name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let mut status = StatusError {
+            code,
+            reason: text(&value, "reason"),
+            message: text(&value, "message"),
+            causes: value["details"]["causes"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|cause| (text(cause, "field"), text(cause, "message")))
+                .collect(),
+        };
+        if status.message.is_empty() {
+            let plain: String = String::from_utf8_lossy(body).trim().chars().take(200).collect();
+            status.message = if plain.is_empty() {
+                format!("HTTP status {code}")
+            } else {
+                format!("HTTP status {code}: {plain}")
+            };
+        }
+        status
+    }
+
+    /// Reads the object of an ERROR event of a watch.
+    pub(crate) fn of_event(object: &Value) -> StatusError {
+        let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(500);
+        StatusError::read(code, object.to_string().as_bytes())
+    }
+}
+
+impl ApiError {
+    /// Whether a controller answered with this HTTP status.
+    pub(crate) fn is_status(&self, code: u16) -> bool {
+        match self {
+            ApiError::Status(status) => status.code == code,
+            ApiError::Unreachable { .. } | ApiError::Unknown { .. } | ApiError::Malformed { .. } => false,
+        }
+    }
+
+    /// Whether trying again later may succeed without anybody changing anything.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            ApiError::Status(status) => status.code == 429 || status.code >= 500,
+            ApiError::Unreachable { .. } | ApiError::Unknown { .. } | ApiError::Malformed { .. } => true,
+        }
+    }
+
+    /// The error for a person.
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            ApiError::Status(status) => {
+                let mut message = status.message;
+                for (field, cause) in &status.causes {
+                    // The summary usually repeats single causes already.
+                    if !message.contains(cause.as_str()) {
+                        message.push('\n');
+                        message.push_str(&if field.is_empty() {
+                            cause.clone()
+                        } else {
+                            format!("{field}: {cause}")
+                        });
+                    }
+                }
+                let failure = Failure::new(exit_of(status.code), message);
+                match status.code {
+                    401 => failure.help("give --client-certificate and --client-key, or another --context"),
+                    403 => failure.help("ask an administrator of the cluster for the right to do this"),
+                    409 if status.reason == "Conflict" => {
+                        failure.help("somebody else changed it meanwhile: try again")
+                    }
+                    410 => failure.help("try again"),
+                    503 | 504 => failure.help("hactl status shows the store and the controllers"),
+                    _ => failure,
+                }
+            }
+            ApiError::Unreachable { tried } => {
+                let lines: Vec<String> =
+                    tried.iter().map(|(server, message)| format!("{server}: {message}")).collect();
+                let help = if lines
+                    .iter()
+                    .any(|line| line.contains("certificate") || line.contains("UnknownIssuer"))
+                {
+                    "check --certificate-authority, --client-certificate and --client-key, or the context: hactl config view"
+                } else {
+                    "check that a controller runs there; another address is given by --server URL, HACTL_SERVER or hactl config set-context"
+                };
+                Failure::new(Exit::Unreachable, format!("no controller can be reached\n{}", lines.join("\n")))
+                    .help(help)
+            }
+            ApiError::Unknown { server, message } => Failure::new(
+                Exit::Unreachable,
+                format!("{server} did not answer ({message}): the change may have been made or not"),
+            )
+            .help("look with hactl get, then try again"),
+            ApiError::Malformed { server, message } => Failure::new(
+                Exit::Unreachable,
+                format!("{server} does not answer as a controller does: {message}"),
+            )
+            .help("check the address: --server, HACTL_SERVER or hactl config view"),
+        }
+    }
+}

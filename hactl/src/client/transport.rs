@@ -1,0 +1,306 @@
+//! Sends one request to the first controller that can take it.
+
+use super::answer::{ApiError, StatusError};
+use crate::config::Connection;
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use reqwest::{Certificate, Identity, Method, Response, Url};
+use serde_json::Value;
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest wait for a connection, so that one dead controller does not use up the time of the others.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The largest answer that is read, in bytes.
+const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
+/// A client of all controllers of one cluster.
+///
+/// # Guarantees
+/// A change is sent to a second controller only when the first has certainly not taken it; readings go to any.
+pub(crate) struct Client {
+    http: reqwest::Client,
+    connection: Connection,
+    /// The controller that answered last.
+    current: AtomicUsize,
+    terminal: Arc<Terminal>,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    method: Method,
+    path: Vec<String>,
+    query: Vec<(String, String)>,
+    body: Option<(&'static str, Vec<u8>)>,
+    harmless: bool,
+}
+
+impl Call {
+    /// A request without a body. Path parts are encoded, so a name cannot leave its place.
+    pub(crate) fn new(method: Method, path: Vec<String>) -> Call {
+        let harmless = method == Method::GET;
+        Call { method, path, query: Vec::new(), body: None, harmless }
+    }
+
+    /// Adds a query parameter.
+    pub(crate) fn query(mut self, name: &str, value: &str) -> Call {
+        self.query.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Sets the body.
+    pub(crate) fn body(mut self, content_type: &'static str, body: &Value) -> Call {
+        self.body = Some((content_type, body.to_string().into_bytes()));
+        self
+    }
+
+    /// It changes nothing although it is not a GET, so it may be sent twice.
+    pub(crate) fn harmless(mut self) -> Call {
+        self.harmless = true;
+        self
+    }
+
+    /// For messages: `GET /apis/…`.
+    pub(crate) fn describe(&self) -> String {
+        format!("{} /{}", self.method, self.path.join("/"))
+    }
+
+    fn url(&self, server: &Url) -> Url {
+        let mut url = server.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(&self.path);
+        }
+        if !self.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&self.query);
+        }
+        url
+    }
+}
+
+/// What is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// All of it, in the time of the request.
+    Whole,
+    /// Its beginning; what follows may take as long as it likes.
+    Stream,
+}
+
+/// What became of an attempt at one controller.
+enum Attempt {
+    Answered(Response),
+    /// Certainly not taken.
+    NotTaken(String),
+    /// Sent, no answer.
+    Lost(String),
+}
+
+impl Client {
+    /// A client for a connection; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be read.
+    pub(crate) fn new(connection: Connection, terminal: Arc<Terminal>) -> Result<Client, Failure> {
+        // The only failure is that another provider was installed before, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT.min(connection.request_timeout))
+            .tcp_keepalive(Duration::from_secs(15));
+        if let Some(path) = &connection.certificate_authority {
+            let certificates = Certificate::from_pem_bundle(&read(path, "certificate authority")?)
+                .ok()
+                .filter(|certificates| !certificates.is_empty())
+                .ok_or_else(|| Failure::usage(format!("{}: holds no PEM certificate", path.display())))?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        if let Some((certificate, key)) = &connection.identity {
+            let mut pem = read(certificate, "client certificate")?;
+            pem.push(b'\n');
+            pem.extend(read(key, "client key")?);
+            let identity = Identity::from_pem(&pem).map_err(|error| {
+                Failure::usage(format!(
+                    "{} and {}: {}",
+                    certificate.display(),
+                    key.display(),
+                    deepest(&error)
+                ))
+                .help("both must be PEM, and the key must belong to the certificate")
+            })?;
+            builder = builder.identity(identity);
+        }
+        let http = builder.build().map_err(|error| {
+            let files = match &connection.identity {
+                Some((certificate, key)) => format!("{} and {}: ", certificate.display(), key.display()),
+                None => String::new(),
+            };
+            Failure::usage(format!("{files}the connection cannot be set up: {}", deepest(&error)))
+        })?;
+        Ok(Client { http, connection, current: AtomicUsize::new(0), terminal })
+    }
+
+    /// The terminal, for progress while waiting.
+    pub(crate) fn terminal(&self) -> &Terminal {
+        &self.terminal
+    }
+
+    /// Sends a request and reads the answer as JSON.
+    pub(crate) async fn call(&self, call: &Call) -> Result<Value, ApiError> {
+        let (server, mut response) = self.send(call, Answer::Whole).await?;
+        let code = response.status();
+        for warning in response.headers().get_all("warning") {
+            if let Some(text) = warning.to_str().ok().and_then(warning_text) {
+                self.terminal.warn(&text);
+            }
+        }
+        let mut body = Vec::new();
+        loop {
+            match response.chunk().await {
+                Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER_BYTES => {
+                    body.extend_from_slice(&chunk);
+                }
+                Ok(Some(_)) => {
+                    let message = format!("the answer is larger than {MAX_ANSWER_BYTES} bytes");
+                    return Err(ApiError::Malformed { server, message });
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    let message = deepest(&error);
+                    return Err(if call.harmless {
+                        ApiError::Unreachable { tried: vec![(server, message)] }
+                    } else {
+                        ApiError::Unknown { server, message }
+                    });
+                }
+            }
+        }
+        if !code.is_success() {
+            return Err(ApiError::Status(StatusError::read(code.as_u16(), &body)));
+        }
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Malformed { server, message: error.to_string() })
+    }
+
+    /// Sends a request whose answer is a stream; only the beginning of the answer has a time limit.
+    pub(super) async fn stream(&self, call: &Call) -> Result<Response, ApiError> {
+        let (_, response) = self.send(call, Answer::Stream).await?;
+        let code = response.status();
+        if code.is_success() {
+            return Ok(response);
+        }
+        let body = response.bytes().await.unwrap_or_default();
+        Err(ApiError::Status(StatusError::read(code.as_u16(), &body)))
+    }
+
+    async fn send(&self, call: &Call, answer: Answer) -> Result<(String, Response), ApiError> {
+        let servers = &self.connection.servers;
+        let started = Instant::now();
+        let first = self.current.load(Ordering::Relaxed);
+        let mut tried = Vec::new();
+        let mut busy = None;
+        for step in 0..servers.len() {
+            let index = (first + step) % servers.len();
+            let server = servers[index].to_string();
+            let left = u32::try_from(servers.len() - step).unwrap_or(1);
+            let share = self.connection.request_timeout.saturating_sub(started.elapsed()) / left;
+            match self.attempt(call, &servers[index], share, answer).await {
+                // Not ready, or without a store: another controller may do better. It has not taken the request.
+                Attempt::Answered(response)
+                    if response.status().as_u16() == 503 && step + 1 < servers.len() =>
+                {
+                    tried.push((server.clone(), "not ready".to_owned()));
+                    busy.get_or_insert((server, response));
+                }
+                Attempt::Answered(response) => {
+                    self.current.store(index, Ordering::Relaxed);
+                    return Ok((server, response));
+                }
+                Attempt::Lost(message) if !call.harmless => {
+                    return Err(ApiError::Unknown { server, message });
+                }
+                Attempt::Lost(message) | Attempt::NotTaken(message) => tried.push((server, message)),
+            }
+        }
+        // An answer, even "not ready", says more than a failed connection.
+        busy.ok_or(ApiError::Unreachable { tried })
+    }
+
+    async fn attempt(&self, call: &Call, server: &Url, timeout: Duration, answer: Answer) -> Attempt {
+        let url = call.url(server);
+        let mut request =
+            self.http.request(call.method.clone(), url.clone()).header("accept", "application/json");
+        if let Some((content_type, body)) = &call.body {
+            request = request.header("content-type", *content_type).body(body.clone());
+        }
+        if answer == Answer::Whole {
+            request = request.timeout(timeout);
+        }
+        let started = Instant::now();
+        let Ok(sent) = tokio::time::timeout(timeout, request.send()).await else {
+            return Attempt::Lost("no answer in time".to_owned());
+        };
+        let took = started.elapsed().as_millis();
+        match sent {
+            Ok(response) => {
+                self.terminal.debug(&format!("{} {url}: {} in {took} ms", call.method, response.status()));
+                Attempt::Answered(response)
+            }
+            Err(error) => {
+                let message =
+                    if error.is_timeout() { "no answer in time".to_owned() } else { deepest(&error) };
+                let hint = protocol_hint(server.scheme(), self.connection.identity.is_some(), &message);
+                let message = format!("{message}{hint}");
+                self.terminal.debug(&format!("{} {url}: {message} after {took} ms", call.method));
+                if error.is_connect() || error.is_builder() {
+                    Attempt::NotTaken(message)
+                } else {
+                    Attempt::Lost(message)
+                }
+            }
+        }
+    }
+}
+
+/// What a failure to speak with a server usually comes from.
+fn protocol_hint(scheme: &str, has_identity: bool, message: &str) -> &'static str {
+    let says = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    match scheme {
+        "http" if says(&["invalid HTTP version", "HTTP/0.9"]) => " (does it want https://?)",
+        "https" if says(&["InvalidContentType"]) => " (does it want http://?)",
+        "https"
+            if !has_identity
+                && says(&["connection closed", "CertificateRequired", "peer closed", "reset"]) =>
+        {
+            " (does it want --client-certificate and --client-key?)"
+        }
+        _ => "",
+    }
+}
+
+/// The last cause of an error: reqwest's outer layers only repeat the URL.
+fn deepest(error: &dyn Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+/// The text of a `Warning` header: `299 - "text"`.
+fn warning_text(header: &str) -> Option<String> {
+    let start = header.find('"')? + 1;
+    let end = header.rfind('"').filter(|end| *end > start)?;
+    Some(header[start..end].replace("\\\"", "\"").replace("\\\\", "\\"))
+}
+
+fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path)
+        .map_err(|error| Failure::usage(format!("{what} {}: cannot be read: {error}", path.display())))
+}

@@ -1,0 +1,234 @@
+//! Follows a collection: first what is there, then every change, over lost connections and compacted revisions.
+
+use super::answer::{ApiError, StatusError};
+use super::{Call, Client, Collection};
+use crate::failure::Failure;
+use crate::names::name_of;
+use reqwest::{Method, Response};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The longest line of a watch: one object.
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// A watch is renewed after so long, so that a silent, dead connection is noticed.
+const RENEW_AFTER: Duration = Duration::from_secs(240);
+
+/// What happened in the collection.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// It is there, or is different now.
+    Applied(Value),
+    /// It is gone; the last that was seen of it.
+    Deleted(Value),
+    /// Everything that was there at the beginning has been handed out.
+    Synced,
+}
+
+/// Follows one collection.
+///
+/// # Guarantees
+/// Each object's newest state is handed out in the end; states in between may be skipped, nothing is handed out twice.
+pub(crate) struct Watcher<'a> {
+    client: &'a Client,
+    collection: Collection,
+    query: Vec<(&'static str, String)>,
+    known: BTreeMap<String, Value>,
+    queue: VecDeque<Change>,
+    state: State,
+    synced: bool,
+    failures: u32,
+}
+
+enum State {
+    List,
+    Connect { resource_version: String },
+    Read { resource_version: String, response: Response, buffer: Vec<u8>, since: Instant },
+}
+
+impl<'a> Watcher<'a> {
+    /// A follower of all objects that the selectors match.
+    pub(crate) fn new(
+        client: &'a Client,
+        collection: Collection,
+        query: Vec<(&'static str, String)>,
+    ) -> Watcher<'a> {
+        Watcher {
+            client,
+            collection,
+            query,
+            known: BTreeMap::new(),
+            queue: VecDeque::new(),
+            state: State::List,
+            synced: false,
+            failures: 0,
+        }
+    }
+
+    /// A follower of one object.
+    pub(crate) fn object(client: &'a Client, kind: ha_api_types::kind::Kind, name: &str) -> Watcher<'a> {
+        Watcher::new(client, Collection::Kind(kind), vec![("fieldSelector", format!("metadata.name={name}"))])
+    }
+
+    /// The next change. Waits for one as long as it takes.
+    ///
+    /// # Errors
+    /// When the first reading fails, or the server refuses for good; later failures that may pass are tried again.
+    pub(crate) async fn next(&mut self) -> Result<Change, Failure> {
+        loop {
+            if let Some(change) = self.queue.pop_front() {
+                return Ok(change);
+            }
+            let state = std::mem::replace(&mut self.state, State::List);
+            match self.step(state).await {
+                Ok(state) => {
+                    self.state = state;
+                }
+                Err((error, state)) => {
+                    if error.is_status(410) {
+                        self.state = State::List;
+                    } else if self.synced && error.is_passing() {
+                        self.state = state;
+                        if self.failures == 1 {
+                            let failure = error.into_failure();
+                            self.client.terminal().progress(&format!("{}; trying again", failure.message));
+                        }
+                    } else {
+                        return Err(error.into());
+                    }
+                    // Grows to two seconds; the first renewal after a lost connection is immediate.
+                    let pause = Duration::from_millis(100) * self.failures.min(20);
+                    self.failures = self.failures.saturating_add(1);
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    async fn step(&mut self, state: State) -> Result<State, (ApiError, State)> {
+        match state {
+            State::List => {
+                let query: Vec<(&str, String)> = self.query.clone();
+                let list =
+                    self.client.list(self.collection, &query).await.map_err(|error| (error, State::List))?;
+                self.replace(list.items);
+                if !self.synced {
+                    self.synced = true;
+                    self.queue.push_back(Change::Synced);
+                }
+                Ok(State::Connect { resource_version: list.resource_version })
+            }
+            State::Connect { resource_version } => {
+                let mut call = Call::new(Method::GET, self.collection.path())
+                    .query("watch", "true")
+                    .query("allowWatchBookmarks", "true")
+                    .query("resourceVersion", &resource_version)
+                    .query("timeoutSeconds", &RENEW_AFTER.as_secs().to_string());
+                for (name, value) in &self.query {
+                    call = call.query(name, value);
+                }
+                match self.client.stream(&call).await {
+                    Ok(response) => {
+                        let since = Instant::now();
+                        Ok(State::Read { resource_version, response, buffer: Vec::new(), since })
+                    }
+                    Err(error) => Err((error, State::Connect { resource_version })),
+                }
+            }
+            State::Read { mut resource_version, mut response, mut buffer, since } => {
+                let Ok(chunk) =
+                    tokio::time::timeout_at(since + RENEW_AFTER + Duration::from_secs(10), response.chunk())
+                        .await
+                else {
+                    return Ok(State::Connect { resource_version });
+                };
+                let Ok(Some(chunk)) = chunk else {
+                    // The end, or a broken connection: both are mended by asking again from the last revision.
+                    // One that ends as soon as it began is no reason to hurry.
+                    let again = State::Connect { resource_version };
+                    if since.elapsed() > Duration::from_secs(1) {
+                        self.failures = 0;
+                        return Ok(again);
+                    }
+                    let tried = vec![("the watch".to_owned(), "it ended at once".to_owned())];
+                    return Err((ApiError::Unreachable { tried }, again));
+                };
+                buffer.extend_from_slice(&chunk);
+                while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = buffer.drain(..=end).collect();
+                    if let Err(error) = self.event(&line, &mut resource_version) {
+                        return Err((error, State::Connect { resource_version }));
+                    }
+                    self.failures = 0;
+                }
+                if buffer.len() > MAX_LINE_BYTES {
+                    let message = format!("an event is larger than {MAX_LINE_BYTES} bytes");
+                    let server = self.collection.path().join("/");
+                    return Err((ApiError::Malformed { server, message }, State::List));
+                }
+                Ok(State::Read { resource_version, response, buffer, since })
+            }
+        }
+    }
+
+    /// One line of the watch.
+    fn event(&mut self, line: &[u8], resource_version: &mut String) -> Result<(), ApiError> {
+        if line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        let mut event: Value = serde_json::from_slice(line).map_err(|error| ApiError::Malformed {
+            server: format!("watch of /{}", self.collection.path().join("/")),
+            message: error.to_string(),
+        })?;
+        let object = event["object"].take();
+        let kind = event["type"].as_str().unwrap_or_default();
+        if kind == "ERROR" {
+            return Err(ApiError::Status(StatusError::of_event(&object)));
+        }
+        if let Some(version) = object.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
+            version.clone_into(resource_version);
+        }
+        match kind {
+            "ADDED" | "MODIFIED" => self.applied(object),
+            "DELETED" => {
+                self.known.remove(name_of(&object));
+                self.queue.push_back(Change::Deleted(object));
+            }
+            // Bookmarks carry only the revision; what a newer server may send besides is no change to us.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn applied(&mut self, object: Value) {
+        if self.known.get(name_of(&object)).is_some_and(|known| version(known) == version(&object)) {
+            return;
+        }
+        self.known.insert(name_of(&object).to_owned(), object.clone());
+        self.queue.push_back(Change::Applied(object));
+    }
+
+    /// A whole reading replaces what is known; only differences are handed out.
+    fn replace(&mut self, items: Vec<Value>) {
+        let gone: Vec<String> = self
+            .known
+            .keys()
+            .filter(|name| !items.iter().any(|item| name_of(item) == name.as_str()))
+            .cloned()
+            .collect();
+        for name in gone {
+            if let Some(object) = self.known.remove(&name) {
+                self.queue.push_back(Change::Deleted(object));
+            }
+        }
+        for item in items {
+            self.applied(item);
+        }
+    }
+}
+
+fn version(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str)
+}

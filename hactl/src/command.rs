@@ -1,0 +1,134 @@
+//! The commands, one module each.
+
+mod apply;
+mod completion;
+mod config;
+mod create;
+mod delete;
+mod describe;
+mod diff;
+mod edit;
+mod events;
+mod explain;
+mod get;
+mod node;
+mod operate;
+mod set;
+mod simulate;
+mod status;
+mod version;
+mod wait;
+mod why;
+
+use crate::failure::{Failure, Outcome};
+use crate::names::Target;
+use crate::session::Session;
+use clap::Subcommand;
+use ha_api_types::kind::Kind;
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Show the cluster on one screen: store, leader, agents, services, and what is wrong
+    Status(status::Status),
+    /// Show objects
+    Get(get::Get),
+    /// Show an object in full, with its conditions and what happened to it
+    Describe(describe::Describe),
+    /// Say why a service is where it is: per node whether it may run there, or what speaks against it
+    Why(why::Why),
+    /// Show what happened and why
+    Events(events::Events),
+    /// Make the cluster as the files say
+    Apply(apply::Apply),
+    /// Show what an apply would change, and what would start, stop or move
+    Diff(diff::Diff),
+    /// Create an object from flags
+    Create(create::Create),
+    /// Edit an object
+    Edit(edit::Edit),
+    /// Set fields of an object's spec
+    Set(set::Set),
+    /// Delete objects; a service itself is left as it is unless --stop is given
+    Delete(delete::Delete),
+    /// Start a service: its requested state becomes Started
+    Start(operate::Start),
+    /// Stop a service: its requested state becomes Stopped
+    Stop(operate::Stop),
+    /// Stop a service and start it in place
+    Restart(operate::Restart),
+    /// Move a service to a node, live if its driver can
+    Migrate(operate::Migrate),
+    /// Move a service to a node by stopping and starting it
+    Relocate(operate::Relocate),
+    /// Let a service leave Error
+    ClearError(operate::ClearError),
+    /// Nodes: list, maintenance, confirming that one is off
+    Node(node::Node),
+    /// Wait until objects are as described
+    Wait(wait::Wait),
+    /// Say what a kind or field means; needs no cluster
+    Explain(explain::Explain),
+    /// Run a whole cluster under a virtual clock, as a scenario file says; needs no cluster
+    Simulate(simulate::Simulate),
+    /// The clusters that hactl knows
+    Config(config::Config),
+    /// Show the versions of hactl and of the controller
+    Version(version::Version),
+    /// Print a shell's completion script
+    Completion(completion::Completion),
+    /// Write man pages and completion scripts into a folder, for packages
+    #[command(hide = true)]
+    Generate(completion::Generate),
+}
+
+/// Runs a command.
+pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
+    match command {
+        Command::Status(status) => status.run(session).await,
+        Command::Get(get) => get.run(session).await,
+        Command::Describe(describe) => describe.run(session).await,
+        Command::Why(why) => why.run(session).await,
+        Command::Events(events) => events.run(session).await,
+        Command::Apply(apply) => apply.run(session).await,
+        Command::Diff(diff) => diff.run(session).await,
+        Command::Create(create) => create.run(session).await,
+        Command::Edit(edit) => edit.run(session).await,
+        Command::Set(set) => set.run(session).await,
+        Command::Delete(delete) => delete.run(session).await,
+        Command::Start(start) => start.run(session).await,
+        Command::Stop(stop) => stop.run(session).await,
+        Command::Restart(restart) => restart.run(session).await,
+        Command::Migrate(migrate) => migrate.run(session).await,
+        Command::Relocate(relocate) => relocate.run(session).await,
+        Command::ClearError(clear_error) => clear_error.run(session).await,
+        Command::Node(node) => node.run(session).await,
+        Command::Wait(wait) => wait.run(session).await,
+        Command::Explain(explain) => explain.run(session),
+        Command::Simulate(simulate) => simulate.run(session),
+        Command::Config(config) => config.run(session),
+        Command::Version(version) => version.run(session).await,
+        Command::Completion(completion) => Ok(completion.run(session)),
+        Command::Generate(generate) => generate.run(),
+    }
+}
+
+/// A resource by `name`, `type:name` or `resource/name`, for commands that take nothing else.
+fn resource(text: &str) -> Result<Target, Failure> {
+    of_kind(Kind::Resource, text, "write NAME or TYPE:NAME, as web or vm:100")
+}
+
+/// A node by `name` or `node/name`, for commands that take nothing else.
+fn node(text: &str) -> Result<Target, Failure> {
+    let text = if text.contains('/') { text.to_owned() } else { format!("node/{text}") };
+    of_kind(Kind::Node, &text, "write the node's NAME")
+}
+
+fn of_kind(kind: Kind, text: &str, help: &str) -> Result<Target, Failure> {
+    let target = Target::parse(text)?;
+    if target.kind == kind {
+        Ok(target)
+    } else {
+        Err(Failure::usage(format!("{} is not a {}", target.shown(), kind.singular())).help(help))
+    }
+}

@@ -1,0 +1,215 @@
+//! `hactl apply`: makes the cluster as the files say.
+
+mod inventory;
+
+use super::wait::{WaitFlags, until_ready};
+use crate::client::{ApiError, Client, Commitment};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::manifest::{self, Entry, FileFlags, Need};
+use crate::merge;
+use crate::render::{self, Format};
+use crate::session::Session;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+/// Whether and where a run only pretends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// All admission runs on the server, nothing is written.
+    Server,
+    /// Nothing is sent but readings.
+    Client,
+}
+
+/// Make the cluster as the files say
+#[derive(Args, Debug)]
+#[command(
+    after_help = "All documents of all files are checked before the first is sent. Fields that only others set stay as \
+        they are; fields that an earlier apply set and the file no longer has are removed."
+)]
+pub(crate) struct Apply {
+    #[command(flatten)]
+    files: FileFlags,
+    /// Write nothing: run all admission on the server, or only compare here
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "server")]
+    dry_run: Option<DryRun>,
+    /// Remember the objects as this set
+    #[arg(long, value_name = "NAME")]
+    inventory: Option<String>,
+    /// Delete what an earlier apply of the same inventory set up and the files no longer have
+    #[arg(long, requires = "inventory")]
+    prune: bool,
+    /// With --prune: no objects at all in the files is meant
+    #[arg(long, requires = "prune")]
+    allow_empty: bool,
+    #[command(flatten)]
+    wait: WaitFlags,
+}
+
+/// What became of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+impl Change {
+    fn word(self) -> &'static str {
+        match self {
+            Change::Created => "created",
+            Change::Configured => "configured",
+            Change::Unchanged => "unchanged",
+        }
+    }
+}
+
+impl Apply {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
+        let mut entries = manifest::load(&self.files, Need::Whole)?;
+        if entries.is_empty() && !(self.prune && self.allow_empty) {
+            let failure = Failure::usage("there is no object in these files");
+            return Err(if self.prune {
+                failure.help("--allow-empty deletes the whole inventory")
+            } else {
+                failure
+            });
+        }
+        let client = session.client()?;
+        let mut lives = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            lives.push(client.get(entry.kind, &entry.name).await?);
+        }
+        if let Some(name) = &self.inventory {
+            inventory::claim(name, &mut entries, &lives)?;
+        }
+        let mut applied = Vec::with_capacity(entries.len());
+        for (entry, live) in entries.iter().zip(&lives) {
+            let (change, object) = self
+                .one(client, entry, live.as_ref())
+                .await
+                .map_err(|error| Failure::from(error).at(&format!("{}: {}", entry.place, entry.shown())))?;
+            if is_for_people(format) {
+                session.terminal().say(&format!("{} {}{}", entry.shown(), change.word(), self.suffix()));
+            }
+            applied.push(object);
+        }
+        if self.prune
+            && let Some(name) = &self.inventory
+        {
+            for gone in inventory::leftovers(client, name, &entries, session.terminal()).await? {
+                if self.dry_run != Some(DryRun::Client) {
+                    client.delete(gone.kind, &gone.name, Some(&gone.uid), self.commitment()).await.map_err(
+                        |error| {
+                            Failure::from(error).at(&format!(
+                                "pruning {}/{}",
+                                gone.kind.singular(),
+                                gone.name
+                            ))
+                        },
+                    )?;
+                }
+                if is_for_people(format) {
+                    let line = format!("{}/{} pruned{}", gone.kind.singular(), gone.name, self.suffix());
+                    session.terminal().say(&line);
+                }
+            }
+        }
+        print(session, format, &entries, &applied)?;
+        if self.wait.wait && self.dry_run.is_none() {
+            let targets: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.name.clone())).collect();
+            return until_ready(session, &targets, &self.wait).await;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn commitment(&self) -> Commitment {
+        if self.dry_run.is_some() { Commitment::DryRun } else { Commitment::Real }
+    }
+
+    fn suffix(&self) -> &'static str {
+        match self.dry_run {
+            None => "",
+            Some(DryRun::Server) => " (server dry run)",
+            Some(DryRun::Client) => " (dry run)",
+        }
+    }
+
+    async fn one(
+        &self,
+        client: &Client,
+        entry: &Entry,
+        live: Option<&Value>,
+    ) -> Result<(Change, Value), ApiError> {
+        let wanted = merge::with_last_applied(&entry.object);
+        let Some(live) = live else {
+            if self.dry_run == Some(DryRun::Client) {
+                return Ok((Change::Created, wanted));
+            }
+            return Ok((Change::Created, client.create(entry.kind, &wanted, self.commitment()).await?));
+        };
+        let patch = patch(&wanted, live);
+        if patch == json!({}) {
+            return Ok((Change::Unchanged, live.clone()));
+        }
+        let after = if self.dry_run == Some(DryRun::Client) {
+            let mut merged = live.clone();
+            merge::apply(&mut merged, &patch);
+            merged
+        } else {
+            client.patch(entry.kind, &entry.name, &patch, self.commitment()).await?
+        };
+        // What differed only in its spelling (`started`, `0.5`) changes nothing on the server.
+        let same = |path: &str| live.pointer(path) == after.pointer(path);
+        let unchanged = ["/spec", "/metadata/labels", "/metadata/annotations", "/metadata/finalizers"]
+            .iter()
+            .all(|path| same(path));
+        Ok((if unchanged { Change::Unchanged } else { Change::Configured }, after))
+    }
+}
+
+/// The patch that makes a live object what was wanted, removing what an earlier apply set and is no longer wanted.
+///
+/// The memory of the last apply is compared by what it says, not by its spelling: field order, or another tool's form
+/// of the same, is no change.
+pub(super) fn patch(wanted: &Value, live: &Value) -> Value {
+    let last = merge::last_applied(live);
+    let mut wanted = wanted.clone();
+    if last.is_some() && merge::last_applied(&wanted) == last {
+        merge::forget_last_applied(&mut wanted);
+    }
+    merge::patch(last.as_ref(), &wanted, live)
+}
+
+fn is_for_people(format: Option<Format>) -> bool {
+    match format {
+        None => true,
+        Some(Format::Wide | Format::Yaml | Format::Json | Format::Name) => false,
+    }
+}
+
+fn print(
+    session: &Session,
+    format: Option<Format>,
+    entries: &[Entry],
+    applied: &[Value],
+) -> Result<(), Failure> {
+    match format {
+        Some(Format::Name) => {
+            for entry in entries {
+                session.terminal().line(&entry.shown());
+            }
+        }
+        Some(Format::Yaml | Format::Json) => {
+            let items: Vec<Value> = applied.iter().map(render::readable).collect();
+            let value = match items.as_slice() {
+                [one] => one.clone(),
+                _ => json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}),
+            };
+            session.print_value(format, &value)?;
+        }
+        Some(Format::Wide) | None => {}
+    }
+    Ok(())
+}

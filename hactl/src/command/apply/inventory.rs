@@ -1,0 +1,90 @@
+//! Inventories: the set of objects that one place (a Git folder) looks after, marked by a label on each.
+
+use crate::client::{Client, Collection};
+use crate::failure::Failure;
+use crate::manifest::Entry;
+use crate::names::name_of;
+use crate::terminal::Terminal;
+use ha_api_types::kind::Kind;
+use serde_json::{Value, json};
+
+/// The label that says which inventory an object belongs to.
+pub(crate) const LABEL: &str = "hactl.io/inventory";
+
+/// Kinds that prune deletes, in that order. Nodes register themselves and the cluster is one: neither is ever pruned.
+const PRUNED: [Kind; 4] = [Kind::Resource, Kind::AffinityRule, Kind::Group, Kind::NodeGroup];
+
+/// An object that is no longer in the files.
+pub(super) struct Leftover {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+/// Marks all objects as belonging to an inventory.
+///
+/// # Errors
+/// When the name cannot be a label, or a live object belongs to another inventory: two places would undo each other.
+pub(super) fn claim(name: &str, entries: &mut [Entry], lives: &[Option<Value>]) -> Result<(), Failure> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    if bytes.len() > 63 || !bytes.iter().copied().all(plain) || !ends(bytes.first()) || !ends(bytes.last()) {
+        return Err(Failure::usage(format!("{name:?} cannot name an inventory"))
+            .help("use up to 63 letters, digits, -, _ and ., with a letter or digit at both ends"));
+    }
+    let mut taken = Vec::new();
+    for (entry, live) in entries.iter().zip(lives) {
+        if let Some(owner) = live.as_ref().and_then(owner).filter(|owner| *owner != name) {
+            taken.push(format!("{}: {} belongs to inventory {owner}", entry.place, entry.shown()));
+        }
+    }
+    if !taken.is_empty() {
+        return Err(Failure::refused(taken.join("\n"))
+            .help(format!("nothing was changed; to take it over, remove its label {LABEL} first")));
+    }
+    for entry in entries {
+        if !entry.object["metadata"]["labels"].is_object() {
+            entry.object["metadata"]["labels"] = json!({});
+        }
+        entry.object["metadata"]["labels"][LABEL] = json!(name);
+    }
+    Ok(())
+}
+
+/// What belongs to the inventory and is not among the objects.
+pub(super) async fn leftovers(
+    client: &Client,
+    name: &str,
+    entries: &[Entry],
+    terminal: &Terminal,
+) -> Result<Vec<Leftover>, Failure> {
+    let mut leftovers = Vec::new();
+    for kind in PRUNED.into_iter().chain([Kind::Node, Kind::Cluster]) {
+        let list =
+            client.list(Collection::Kind(kind), &[("labelSelector", format!("{LABEL}={name}"))]).await?;
+        for object in list.items {
+            let here = entries.iter().any(|entry| entry.kind == kind && entry.name == name_of(&object));
+            // The server chose by label; a server that ignores the selector must not cost anybody an object.
+            if here || owner(&object) != Some(name) || object.pointer("/metadata/deletionTimestamp").is_some()
+            {
+                continue;
+            }
+            if !PRUNED.contains(&kind) {
+                terminal.warn(&format!(
+                    "{}/{} is no longer in the files; it is never pruned",
+                    kind.singular(),
+                    name_of(&object)
+                ));
+                continue;
+            }
+            let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+            leftovers.push(Leftover { kind, name: name_of(&object).to_owned(), uid: uid.to_owned() });
+        }
+    }
+    Ok(leftovers)
+}
+
+fn owner(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/labels")?.get(LABEL)?.as_str()
+}

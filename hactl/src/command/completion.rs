@@ -1,0 +1,57 @@
+//! `hactl completion`, and the hidden `hactl generate` that packages use.
+
+use crate::arguments::Arguments;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::session::Session;
+use clap::{Args, CommandFactory, ValueHint};
+use clap_complete::Shell;
+use std::path::{Path, PathBuf};
+
+/// Print a shell's completion script
+#[derive(Args, Debug)]
+#[command(
+    after_help = "bash: source <(hactl completion bash)\nfish: hactl completion fish | source\nzsh:  hactl completion zsh > \"${fpath[1]}/_hactl\""
+)]
+pub(crate) struct Completion {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl Completion {
+    pub(crate) fn run(&self, session: &Session) -> Exit {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "hactl", &mut script);
+        session.terminal().out(&String::from_utf8_lossy(&script));
+        Exit::Done
+    }
+}
+
+/// Write man pages and completion scripts into a folder, for packages
+#[derive(Args, Debug)]
+pub(crate) struct Generate {
+    /// The folder; it gets the folders `man1` and `completions`
+    #[arg(value_hint = ValueHint::DirPath)]
+    folder: PathBuf,
+}
+
+impl Generate {
+    pub(crate) fn run(&self) -> Outcome {
+        write(&self.folder).map_err(|error| {
+            Failure::refused(format!("{}: cannot be written: {error}", self.folder.display()))
+        })?;
+        Ok(Exit::Done)
+    }
+}
+
+fn write(folder: &Path) -> std::io::Result<()> {
+    let pages = folder.join("man1");
+    std::fs::create_dir_all(&pages)?;
+    clap_mangen::generate_to(Arguments::command().disable_help_subcommand(true), &pages)?;
+    let completions = folder.join("completions");
+    std::fs::create_dir_all(&completions)?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut Arguments::command(), "hactl", &completions)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! `hactl config`: the clusters that hactl knows.
+
+use crate::config::{ConfigFile, Context, files, user_file};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// The clusters that hactl knows
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Contexts are read from $HACTL_CONFIG or ~/.config/hactl/config.yaml, then from /etc/hactl/config.yaml. \
+        Flags and HACTL_SERVER come first."
+)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum ConfigCommand {
+    /// List the contexts
+    GetContexts,
+    /// Print the name of the current context
+    CurrentContext,
+    /// Make a context the current one
+    UseContext {
+        /// The context
+        name: String,
+    },
+    /// Add a context, or change what is given: --server, --certificate-authority, --client-certificate, --client-key
+    SetContext {
+        /// The context
+        name: String,
+    },
+    /// Remove a context
+    DeleteContext {
+        /// The context
+        name: String,
+    },
+    /// Print the configuration
+    View,
+}
+
+impl Config {
+    pub(crate) fn run(&self, session: &Session) -> Outcome {
+        match &self.command {
+            ConfigCommand::GetContexts => list(session),
+            ConfigCommand::CurrentContext => {
+                let current = current(&files()?).ok_or_else(|| {
+                    Failure::refused("no context is current").help("run: hactl config use-context NAME")
+                })?;
+                session.terminal().line(&current);
+                Ok(Exit::Done)
+            }
+            ConfigCommand::UseContext { name } => {
+                let known: Vec<String> = files()?
+                    .into_iter()
+                    .flat_map(|(_, file)| file.contexts)
+                    .map(|context| context.name)
+                    .collect();
+                if !known.contains(name) {
+                    let help = if known.is_empty() {
+                        "run: hactl config set-context NAME --server URL".to_owned()
+                    } else {
+                        format!("contexts: {}", known.join(", "))
+                    };
+                    return Err(Failure::usage(format!("there is no context {name:?}")).help(help));
+                }
+                change(|file| file.current_context = Some(name.clone()))?;
+                session.terminal().say(&format!("context {name} is current"));
+                Ok(Exit::Done)
+            }
+            ConfigCommand::SetContext { name } => set(session, name),
+            ConfigCommand::DeleteContext { name } => {
+                let mut found = false;
+                change(|file| {
+                    let before = file.contexts.len();
+                    file.contexts.retain(|context| context.name != *name);
+                    found = file.contexts.len() < before;
+                    if file.current_context.as_ref() == Some(name) {
+                        file.current_context = None;
+                    }
+                })?;
+                if !found {
+                    return Err(Failure::refused(format!(
+                        "there is no context {name:?} in your own configuration"
+                    )));
+                }
+                session.terminal().say(&format!("context {name} deleted"));
+                Ok(Exit::Done)
+            }
+            ConfigCommand::View => view(session),
+        }
+    }
+}
+
+fn current(files: &[(PathBuf, ConfigFile)]) -> Option<String> {
+    files.iter().find_map(|(_, file)| file.current_context.clone())
+}
+
+fn list(session: &Session) -> Outcome {
+    session.format(&[])?;
+    let files = files()?;
+    let current = current(&files);
+    let mut table = Table::new(&["CURRENT", "NAME", "SERVERS", "FILE"]);
+    let mut seen: Vec<String> = Vec::new();
+    for (path, file) in &files {
+        for context in &file.contexts {
+            if seen.contains(&context.name) {
+                continue;
+            }
+            seen.push(context.name.clone());
+            let mark = if current.as_ref() == Some(&context.name) { Cell::plain("*") } else { Cell::blank() };
+            table.row(vec![
+                mark,
+                Cell::plain(&context.name),
+                Cell::plain(&context.servers.join(",")),
+                Cell::plain(&path.display().to_string()),
+            ]);
+        }
+    }
+    session.terminal().out(&table.render(session.terminal(), 0));
+    Ok(Exit::Done)
+}
+
+fn set(session: &Session, name: &str) -> Outcome {
+    let flags = &session.flags().connection;
+    // A file name means the same from every folder.
+    let absolute = |path: &Option<PathBuf>| {
+        path.as_deref().map(|path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+    };
+    let mut word = "changed";
+    change(|file| {
+        let known = file.contexts.iter().position(|context| context.name == name);
+        let at = known.unwrap_or_else(|| {
+            word = "added";
+            file.contexts.push(Context { name: name.to_owned(), ..Context::default() });
+            file.contexts.len() - 1
+        });
+        let context = &mut file.contexts[at];
+        if !flags.server.is_empty() {
+            context.servers.clone_from(&flags.server);
+        }
+        for (field, given) in [
+            (&mut context.certificate_authority, &flags.certificate_authority),
+            (&mut context.client_certificate, &flags.client_certificate),
+            (&mut context.client_key, &flags.client_key),
+        ] {
+            if given.is_some() {
+                *field = absolute(given);
+            }
+        }
+        if file.current_context.is_none() {
+            file.current_context = Some(name.to_owned());
+        }
+    })?;
+    session.terminal().say(&format!("context {name} {word}"));
+    Ok(Exit::Done)
+}
+
+fn change(with: impl FnOnce(&mut ConfigFile)) -> Result<(), Failure> {
+    let path = user_file().ok_or_else(|| {
+        Failure::usage("there is no place for a configuration").help("set HACTL_CONFIG or HOME")
+    })?;
+    let mut file = ConfigFile::read(&path)?.unwrap_or_default();
+    with(&mut file);
+    file.write(&path)
+}
+
+fn view(session: &Session) -> Outcome {
+    let format = session.format(&[Format::Yaml, Format::Json])?;
+    let files = files()?;
+    let mut contexts: Vec<Context> = Vec::new();
+    for (_, file) in &files {
+        for context in &file.contexts {
+            if !contexts.iter().any(|known| known.name == context.name) {
+                contexts.push(context.clone());
+            }
+        }
+    }
+    let merged = ConfigFile { current_context: current(&files), contexts };
+    let value: Value = serde_json::to_value(&merged).unwrap_or_else(|_| json!({}));
+    session.print_value(format.or(Some(Format::Yaml)), &value)?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,395 @@
+//! `hactl create`: objects from flags, sent or printed for Git.
+
+mod driver;
+
+use super::apply::DryRun;
+use super::wait::{WaitFlags, until_ready};
+use crate::client::Commitment;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::TypedName;
+use crate::render::{self, Format};
+use crate::session::Session;
+use clap::{Args, Subcommand, ValueEnum};
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::validation;
+use serde_json::{Map, Value, json};
+
+/// Create an object from flags
+#[derive(Args, Debug)]
+#[command(after_help = "--dry-run -o yaml prints the object for Git and needs no cluster.")]
+pub(crate) struct Create {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// A service to keep available
+    Resource(Box<ResourceFlags>),
+    /// Nodes with priorities
+    Group(GroupFlags),
+    /// A rule: resources and their nodes, or resources together or apart
+    #[command(visible_alias = "affinityrule")]
+    Rule(RuleFlags),
+}
+
+/// What every `create` takes.
+#[derive(Args, Debug)]
+struct Common {
+    /// Write nothing: make the object here only, or run all admission on the server
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "client")]
+    dry_run: Option<DryRun>,
+    /// A label, as team=web; may be given several times
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<String>,
+    /// For people
+    #[arg(long)]
+    comment: Option<String>,
+    #[command(flatten)]
+    wait: WaitFlags,
+}
+
+/// The requested states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StateFlag {
+    #[value(alias = "enabled")]
+    Started,
+    Stopped,
+    Disabled,
+    Ignored,
+}
+
+/// Where the data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StorageFlag {
+    Shared,
+    Replicated,
+    Local,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hactl create resource vm:100 --group rack1 --max-restart 1 --max-relocate 1\n  \
+    hactl create resource web --exec -- /usr/bin/python3 -m http.server 8080\n  \
+    hactl create resource unit:db --unit postgresql@15-main.service --state stopped"
+)]
+struct ResourceFlags {
+    /// NAME or TYPE:NAME; vm, ct and unit take the name for the driver, unless a flag says otherwise
+    name: String,
+    /// What is wanted
+    #[arg(long, ignore_case = true)]
+    state: Option<StateFlag>,
+    /// The group of nodes where it prefers to run
+    #[arg(long)]
+    group: Option<String>,
+    /// Further attempts to start it on a node
+    #[arg(long, value_name = "NUMBER")]
+    max_restart: Option<u32>,
+    /// Further nodes to try
+    #[arg(long, value_name = "NUMBER")]
+    max_relocate: Option<u32>,
+    /// It stays where it is when a preferred node returns
+    #[arg(long)]
+    no_failback: bool,
+    /// Higher is recovered first
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    priority: Option<i32>,
+    /// Cpu that it needs, as 2 or 500m
+    #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
+    cpu: Option<String>,
+    /// Memory that it needs, as 4Gi
+    #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
+    memory: Option<String>,
+    /// Disk that it needs, as 20Gi
+    #[arg(long, value_name = "QUANTITY", help_heading = "Needs")]
+    disk: Option<String>,
+    /// The storage pool with its data
+    #[arg(long, value_name = "NAME", help_heading = "Needs")]
+    pool: Option<String>,
+    /// How the pool is reached
+    #[arg(long, value_name = "MODE", requires = "pool", ignore_case = true, help_heading = "Needs")]
+    storage_mode: Option<StorageFlag>,
+    /// It may safely run twice: never fenced for, never waited for
+    #[arg(long)]
+    not_exclusive: bool,
+    /// Resources that start before it
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    after: Vec<String>,
+    /// Tags for the scheduler
+    #[arg(long = "tag", value_delimiter = ',', value_name = "TAG")]
+    tags: Vec<String>,
+    #[command(flatten)]
+    driver: driver::DriverFlags,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  hactl create group mygroup1 --nodes node1:2,node2:1,node3:1,node4 --restricted"
+)]
+struct GroupFlags {
+    /// The name
+    name: String,
+    /// Nodes, with priorities after a colon; a higher number is preferred
+    #[arg(long, required = true, value_delimiter = ',', value_name = "NODE[:PRIORITY]")]
+    nodes: Vec<String>,
+    /// Members only
+    #[arg(long)]
+    restricted: bool,
+    /// Its resources stay where they are when a preferred node returns
+    #[arg(long)]
+    nofailback: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hactl create rule near-data --resources web,db --nodes node1:2,node2 --strict\n  \
+    hactl create rule apart --resources web1,web2 --apart"
+)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+struct RuleFlags {
+    /// The name
+    name: String,
+    /// The resources
+    #[arg(long, required = true, value_delimiter = ',', value_name = "NAME")]
+    resources: Vec<String>,
+    /// Where they may or should run
+    #[arg(long, value_delimiter = ',', value_name = "NODE[:PRIORITY]", required_unless_present_any = ["together", "apart"],
+        conflicts_with_all = ["together", "apart"])]
+    nodes: Vec<String>,
+    /// They run on one node
+    #[arg(long, conflicts_with = "apart")]
+    together: bool,
+    /// They run on different nodes
+    #[arg(long)]
+    apart: bool,
+    /// Required, not only preferred
+    #[arg(long, conflicts_with = "preferred")]
+    strict: bool,
+    /// Preferred, not required
+    #[arg(long)]
+    preferred: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Create {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        match &self.what {
+            What::Resource(flags) => {
+                let name = TypedName::parse(&flags.name)?;
+                let spec = resource_spec(&name, flags)?;
+                send(session, Kind::Resource, &name.name, spec, &flags.common).await
+            }
+            What::Group(flags) => {
+                send(session, Kind::Group, &flags.name, group_spec(flags)?, &flags.common).await
+            }
+            What::Rule(flags) => {
+                send(session, Kind::AffinityRule, &flags.name, rule_spec(flags)?, &flags.common).await
+            }
+        }
+    }
+}
+
+async fn send(
+    session: &Session,
+    kind: Kind,
+    name: &str,
+    mut spec: Map<String, Value>,
+    common: &Common,
+) -> Outcome {
+    let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
+    if let Some(comment) = &common.comment {
+        spec.insert("comment".to_owned(), json!(comment));
+    }
+    let mut metadata = json!({"name": name});
+    for label in &common.labels {
+        let (key, value) = label
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("label {label:?}: write KEY=VALUE")))?;
+        metadata["labels"][key] = json!(value);
+    }
+    let object = json!({"apiVersion": API_VERSION, "kind": kind.name(), "metadata": metadata, "spec": spec});
+    let problems: Vec<String> = validation::problems(kind, &object).iter().map(ToString::to_string).collect();
+    if !problems.is_empty() {
+        return Err(Failure::usage(problems.join("\n")).help("nothing was created"));
+    }
+    let shown = format!("{}/{name}", kind.singular());
+    let (result, suffix) = match common.dry_run {
+        Some(DryRun::Client) => (object, " (dry run)"),
+        Some(DryRun::Server) => {
+            (session.client()?.create(kind, &object, Commitment::DryRun).await?, " (server dry run)")
+        }
+        None => (session.client()?.create(kind, &object, Commitment::Real).await?, ""),
+    };
+    match format {
+        Some(Format::Name) => session.terminal().line(&shown),
+        _ if session.print_value(format, &render::readable(&result))? => {}
+        _ => session.terminal().say(&format!("{shown} created{suffix}")),
+    }
+    if common.wait.wait && common.dry_run.is_none() {
+        return until_ready(session, &[(kind, name.to_owned())], &common.wait).await;
+    }
+    Ok(Exit::Done)
+}
+
+fn resource_spec(name: &TypedName, flags: &ResourceFlags) -> Result<Map<String, Value>, Failure> {
+    let mut spec = Map::new();
+    let mut put = |field: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            spec.insert(field.to_owned(), value);
+        }
+    };
+    put("driver", Some(flags.driver.driver(name)?));
+    put("state", flags.state.map(|state| json!(format!("{state:?}"))));
+    put("group", flags.group.as_ref().map(|group| json!(group)));
+    put("maxRestart", flags.max_restart.map(|number| json!(number)));
+    put("maxRelocate", flags.max_relocate.map(|number| json!(number)));
+    put("failback", flags.no_failback.then(|| json!(false)));
+    put("priority", flags.priority.map(|number| json!(number)));
+    let requests: Map<String, Value> =
+        [("cpu", &flags.cpu), ("memory", &flags.memory), ("disk", &flags.disk)]
+            .into_iter()
+            .filter_map(|(field, amount)| amount.as_ref().map(|amount| (field.to_owned(), json!(amount))))
+            .collect();
+    put("requests", (!requests.is_empty()).then_some(Value::Object(requests)));
+    put(
+        "storage",
+        flags.pool.as_ref().map(|pool| match flags.storage_mode {
+            Some(mode) => json!({"pool": pool, "mode": format!("{mode:?}")}),
+            None => json!({"pool": pool}),
+        }),
+    );
+    put("exclusive", flags.not_exclusive.then(|| json!(false)));
+    put("after", (!flags.after.is_empty()).then(|| json!(flags.after)));
+    put("tags", (!flags.tags.is_empty()).then(|| json!(flags.tags)));
+    Ok(spec)
+}
+
+fn group_spec(flags: &GroupFlags) -> Result<Map<String, Value>, Failure> {
+    let mut spec = Map::new();
+    spec.insert("nodes".to_owned(), nodes(&flags.nodes)?);
+    if flags.restricted {
+        spec.insert("restricted".to_owned(), json!(true));
+    }
+    if flags.nofailback {
+        spec.insert("nofailback".to_owned(), json!(true));
+    }
+    Ok(spec)
+}
+
+fn rule_spec(flags: &RuleFlags) -> Result<Map<String, Value>, Failure> {
+    let mut rule = json!({"resources": flags.resources});
+    let field = if flags.together || flags.apart {
+        rule["affinity"] = json!(if flags.apart { "Negative" } else { "Positive" });
+        "resourceAffinity"
+    } else {
+        rule["nodes"] = nodes(&flags.nodes)?;
+        "nodeAffinity"
+    };
+    if flags.strict || flags.preferred {
+        rule["strict"] = json!(flags.strict);
+    }
+    Ok(Map::from_iter([(field.to_owned(), rule)]))
+}
+
+/// Reads `node1:2,node2`.
+fn nodes(texts: &[String]) -> Result<Value, Failure> {
+    let mut nodes = Map::new();
+    for text in texts {
+        let (name, priority) = text.split_once(':').unwrap_or((text, "0"));
+        let priority: i64 = priority.parse().map_err(|_| {
+            Failure::usage(format!("node {text:?}: {priority:?} is no priority"))
+                .help("write NODE or NODE:NUMBER, as node1:2")
+        })?;
+        if nodes.insert(name.to_owned(), json!(priority)).is_some() {
+            return Err(Failure::usage(format!("node {name} is named twice")));
+        }
+    }
+    Ok(Value::Object(nodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+    use crate::command::Command;
+    use clap::Parser;
+
+    fn spec(line: &str) -> Result<Value, Failure> {
+        let arguments =
+            Arguments::try_parse_from(line.split(' ')).map_err(|error| Failure::usage(error.to_string()))?;
+        let Command::Create(create) = arguments.command else { panic!("{line} is no create") };
+        match create.what {
+            What::Resource(flags) => resource_spec(&TypedName::parse(&flags.name)?, &flags),
+            What::Group(flags) => group_spec(&flags),
+            What::Rule(flags) => rule_spec(&flags),
+        }
+        .map(Value::Object)
+    }
+
+    fn check(line: &str, expected: &Value) {
+        assert_eq!(spec(line).unwrap_or_else(|failure| panic!("{line}: {failure:?}")), *expected, "{line}");
+    }
+
+    fn check_refused(line: &str, part: &str) {
+        let failure = spec(line).expect_err(line);
+        assert!(
+            failure.message.contains(part) || failure.help.contains(part),
+            "{failure:?} does not say {part:?}"
+        );
+    }
+
+    #[test]
+    fn flags_become_objects() {
+        check(
+            "hactl create resource vm:100 --state started --group g --max-restart 1 --max-relocate 2",
+            &json!({"driver": {"libvirt": {"domain": "100"}}, "state": "Started", "group": "g", "maxRestart": 1, "maxRelocate": 2}),
+        );
+        check(
+            "hactl create resource web --env A=b --cpu 500m --memory 1Gi --exec -- sleep -x 1",
+            &json!({"driver": {"exec": {"command": ["sleep", "-x", "1"], "environment": {"A": "b"}}},
+                "requests": {"cpu": "500m", "memory": "1Gi"}}),
+        );
+        check("hactl create resource unit:db", &json!({"driver": {"systemd": {"unit": "db.service"}}}));
+        check(
+            "hactl create resource x --unit a@b.service --priority -3",
+            &json!({"driver": {"systemd": {"unit": "a@b.service"}}, "priority": -3}),
+        );
+        check(
+            "hactl create resource sim:x --no-failback",
+            &json!({"driver": {"simulated": {}}, "failback": false}),
+        );
+        check(
+            "hactl create resource ip --ocf heartbeat:IPaddr2 --parameter ip=10.0.0.1 --pool p --storage-mode local",
+            &json!({"driver": {"ocf": {"agent": "heartbeat:IPaddr2", "parameters": {"ip": "10.0.0.1"}}},
+                "storage": {"pool": "p", "mode": "Local"}}),
+        );
+        check(
+            "hactl create group mygroup1 --nodes node1:2,node2:1,node3:1,node4 --restricted --nofailback",
+            &json!({"nodes": {"node1": 2, "node2": 1, "node3": 1, "node4": 0}, "restricted": true, "nofailback": true}),
+        );
+        check(
+            "hactl create rule r --resources a,b --apart",
+            &json!({"resourceAffinity": {"resources": ["a", "b"], "affinity": "Negative"}}),
+        );
+        check(
+            "hactl create rule r --resources a --nodes n1:2,n2 --strict",
+            &json!({"nodeAffinity": {"resources": ["a"], "nodes": {"n1": 2, "n2": 0}, "strict": true}}),
+        );
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        check_refused("hactl create resource web", "driver");
+        check_refused("hactl create resource vm:100 --unit x.service", "vm");
+        check_refused("hactl create resource web --unit x.service --exec -- sleep 1", "one driver");
+        check_refused("hactl create resource web --env A=b --unit x.service", "--exec");
+        check_refused("hactl create group g --nodes node1:x", "priority");
+        check_refused("hactl create group g --nodes a:1,a:2", "twice");
+        check_refused("hactl create rule r --resources a", "--nodes");
+    }
+}

@@ -1,0 +1,156 @@
+//! Which driver `create resource` is told to use, by flags or by the type in the name.
+
+use crate::failure::Failure;
+use crate::names::TypedName;
+use clap::Args;
+use ha_api_types::driver::DriverSpec;
+use serde_json::{Map, Value, json};
+
+/// The drivers, one of which is used.
+#[derive(Args, Debug, Default)]
+#[command(next_help_heading = "Driver (one of)")]
+pub(super) struct DriverFlags {
+    /// Run the program after -- as a supervised foreground process
+    #[arg(long)]
+    exec: bool,
+    /// With --exec: an environment variable; may be given several times
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    environment: Vec<String>,
+    /// With --exec: where the program runs
+    #[arg(long, value_name = "FOLDER")]
+    working_directory: Option<String>,
+    /// With --exec: the user that the program runs as
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// A systemd unit
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
+    /// A libvirt domain
+    #[arg(long, value_name = "DOMAIN")]
+    libvirt_domain: Option<String>,
+    /// A file with the domain's definition, on storage that all nodes reach
+    #[arg(long, value_name = "FILE")]
+    libvirt_definition: Option<String>,
+    /// A podman container
+    #[arg(long, value_name = "NAME")]
+    container: Option<String>,
+    /// The image that a podman container is made of
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+    /// An OCF resource agent
+    #[arg(long, value_name = "PROVIDER:AGENT")]
+    ocf: Option<String>,
+    /// With --ocf: a parameter; may be given several times
+    #[arg(long = "parameter", value_name = "NAME=VALUE")]
+    parameters: Vec<String>,
+    /// A service that only pretends, for tests
+    #[arg(long)]
+    simulated: bool,
+    /// The program and its arguments, after --
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl DriverFlags {
+    /// `spec.driver`.
+    ///
+    /// # Errors
+    /// When no driver, several, or one of another type than the name's is asked for.
+    pub(super) fn driver(&self, name: &TypedName) -> Result<Value, Failure> {
+        let mut chosen: Vec<Value> = Vec::new();
+        if self.exec || !self.command.is_empty() {
+            chosen.push(json!({"exec": self.exec()?}));
+        } else if !self.environment.is_empty() || self.working_directory.is_some() || self.user.is_some() {
+            return Err(Failure::usage("--env, --working-directory and --user belong to --exec")
+                .help("add --exec -- COMMAND…"));
+        }
+        if let Some(unit) = &self.unit {
+            chosen.push(json!({"systemd": {"unit": unit}}));
+        }
+        if self.libvirt_domain.is_some() || self.libvirt_definition.is_some() {
+            let mut libvirt = json!({"domain": self.libvirt_domain.as_ref().unwrap_or(&name.name)});
+            if let Some(definition) = &self.libvirt_definition {
+                libvirt["definition"] = json!(definition);
+            }
+            chosen.push(json!({"libvirt": libvirt}));
+        }
+        if self.container.is_some() || self.image.is_some() {
+            let mut podman = json!({"container": self.container.as_ref().unwrap_or(&name.name)});
+            if let Some(image) = &self.image {
+                podman["image"] = json!(image);
+            }
+            chosen.push(json!({"podman": podman}));
+        }
+        if let Some(agent) = &self.ocf {
+            let mut ocf = json!({"agent": agent});
+            if !self.parameters.is_empty() {
+                ocf["parameters"] = pairs("--parameter", &self.parameters)?;
+            }
+            chosen.push(json!({"ocf": ocf}));
+        } else if !self.parameters.is_empty() {
+            return Err(Failure::usage("--parameter belongs to --ocf"));
+        }
+        if self.simulated {
+            chosen.push(json!({"simulated": {}}));
+        }
+        let driver = match chosen.len() {
+            0 => implied(name)?,
+            1 => chosen.remove(0),
+            _ => {
+                return Err(Failure::usage("a resource has one driver").help("leave all but one of them out"));
+            }
+        };
+        let type_name = serde_json::from_value::<DriverSpec>(driver.clone()).unwrap_or_default().type_name();
+        match &name.type_name {
+            Some(typed) if *typed != type_name => Err(Failure::usage(format!(
+                "{typed}:{} does not go with this driver, whose type is {type_name}",
+                name.name
+            ))
+            .help(format!("write {type_name}:{} or just {}", name.name, name.name))),
+            Some(_) | None => Ok(driver),
+        }
+    }
+
+    fn exec(&self) -> Result<Value, Failure> {
+        if self.command.is_empty() {
+            return Err(Failure::usage("--exec needs the program to run")
+                .help("add it at the end: --exec -- PROGRAM ARGUMENT…"));
+        }
+        let mut exec = json!({"command": self.command});
+        if !self.environment.is_empty() {
+            exec["environment"] = pairs("--env", &self.environment)?;
+        }
+        if let Some(folder) = &self.working_directory {
+            exec["workingDirectory"] = json!(folder);
+        }
+        if let Some(user) = &self.user {
+            exec["user"] = json!(user);
+        }
+        Ok(exec)
+    }
+}
+
+/// The driver that a type means by itself.
+fn implied(name: &TypedName) -> Result<Value, Failure> {
+    let plain = &name.name;
+    match name.type_name.as_deref() {
+        Some("vm") => Ok(json!({"libvirt": {"domain": plain}})),
+        Some("ct") => Ok(json!({"podman": {"container": plain}})),
+        Some("unit") => Ok(json!({"systemd": {"unit": format!("{plain}.service")}})),
+        Some("sim") => Ok(json!({"simulated": {}})),
+        Some(_) | None => Err(Failure::usage("how is it run? A resource has a driver").help(
+            "give --exec -- COMMAND…, --unit UNIT, --libvirt-domain DOMAIN, --container NAME or --ocf PROVIDER:AGENT",
+        )),
+    }
+}
+
+fn pairs(flag: &str, texts: &[String]) -> Result<Value, Failure> {
+    let mut pairs = Map::new();
+    for text in texts {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("{flag} {text:?}: write NAME=VALUE")))?;
+        pairs.insert(name.to_owned(), json!(value));
+    }
+    Ok(Value::Object(pairs))
+}

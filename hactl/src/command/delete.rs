@@ -1,0 +1,218 @@
+//! `hactl delete`: objects, and the rules that would name what is no longer there.
+
+use super::operate::stop_and_wait;
+use super::wait::{WaitFlags, bounded, until_deleted};
+use crate::client::{Collection, Commitment};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::manifest::{self, FileFlags, Need};
+use crate::names::{Selection, Target, TypedName, name_of, selection};
+use crate::session::Session;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use ha_api_types::names::bare;
+use serde_json::{Value, json};
+
+/// Delete objects; a service itself is left as it is unless --stop is given
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct Delete {
+    /// KIND NAME… or KIND/NAME…
+    #[arg(value_name = "KIND NAME…", conflicts_with = "files")]
+    what: Vec<String>,
+    #[command(flatten)]
+    files: FileFlags,
+    /// All objects of the kind
+    #[arg(long)]
+    all: bool,
+    /// Only pretend
+    #[arg(long)]
+    dry_run: bool,
+    /// Stop services first
+    #[arg(long)]
+    stop: bool,
+    /// Leave rules as they are, even if they name a deleted resource
+    #[arg(long)]
+    keep_rules: bool,
+    /// What does not exist is no failure
+    #[arg(long)]
+    ignore_not_found: bool,
+    #[command(flatten)]
+    wait: WaitFlags,
+}
+
+impl Delete {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let targets = self.targets(session).await?;
+        let client = session.client()?;
+        let mut found = Vec::new();
+        let mut missing = None;
+        for target in targets {
+            match client.target(&target).await {
+                Ok(object) => found.push((target, object)),
+                Err(failure) if failure.exit == Exit::Refused && self.ignore_not_found => {
+                    session.terminal().debug(&failure.message);
+                }
+                Err(failure) if failure.exit == Exit::Refused => {
+                    if let Some(earlier) = missing.replace(failure) {
+                        session.terminal().failure(&earlier);
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
+        let suffix = if self.dry_run { " (server dry run)" } else { "" };
+        if self.stop && !self.dry_run {
+            for (target, object) in found.iter().filter(|(target, _)| target.kind == Kind::Resource) {
+                stop_and_wait(session, &target.name.name, object, self.wait.timeout).await?;
+            }
+        }
+        for (target, object) in &found {
+            let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+            client
+                .delete(target.kind, &target.name.name, uid, commitment)
+                .await
+                .map_err(|error| Failure::from(error).at(&target.shown()))?;
+            session.terminal().say(&format!("{} deleted{suffix}", target.shown()));
+        }
+        if !self.keep_rules {
+            let gone: Vec<&str> = found
+                .iter()
+                .filter(|(target, _)| target.kind == Kind::Resource)
+                .map(|(target, _)| target.name.name.as_str())
+                .collect();
+            shrink_rules(session, &gone, commitment, suffix).await?;
+        }
+        if self.wait.wait && !self.dry_run {
+            for (target, _) in &found {
+                let what = format!("{} is still there", target.shown());
+                bounded(self.wait.timeout, &what, until_deleted(session, target)).await?;
+            }
+        }
+        missing.map_or(Ok(Exit::Done), Err)
+    }
+
+    async fn targets(&self, session: &Session) -> Result<Vec<Target>, Failure> {
+        if !self.files.files.is_empty() {
+            let mut entries = manifest::load(&self.files, Need::Identity)?;
+            entries.reverse();
+            return Ok(entries
+                .into_iter()
+                .map(|entry| Target {
+                    kind: entry.kind,
+                    name: TypedName { type_name: None, name: entry.name },
+                })
+                .collect());
+        }
+        match selection(&self.what)? {
+            Selection::Objects(targets) => Ok(targets),
+            Selection::Kinds(kinds) if self.all => {
+                let mut targets = Vec::new();
+                for kind in kinds {
+                    let list = session.client()?.list(Collection::Kind(kind), &[]).await?;
+                    targets.extend(list.items.iter().map(|object| Target {
+                        kind,
+                        name: TypedName { type_name: None, name: name_of(object).to_owned() },
+                    }));
+                }
+                Ok(targets)
+            }
+            Selection::Kinds(_) => {
+                Err(Failure::usage("which ones?").help("give names, or --all for every object of the kind"))
+            }
+        }
+    }
+}
+
+/// What becomes of a rule when resources go.
+#[derive(Clone, Debug, PartialEq)]
+enum Shrunk {
+    Untouched,
+    /// The remaining resources, as a patch.
+    Smaller(Value),
+    /// Too few remain for the rule to say anything.
+    Gone,
+}
+
+async fn shrink_rules(
+    session: &Session,
+    gone: &[&str],
+    commitment: Commitment,
+    suffix: &str,
+) -> Result<(), Failure> {
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let client = session.client()?;
+    for rule in client.list(Collection::Kind(Kind::AffinityRule), &[]).await?.items {
+        let name = name_of(&rule);
+        match shrunk(&rule, gone) {
+            Shrunk::Untouched => {}
+            Shrunk::Smaller(patch) => {
+                client.patch(Kind::AffinityRule, name, &patch, commitment).await?;
+                session.terminal().say(&format!("affinityrule/{name} shrunk{suffix}"));
+            }
+            Shrunk::Gone => {
+                let uid = rule.pointer("/metadata/uid").and_then(Value::as_str);
+                client.delete(Kind::AffinityRule, name, uid, commitment).await?;
+                session
+                    .terminal()
+                    .say(&format!("affinityrule/{name} deleted: too few resources are left{suffix}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shrunk(rule: &Value, gone: &[&str]) -> Shrunk {
+    for (field, least) in [("nodeAffinity", 1), ("resourceAffinity", 2)] {
+        let Some(resources) = rule["spec"][field]["resources"].as_array() else { continue };
+        let left: Vec<&Value> = resources
+            .iter()
+            .filter(|name| name.as_str().is_none_or(|name| !gone.contains(&bare(name))))
+            .collect();
+        if left.len() == resources.len() {
+            continue;
+        }
+        if left.len() < least {
+            return Shrunk::Gone;
+        }
+        // The version guards against a change made meanwhile.
+        let version = rule.pointer("/metadata/resourceVersion").cloned().unwrap_or_default();
+        return Shrunk::Smaller(json!({
+            "metadata": {"resourceVersion": version},
+            "spec": {field: {"resources": left}},
+        }));
+    }
+    Shrunk::Untouched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_shrink_or_go_with_their_resources() {
+        let check = |spec: Value, gone: &[&str], expected: Shrunk| {
+            let rule = json!({"metadata": {"name": "r", "resourceVersion": "7"}, "spec": spec});
+            assert_eq!(shrunk(&rule, gone), expected);
+        };
+        let version = json!({"resourceVersion": "7"});
+        check(json!({"nodeAffinity": {"resources": ["a"]}}), &["b"], Shrunk::Untouched);
+        check(json!({"nodeAffinity": {"resources": ["a"]}}), &["a"], Shrunk::Gone);
+        check(
+            json!({"nodeAffinity": {"resources": ["vm:a", "b"]}}),
+            &["a"],
+            Shrunk::Smaller(json!({"metadata": version, "spec": {"nodeAffinity": {"resources": ["b"]}}})),
+        );
+        check(json!({"resourceAffinity": {"resources": ["a", "b"]}}), &["a"], Shrunk::Gone);
+        check(
+            json!({"resourceAffinity": {"resources": ["a", "b", "c"]}}),
+            &["a"],
+            Shrunk::Smaller(
+                json!({"metadata": version, "spec": {"resourceAffinity": {"resources": ["b", "c"]}}}),
+            ),
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! `hactl diff`: what an apply would change, and what that would do to services.
+
+use super::apply::patch;
+use crate::client::{Client, Commitment};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::manifest::{self, Entry, FileFlags, Need};
+use crate::merge;
+use crate::render;
+use crate::session::Session;
+use crate::terminal::{Style, Terminal};
+use clap::Args;
+use ha_api_types::view::{Plan, PlanRequest};
+use serde_json::{Value, json};
+use similar::{ChangeTag, TextDiff};
+
+/// Show what an apply would change, and what would start, stop or move
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 no difference; 1 differences; more: it could not be told.")]
+pub(crate) struct Diff {
+    #[command(flatten)]
+    files: FileFlags,
+    /// Do not ask what the change would do to services
+    #[arg(long)]
+    no_effect: bool,
+}
+
+impl Diff {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        // 1 means "differs" here, so what was refused must not look like it.
+        self.differences(session).await.map_err(|failure| match failure.exit {
+            Exit::Refused => Failure { exit: Exit::Usage, ..failure },
+            Exit::Done | Exit::Usage | Exit::Unreachable | Exit::NotPermitted | Exit::TimedOut => failure,
+        })
+    }
+
+    async fn differences(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let entries = manifest::load(&self.files, Need::Whole)?;
+        let client = session.client()?;
+        let mut changed = Vec::new();
+        for entry in &entries {
+            let live = client.get(entry.kind, &entry.name).await?;
+            let after = after(client, entry, live.as_ref())
+                .await
+                .map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
+            let before = live.as_ref().map(comparable).transpose()?.unwrap_or_default();
+            let text = comparable(&after)?;
+            if before != text {
+                let header = if live.is_some() { entry.shown() } else { format!("{} (new)", entry.shown()) };
+                session.terminal().out(&unified(session.terminal(), &header, &before, &text));
+                changed.push(after);
+            }
+        }
+        if changed.is_empty() {
+            return Ok(Exit::Done);
+        }
+        if !self.no_effect {
+            let request = PlanRequest { objects: changed, deletions: Vec::new() };
+            match client.plan(&request).await {
+                Ok(plan) => session.terminal().out(&effect(session.terminal(), &plan)),
+                // The differences stand, whatever becomes of them.
+                Err(failure) => {
+                    session.terminal().warn(&format!("the effect cannot be told: {}", failure.message));
+                }
+            }
+        }
+        Ok(Exit::Refused)
+    }
+}
+
+/// The object as it would be, as the server's admission makes it.
+async fn after(client: &Client, entry: &Entry, live: Option<&Value>) -> Result<Value, Failure> {
+    let wanted = merge::with_last_applied(&entry.object);
+    let Some(live) = live else {
+        return Ok(client.create(entry.kind, &wanted, Commitment::DryRun).await?);
+    };
+    let patch = patch(&wanted, live);
+    if patch == json!({}) {
+        return Ok(live.clone());
+    }
+    Ok(client.patch(entry.kind, &entry.name, &patch, Commitment::DryRun).await?)
+}
+
+/// The part of an object that users write, as text.
+fn comparable(object: &Value) -> Result<String, Failure> {
+    let mut object = render::readable(object);
+    manifest::own_fields_only(&mut object);
+    // Who wrote the fields in which order is no difference.
+    render::yaml(&merge::sorted(&object))
+}
+
+fn unified(terminal: &Terminal, header: &str, before: &str, after: &str) -> String {
+    let diff = TextDiff::from_lines(before, after);
+    let mut text = format!(
+        "{}\n{}\n",
+        terminal.paint(Style::Bold, &format!("--- live/{header}")),
+        terminal.paint(Style::Bold, &format!("+++ files/{header}"))
+    );
+    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
+        text += &format!("{}\n", terminal.paint(Style::Dim, &hunk.header().to_string()));
+        for change in hunk.iter_changes() {
+            let line = change.value().trim_end_matches('\n');
+            text += &match change.tag() {
+                ChangeTag::Equal => format!(" {line}\n"),
+                ChangeTag::Delete => format!("{}\n", terminal.paint(Style::Bad, &format!("-{line}"))),
+                ChangeTag::Insert => format!("{}\n", terminal.paint(Style::Good, &format!("+{line}"))),
+            };
+        }
+    }
+    text
+}
+
+fn effect(terminal: &Terminal, plan: &Plan) -> String {
+    let mut text = format!("\n{}\n", terminal.paint(Style::Bold, "Effect"));
+    if plan.effects.is_empty() {
+        text += "  no service would start, stop or move\n";
+    }
+    for planned in &plan.effects {
+        text += &format!("  {}\n", planned.sentence());
+    }
+    for sentence in &plan.waiting_for {
+        text += &format!("  waiting: {sentence}\n");
+    }
+    for sentence in &plan.warnings {
+        text += &format!("  {} {sentence}\n", terminal.paint(Style::Warn, "warning:"));
+    }
+    text
+}

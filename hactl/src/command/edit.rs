@@ -1,0 +1,174 @@
+//! `hactl edit`: an object in the editor, sent back when it is saved and valid.
+
+use crate::client::Commitment;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::manifest::{self, Entry, Need};
+use crate::names::{Selection, Target, selection};
+use crate::render;
+use crate::session::Session;
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::Command;
+
+/// Edit an object
+#[derive(Args, Debug)]
+#[command(after_help = "The editor is $VISUAL, $EDITOR or vi. An unchanged or empty file changes nothing.")]
+pub(crate) struct Edit {
+    /// KIND NAME or KIND/NAME
+    #[arg(required = true, value_name = "KIND NAME")]
+    what: Vec<String>,
+}
+
+impl Edit {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let target = match selection(&self.what)? {
+            Selection::Objects(mut targets) if targets.len() == 1 => targets.remove(0),
+            Selection::Objects(_) | Selection::Kinds(_) => {
+                return Err(Failure::usage("one object at a time").help("write KIND NAME or KIND/NAME"));
+            }
+        };
+        let client = session.client()?;
+        let live = client.target(&target).await?;
+        let mut shown = render::readable(&live);
+        manifest::own_fields_only(&mut shown);
+        let original = render::yaml(&shown)?;
+        let mut text = original.clone();
+        let mut complaint = String::new();
+        loop {
+            let before = format!("{}{text}", comment(&target, &complaint));
+            let after = edited(&before)?;
+            text =
+                after.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
+            if text.trim().is_empty() || text == original {
+                session.terminal().say(&format!("{} unchanged", target.shown()));
+                return Ok(Exit::Done);
+            }
+            if after == before {
+                // Saved again with the same mistakes: the user gives up.
+                return Err(Failure::usage(complaint).help("nothing was changed"));
+            }
+            complaint = match changed(&target, &text) {
+                Ok(entry) => {
+                    match client.replace(target.kind, &with_identity(&entry, &live), Commitment::Real).await {
+                        Ok(stored) => {
+                            let word =
+                                if stored["spec"] == live["spec"] && stored["metadata"] == live["metadata"] {
+                                    "unchanged"
+                                } else {
+                                    "configured"
+                                };
+                            session.terminal().say(&format!("{} {word}", target.shown()));
+                            return Ok(Exit::Done);
+                        }
+                        Err(error) => {
+                            let is_input = error.is_status(422) || error.is_status(400);
+                            let failure = Failure::from(error);
+                            if !is_input {
+                                return Err(keep(&text, failure));
+                            }
+                            failure.message
+                        }
+                    }
+                }
+                Err(failure) => failure.message,
+            };
+            if !std::io::stdin().is_terminal() {
+                // A script as editor would make the same mistake for ever.
+                return Err(Failure::usage(complaint).help("nothing was changed"));
+            }
+        }
+    }
+}
+
+fn comment(target: &Target, complaint: &str) -> String {
+    let mut lines = vec![
+        format!(
+            "# {}: save and leave the editor to change it; leave it as it is, or empty, to change nothing.",
+            target.shown()
+        ),
+        "# Lines that begin with # are left out.".to_owned(),
+    ];
+    if !complaint.is_empty() {
+        lines.push("#".to_owned());
+        lines.push("# Not taken yet:".to_owned());
+        lines.extend(complaint.lines().map(|line| format!("#   {line}")));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Lets the user edit a text.
+fn edited(text: &str) -> Result<String, Failure> {
+    let failed =
+        |error: std::io::Error| Failure::refused(format!("the temporary file cannot be used: {error}"));
+    let mut file = tempfile::Builder::new().prefix("hactl-").suffix(".yaml").tempfile().map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.flush().map_err(failed)?;
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    let editor = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    // The variable may hold arguments, so a shell reads it; the file's name is passed beside it.
+    let status =
+        Command::new("sh").arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(file.path()).status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            return Err(Failure::refused(format!("the editor {editor:?} ended with {status}"))
+                .help("nothing was changed"));
+        }
+        Err(error) => {
+            return Err(Failure::refused(format!("the editor {editor:?} cannot be started: {error}")));
+        }
+    }
+    std::fs::read_to_string(file.path()).map_err(failed)
+}
+
+/// The object in an edited text: valid, and still the same one.
+fn changed(target: &Target, text: &str) -> Result<Entry, Failure> {
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
+    manifest::read("line", text, Need::Whole, &mut entries, &mut problems);
+    if !problems.is_empty() {
+        return Err(Failure::usage(problems.join("\n")));
+    }
+    match (entries.pop(), entries.pop()) {
+        (Some(entry), None) if entry.kind == target.kind && entry.name == target.name.name => Ok(entry),
+        _ => Err(Failure::usage(format!("this must stay one object, {}", target.shown()))),
+    }
+}
+
+/// What the user sees is without the API's own fields; they come back before it is sent.
+fn with_identity(entry: &Entry, live: &Value) -> Value {
+    let mut object = entry.object.clone();
+    for field in ["uid", "resourceVersion"] {
+        if let Some(value) = live["metadata"].get(field) {
+            object["metadata"][field] = value.clone();
+        }
+    }
+    if let Some(memory) =
+        live.pointer("/metadata/annotations").and_then(|all| all.get(crate::merge::LAST_APPLIED))
+    {
+        if !object["metadata"]["annotations"].is_object() {
+            object["metadata"]["annotations"] = json!({});
+        }
+        object["metadata"]["annotations"][crate::merge::LAST_APPLIED] = memory.clone();
+    }
+    object
+}
+
+/// The user's work is not lost when it cannot be sent.
+fn keep(text: &str, failure: Failure) -> Failure {
+    let path = std::env::temp_dir().join(format!("hactl-edit-{}.yaml", std::process::id()));
+    match write_new(&path, text) {
+        Ok(()) => {
+            let help = format!("{}\nyour text is kept in {}", failure.help, path.display());
+            failure.help(help.trim_start().to_owned())
+        }
+        Err(_) => failure,
+    }
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    // Never through somebody else's link in a shared folder.
+    std::fs::OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+}

@@ -1,0 +1,137 @@
+//! `hactl explain`: what a field means, from the schemas that the API uses too.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::{kind as kind_named, nearest};
+use crate::session::Session;
+use crate::terminal::{Style, Terminal};
+use clap::Args;
+use ha_api_types::kind::API_VERSION;
+use ha_api_types::schema;
+use serde_json::Value;
+
+/// Say what a kind or field means; needs no cluster
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hactl explain resource\n  hactl explain resource.spec.driver.exec\n  hactl explain cluster.spec --recursive"
+)]
+pub(crate) struct Explain {
+    /// KIND or KIND.FIELD.FIELD…
+    #[arg(value_name = "KIND.PATH")]
+    path: String,
+    /// Show the fields of the fields, too
+    #[arg(long, short = 'r')]
+    recursive: bool,
+}
+
+impl Explain {
+    pub(crate) fn run(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let mut parts = self.path.split('.');
+        let kind = kind_named(parts.next().unwrap_or_default())?;
+        let mut place = schema::of(kind);
+        let mut walked = kind.singular().to_owned();
+        for name in parts {
+            place = below(place, name).map_err(|hint| {
+                Failure::usage(format!("{walked} has no field {name}{hint}"))
+                    .help(format!("hactl explain {walked}"))
+            })?;
+            walked = format!("{walked}.{name}");
+        }
+        let terminal = session.terminal();
+        let mut text = format!(
+            "{}  {}\n",
+            terminal.paint(Style::Bold, kind.name()),
+            terminal.paint(Style::Dim, API_VERSION)
+        );
+        if walked.contains('.') {
+            text += &format!(
+                "\n{} {}\n",
+                terminal.paint(Style::Bold, &walked),
+                terminal.paint(Style::Dim, &type_of(place))
+            );
+        }
+        if let Some(description) = place["description"].as_str() {
+            text += &format!("\n{}\n", indented(description, 2));
+        }
+        if let Some(values) = place["enum"].as_array() {
+            let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            text += &format!("\n  One of: {}\n", values.join(", "));
+        }
+        if let Some(default) = simple_default(place) {
+            text += &format!("  Default: {default}\n");
+        }
+        let listed = fields(terminal, inner(place), 2, self.recursive);
+        if !listed.is_empty() {
+            text += &format!("\n{}\n{listed}", terminal.paint(Style::Bold, "Fields"));
+        }
+        terminal.out(&text);
+        Ok(Exit::Done)
+    }
+}
+
+fn below<'a>(place: &'a Value, name: &str) -> Result<&'a Value, String> {
+    let place = inner(place);
+    if let Some(field) = place["properties"].get(name) {
+        return Ok(field);
+    }
+    if place["properties"].is_null() && place["additionalProperties"].is_object() {
+        return Ok(&place["additionalProperties"]);
+    }
+    let known =
+        place["properties"].as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str));
+    Err(nearest(name, known).map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default())
+}
+
+/// The schema of what a list holds; others as they are.
+fn inner(place: &Value) -> &Value {
+    if place["items"].is_object() { &place["items"] } else { place }
+}
+
+fn fields(terminal: &Terminal, place: &Value, indent: usize, recursive: bool) -> String {
+    let mut text = String::new();
+    for (name, field) in place["properties"].as_object().into_iter().flatten() {
+        let default = simple_default(field).map(|default| format!(", default {default}")).unwrap_or_default();
+        let blanks = " ".repeat(indent);
+        text += &format!(
+            "{blanks}{}  {}\n",
+            terminal.paint(Style::Bold, name),
+            terminal.paint(Style::Dim, &format!("{}{default}", type_of(field)))
+        );
+        if let Some(description) = field["description"].as_str() {
+            text += &format!("{}\n", indented(description, indent + 4));
+        }
+        if recursive {
+            text += &fields(terminal, inner(field), indent + 4, true);
+        }
+    }
+    text
+}
+
+fn type_of(place: &Value) -> String {
+    if let Some(values) = place["enum"].as_array() {
+        return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" | ");
+    }
+    if let Some(alternatives) = place["anyOf"].as_array() {
+        return alternatives.iter().map(type_of).collect::<Vec<_>>().join(" or ");
+    }
+    match place["type"].as_str().unwrap_or("any") {
+        "array" => format!("list of {}", type_of(&place["items"])),
+        "object" if place["additionalProperties"].is_object() => {
+            format!("map of {}", type_of(&place["additionalProperties"]))
+        }
+        other => other.to_owned(),
+    }
+}
+
+fn simple_default(place: &Value) -> Option<String> {
+    match place.get("default") {
+        Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+        Some(default @ (Value::Number(_) | Value::Bool(_))) => Some(default.to_string()),
+        Some(Value::String(_) | Value::Null | Value::Array(_) | Value::Object(_)) | None => None,
+    }
+}
+
+fn indented(text: &str, indent: usize) -> String {
+    let blanks = " ".repeat(indent);
+    text.lines().map(|line| format!("{blanks}{line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}

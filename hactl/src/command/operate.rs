@@ -1,0 +1,386 @@
+//! Imperative commands: each is recorded as an Operation, followed, and answered with its outcome.
+
+use super::wait::bounded;
+use crate::client::{ApiError, Change, Client, Commitment, Watcher};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::name_of;
+use crate::render::{self, Format};
+use crate::session::Session;
+use clap::Args;
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec, OperationStatus};
+use ha_api_types::reason::Reason;
+use serde_json::{Value, json};
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Whether and how long to wait for the outcome.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Patience {
+    /// Return once the request is recorded
+    #[arg(long, overrides_with = "wait")]
+    no_wait: bool,
+    /// Wait for the outcome (the default)
+    #[arg(long, overrides_with = "no_wait")]
+    wait: bool,
+    /// How long to wait for the outcome at most; then the exit status is 124, and the operation goes on
+    #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
+    wait_timeout: Duration,
+}
+
+/// Start a service: its requested state becomes Started
+#[derive(Args, Debug)]
+pub(crate) struct Start {
+    /// The resource
+    resource: String,
+    /// You are sure that it does not run on this node, which cannot be asked
+    #[arg(long, value_name = "NODE")]
+    not_on: Option<String>,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// Stop a service: its requested state becomes Stopped
+#[derive(Args, Debug)]
+pub(crate) struct Stop {
+    /// The resource
+    resource: String,
+    /// Kill it after so many seconds; 0: at once
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    timeout: Option<Duration>,
+    /// Return once the request is recorded
+    #[arg(long, overrides_with = "wait")]
+    no_wait: bool,
+    /// Wait for the outcome (the default)
+    #[arg(long, overrides_with = "no_wait")]
+    wait: bool,
+    /// How long to wait for the outcome at most; then the exit status is 124, and the operation goes on
+    #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = crate::duration::parse)]
+    wait_timeout: Duration,
+}
+
+/// Stop a service and start it in place
+#[derive(Args, Debug)]
+pub(crate) struct Restart {
+    /// The resource
+    resource: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// Move a service to a node, live if its driver can
+#[derive(Args, Debug)]
+pub(crate) struct Migrate {
+    /// The resource
+    resource: String,
+    /// Where to
+    node: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// Move a service to a node by stopping and starting it
+#[derive(Args, Debug)]
+pub(crate) struct Relocate {
+    /// The resource
+    resource: String,
+    /// Where to
+    node: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+/// Let a service leave Error: it is disabled, and then requested as before
+#[derive(Args, Debug)]
+pub(crate) struct ClearError {
+    /// The resource
+    resource: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+impl Start {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let spec = OperationSpec {
+            action: OperationAction::Start,
+            not_on: self.not_on.clone(),
+            ..OperationSpec::default()
+        };
+        on_resource(session, &self.resource, spec, &self.patience).await
+    }
+}
+
+impl Stop {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let seconds =
+            self.timeout.map(|timeout| u32::try_from(timeout.as_millis().div_ceil(1000)).unwrap_or(u32::MAX));
+        let spec = OperationSpec {
+            action: OperationAction::Stop,
+            timeout_seconds: seconds,
+            ..OperationSpec::default()
+        };
+        let patience = Patience { no_wait: self.no_wait, wait: self.wait, wait_timeout: self.wait_timeout };
+        on_resource(session, &self.resource, spec, &patience).await
+    }
+}
+
+impl Restart {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let spec = OperationSpec { action: OperationAction::Restart, ..OperationSpec::default() };
+        on_resource(session, &self.resource, spec, &self.patience).await
+    }
+}
+
+impl Migrate {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        on_move(session, OperationAction::Migrate, &self.resource, &self.node, &self.patience).await
+    }
+}
+
+impl Relocate {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        on_move(session, OperationAction::Relocate, &self.resource, &self.node, &self.patience).await
+    }
+}
+
+impl ClearError {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let spec = OperationSpec { action: OperationAction::ClearError, ..OperationSpec::default() };
+        on_resource(session, &self.resource, spec, &self.patience).await
+    }
+}
+
+async fn on_move(
+    session: &Session,
+    action: OperationAction,
+    resource: &str,
+    node: &str,
+    patience: &Patience,
+) -> Outcome {
+    let node = super::node(node)?;
+    session.client()?.target(&node).await?;
+    let spec = OperationSpec { action, node: Some(node.name.name), ..OperationSpec::default() };
+    on_resource(session, resource, spec, patience).await
+}
+
+async fn on_resource(session: &Session, resource: &str, spec: OperationSpec, patience: &Patience) -> Outcome {
+    let target = super::resource(resource)?;
+    session.client()?.target(&target).await?;
+    carry_out(session, OperationSpec { resource: Some(target.name.name), ..spec }, patience).await
+}
+
+/// Records an operation and, unless told otherwise, follows it to its end.
+pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: &Patience) -> Outcome {
+    let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
+    let client = session.client()?;
+    let verb = verb(spec.action);
+    let subject = spec.resource.clone().or_else(|| spec.node.clone()).unwrap_or_else(|| "cluster".to_owned());
+    let operation = record(client, &format!("{verb}-{subject}"), &spec).await?;
+    let name = name_of(&operation).to_owned();
+    if patience.no_wait {
+        match format {
+            Some(Format::Name) => session.terminal().line(&format!("operation/{name}")),
+            _ if session.print_value(format, &render::readable(&operation))? => {}
+            _ => session.terminal().say(&format!("operation/{name} recorded")),
+        }
+        return Ok(Exit::Done);
+    }
+    let done = bounded(
+        patience.wait_timeout,
+        &format!("{verb} {subject} goes on as operation/{name}"),
+        follow(session, &name),
+    )
+    .await
+    .map_err(|failure| match failure.exit {
+        Exit::TimedOut => failure.help(format!("hactl get operation {name} -w")),
+        Exit::Done | Exit::Refused | Exit::Usage | Exit::Unreachable | Exit::NotPermitted => failure,
+    })?;
+    let status = status(&done);
+    match format {
+        Some(Format::Name) => session.terminal().line(&format!("operation/{name}")),
+        _ => {
+            session.print_value(format, &render::readable(&done))?;
+        }
+    }
+    let mut line = format!("{verb} {subject}: {}", word(status.phase));
+    let why = explain(&status);
+    if !why.is_empty() {
+        line += &format!(": {why}");
+    }
+    match status.phase {
+        OperationPhase::Succeeded => {
+            if format.is_none() {
+                session.terminal().say(&line);
+                if !status.together.is_empty() {
+                    session.terminal().say(&format!("  along with it: {}", status.together.join(", ")));
+                }
+            }
+            Ok(Exit::Done)
+        }
+        OperationPhase::Failed
+        | OperationPhase::Refused
+        | OperationPhase::Pending
+        | OperationPhase::Running => {
+            if !status.blocked_by.is_empty() {
+                line += &format!("\nblocked by: {}", status.blocked_by.join(", "));
+            }
+            if !status.together.is_empty() {
+                line += &format!("\nwould go along: {}", status.together.join(", "));
+            }
+            Err(Failure::refused(line))
+        }
+    }
+}
+
+/// Stops a service and waits until it is confirmed stopped. One that is not managed is left alone.
+pub(super) async fn stop_and_wait(
+    session: &Session,
+    name: &str,
+    object: &Value,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    let state = object["status"]["state"].as_str().unwrap_or_default();
+    if matches!(state, "Stopped" | "Disabled") {
+        return Ok(());
+    }
+    if object["spec"]["state"] == "Ignored" {
+        return Err(Failure::refused(format!(
+            "resource/{name} is Ignored: hactl does not stop what it does not manage"
+        ))
+        .help("stop it by hand and delete it without --stop"));
+    }
+    let spec = OperationSpec {
+        action: OperationAction::Stop,
+        resource: Some(name.to_owned()),
+        ..OperationSpec::default()
+    };
+    let recorded = record(session.client()?, &format!("stop-{name}"), &spec).await?;
+    let what = format!("resource/{name} is not stopped, so it was not deleted");
+    let done = bounded(timeout, &what, follow(session, name_of(&recorded))).await?;
+    let status = status(&done);
+    match status.phase {
+        OperationPhase::Succeeded => {
+            session.terminal().say(&format!("resource/{name} stopped"));
+            Ok(())
+        }
+        OperationPhase::Failed
+        | OperationPhase::Refused
+        | OperationPhase::Pending
+        | OperationPhase::Running => {
+            Err(Failure::refused(format!("resource/{name} could not be stopped: {}", explain(&status)))
+                .help(format!("nothing was deleted; hactl why {name}")))
+        }
+    }
+}
+
+/// Creates the operation. Its name is ours alone, so that trying again after a lost answer cannot do it twice.
+async fn record(client: &Client, stem: &str, spec: &OperationSpec) -> Result<Value, Failure> {
+    let object = json!({
+        "apiVersion": API_VERSION, "kind": Kind::Operation.name(),
+        "metadata": {"name": unique_name(stem)}, "spec": spec,
+    });
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match client.create(Kind::Operation, &object, Commitment::Real).await {
+            Ok(created) => return Ok(created),
+            Err(ApiError::Status(status)) if status.code == 409 && attempts > 1 => return Ok(object),
+            Err(ApiError::Unknown { .. }) if attempts < 3 => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn unique_name(stem: &str) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut random = RandomState::new().hash_one(std::process::id());
+    let mut suffix = String::new();
+    for _ in 0..8 {
+        suffix.push(char::from(DIGITS[usize::try_from(random % 36).unwrap_or(0)]));
+        random /= 36;
+    }
+    let longest = ha_api_types::names::MAX_NAME_LENGTH - suffix.len() - 1;
+    let stem: String = stem.to_ascii_lowercase().chars().take(longest).collect();
+    format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
+}
+
+async fn follow(session: &Session, name: &str) -> Result<Value, Failure> {
+    let mut watcher = Watcher::object(session.client()?, Kind::Operation, name);
+    let mut last = String::new();
+    loop {
+        match watcher.next().await? {
+            Change::Applied(operation) => {
+                let status = status(&operation);
+                if status.phase.is_final() {
+                    return Ok(operation);
+                }
+                let why = explain(&status);
+                let line = format!("{}{}{why}", word(status.phase), if why.is_empty() { "" } else { ": " });
+                if line != last {
+                    session.terminal().progress(&line);
+                    last = line;
+                }
+            }
+            Change::Deleted(_) => {
+                return Err(Failure::refused(format!("operation/{name} was deleted before it ended")));
+            }
+            Change::Synced => {}
+        }
+    }
+}
+
+fn status(operation: &Value) -> OperationStatus {
+    operation.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
+}
+
+fn explain(status: &OperationStatus) -> String {
+    match (status.message.as_str(), status.reason) {
+        ("", Reason::Unknown | Reason::Completed | Reason::InProgress | Reason::Pending) => String::new(),
+        ("", reason) => reason.sentence().to_owned(),
+        (message, _) => message.to_owned(),
+    }
+}
+
+fn word(phase: OperationPhase) -> &'static str {
+    match phase {
+        OperationPhase::Pending => "pending",
+        OperationPhase::Running => "running",
+        OperationPhase::Succeeded => "succeeded",
+        OperationPhase::Failed => "failed",
+        OperationPhase::Refused => "refused",
+    }
+}
+
+fn verb(action: OperationAction) -> &'static str {
+    match action {
+        OperationAction::Migrate => "migrate",
+        OperationAction::Relocate => "relocate",
+        OperationAction::Stop => "stop",
+        OperationAction::Start => "start",
+        OperationAction::Restart => "restart",
+        OperationAction::ClearError => "clear-error",
+        OperationAction::ConfirmFenced => "confirm-fenced",
+        OperationAction::Fence => "fence",
+        OperationAction::Balance => "balance",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::names::{MAX_NAME_LENGTH, problem};
+
+    #[test]
+    fn operations_have_names_of_their_own() {
+        for stem in [
+            "migrate-web",
+            "clear-error-101",
+            &format!("stop-{}", "a.".repeat(60)),
+            "confirm-fenced-node1.example.org",
+        ] {
+            let (one, other) = (unique_name(stem), unique_name(stem));
+            assert_ne!(one, other);
+            assert_eq!(problem(&one, MAX_NAME_LENGTH), None, "{one}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `hactl set`: single fields of an object's spec.
+
+use crate::client::Commitment;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::merge;
+use crate::names::Target;
+use crate::render::{self, Format};
+use crate::session::Session;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use ha_api_types::{schema, validation};
+use serde_json::{Value, json};
+
+/// Set fields of an object's spec
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n  hactl set web state=stopped maxRestart=3\n  hactl set vm:100 group= comment='moved to rack 2'\n  \
+    hactl set node/node1 schedulable=false\nAn empty value removes the field, so that its default holds."
+)]
+pub(crate) struct Set {
+    /// A resource's name, or KIND/NAME
+    what: String,
+    /// FIELD=VALUE…; a field below another is written with dots, as requests.memory=2Gi
+    #[arg(required = true, value_name = "FIELD=VALUE")]
+    fields: Vec<String>,
+    /// Run all admission on the server, write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Set {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json, Format::Name])?;
+        let target = Target::parse(&self.what)?;
+        let patch = patch(target.kind, &self.fields)?;
+        let client = session.client()?;
+        let live = client.target(&target).await?;
+        let mut merged = live.clone();
+        merge::apply(&mut merged, &patch);
+        // What was wrong before is the server's business; only the object as it would be is looked at.
+        let problems: Vec<String> =
+            validation::problems(target.kind, &merged).iter().map(ToString::to_string).collect();
+        if !problems.is_empty() {
+            return Err(Failure::usage(problems.join("\n")).help("nothing was changed"));
+        }
+        let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
+        let after = client.patch(target.kind, &target.name.name, &patch, commitment).await?;
+        let word = if after["spec"] == live["spec"] { "unchanged" } else { "configured" };
+        match format {
+            Some(Format::Name) => session.terminal().line(&target.shown()),
+            _ if session.print_value(format, &render::readable(&after))? => {}
+            _ => {
+                let suffix = if self.dry_run { " (server dry run)" } else { "" };
+                session.terminal().say(&format!("{} {word}{suffix}", target.shown()));
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// The merge patch for `FIELD=VALUE…`.
+fn patch(kind: Kind, fields: &[String]) -> Result<Value, Failure> {
+    let mut patch = json!({"spec": {}});
+    for text in fields {
+        let (path, value) = text.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("{text:?} is no assignment")).help("write FIELD=VALUE, as state=stopped")
+        })?;
+        let path = path.strip_prefix("spec.").unwrap_or(path);
+        let mut schema = &schema::of(kind)["properties"]["spec"];
+        let mut place = &mut patch["spec"];
+        for (depth, name) in path.split('.').enumerate() {
+            schema = below(schema, name).map_err(|hint| {
+                let shown = path.split('.').take(depth + 1).collect::<Vec<_>>().join(".");
+                Failure::usage(format!("{} has no field {shown}{hint}", kind.name()))
+                    .help(format!("hactl explain {}.spec lists the fields", kind.singular()))
+            })?;
+            if !place.is_object() {
+                *place = json!({});
+            }
+            place = &mut place[name];
+        }
+        *place = typed(schema, value).map_err(|why| Failure::usage(format!("{path}: {why}")))?;
+    }
+    Ok(patch)
+}
+
+/// The schema of a member; the hint with the nearest name when there is none.
+fn below<'a>(schema: &'a Value, name: &str) -> Result<&'a Value, String> {
+    if let Some(member) = schema["properties"].get(name) {
+        return Ok(member);
+    }
+    if let Some(known) = schema["properties"].as_object() {
+        // Flags are written with dashes, fields are not.
+        let camel = camel_case(name);
+        let nearest = known.keys().map(String::as_str).find(|known| *known == camel);
+        let nearest = nearest.or_else(|| crate::names::nearest(name, known.keys().map(String::as_str)));
+        return Err(nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default());
+    }
+    if schema["additionalProperties"].is_object() {
+        return Ok(&schema["additionalProperties"]);
+    }
+    let alternatives = schema["anyOf"].as_array().into_iter().flatten();
+    alternatives
+        .map(|alternative| &alternative["additionalProperties"])
+        .find(|members| members.is_object())
+        .ok_or_else(String::new)
+}
+
+fn camel_case(name: &str) -> String {
+    let mut parts = name.split('-');
+    let mut camel = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut characters = part.chars();
+        camel.extend(characters.next().map(|first| first.to_ascii_uppercase()));
+        camel.extend(characters);
+    }
+    camel
+}
+
+/// The value as the schema wants it; nothing removes the field.
+fn typed(schema: &Value, text: &str) -> Result<Value, String> {
+    if text.is_empty() {
+        return Ok(Value::Null);
+    }
+    let wrong = |what: &str| format!("{text:?} is {what}");
+    let alternatives: Vec<&str> = schema["type"]
+        .as_str()
+        .into_iter()
+        .chain(schema["anyOf"].as_array().into_iter().flatten().filter_map(|one| one["type"].as_str()))
+        .collect();
+    match alternatives.as_slice() {
+        ["string"] => Ok(json!(text)),
+        ["boolean"] => match text {
+            "true" | "yes" | "1" => Ok(json!(true)),
+            "false" | "no" | "0" => Ok(json!(false)),
+            _ => Err(wrong("neither true nor false")),
+        },
+        ["integer"] => text.parse::<i64>().map(Value::from).map_err(|_| wrong("no whole number")),
+        ["number"] => text
+            .parse::<f64>()
+            .ok()
+            .and_then(serde_json::Number::from_f64)
+            .map(Value::Number)
+            .ok_or_else(|| wrong("no number")),
+        ["array"] if !text.starts_with('[') => text
+            .split(',')
+            .map(|part| typed(&schema["items"], part))
+            .collect::<Result<_, _>>()
+            .map(Value::Array),
+        _ => {
+            let documents =
+                ha_api_types::yaml::documents(text).map_err(|error| wrong(&format!("no YAML: {error}")))?;
+            Ok(documents.into_iter().next().map_or(Value::Null, |document| document.value))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: Kind, fields: &[&str], expected: Result<Value, &str>) {
+        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+        match (patch(kind, &fields), expected) {
+            (Ok(got), Ok(expected)) => assert_eq!(got["spec"], expected),
+            (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure:?}"),
+            (got, expected) => panic!("{fields:?}: {got:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn values_take_the_type_of_their_field() {
+        let resource = Kind::Resource;
+        check(resource, &["state=stopped", "maxRestart=3"], Ok(json!({"state": "stopped", "maxRestart": 3})));
+        check(resource, &["comment=123", "group="], Ok(json!({"comment": "123", "group": null})));
+        check(resource, &["failback=no", "tags=a,b"], Ok(json!({"failback": false, "tags": ["a", "b"]})));
+        check(
+            resource,
+            &["requests.memory=2Gi", "requests.cpu=1"],
+            Ok(json!({"requests": {"memory": "2Gi", "cpu": 1}})),
+        );
+        check(resource, &["timeouts.startSeconds=1.5"], Ok(json!({"timeouts": {"startSeconds": 1.5}})));
+        check(
+            resource,
+            &["driver.exec.environment.DEBUG=1"],
+            Ok(json!({"driver": {"exec": {"environment": {"DEBUG": "1"}}}})),
+        );
+        check(
+            Kind::Group,
+            &["nodes.node1=2", "nodes.node2="],
+            Ok(json!({"nodes": {"node1": 2, "node2": null}})),
+        );
+        check(Kind::Node, &["schedulable=false"], Ok(json!({"schedulable": false})));
+        check(resource, &["max-restart=3"], Err("did you mean maxRestart?"));
+        check(resource, &["stat=x"], Err("did you mean state?"));
+        check(resource, &["requests.ram=1"], Err("requests.ram"));
+        check(resource, &["maxRestart=x"], Err("no whole number"));
+        check(resource, &["failback=perhaps"], Err("neither"));
+        check(resource, &["nothing"], Err("no assignment"));
+    }
+}

@@ -1,0 +1,129 @@
+//! `hactl simulate`: a whole cluster under a virtual clock, from a scenario file.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::Format;
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::{Args, ValueHint};
+use ha_simulator::scenario::Scenario;
+use ha_simulator::world::World;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Run a whole cluster under a virtual clock, as a scenario file says; needs no cluster
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 expectations and invariants hold; 1 some do not; 2 the file is wrong. \
+        With a folder: one line a file, and the worst status."
+)]
+pub(crate) struct Simulate {
+    /// A scenario file, or a folder of them
+    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
+    path: PathBuf,
+}
+
+impl Simulate {
+    pub(crate) fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Json, Format::Yaml])?;
+        if self.path.is_dir() {
+            folder(session, &self.path, format)
+        } else {
+            file(session, &self.path, format)
+        }
+    }
+}
+
+fn file(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
+    let world = simulated(path)?;
+    if !session.print_value(format, &world.summary())? {
+        for line in world.timeline() {
+            session.terminal().line(line);
+        }
+        session.terminal().out(&verdict(session, &world.summary()));
+    }
+    Ok(exit(&world))
+}
+
+fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
+    let unreadable =
+        |error: std::io::Error| Failure::usage(format!("{}: cannot be read: {error}", path.display()));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|end| end == "yaml" || end == "yml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::usage(format!("{}: no file here ends in .yaml or .yml", path.display())));
+    }
+    let mut worst = Exit::Done;
+    let mut summaries = Vec::new();
+    for file in &files {
+        let (word, style, exit) = match simulated(file) {
+            Ok(world) => {
+                summaries.push(world.summary());
+                let word = if world.is_good() { ("ok", Style::Good) } else { ("failed", Style::Bad) };
+                (word.0, word.1, exit(&world))
+            }
+            Err(failure) => {
+                session.terminal().failure(&failure);
+                ("wrong", Style::Bad, failure.exit)
+            }
+        };
+        worst = worst.max(exit);
+        if format.is_none() {
+            session.terminal().line(&format!(
+                "{}: {}",
+                file.display(),
+                session.terminal().paint(style, word)
+            ));
+        }
+    }
+    session.print_value(format, &Value::Array(summaries))?;
+    Ok(worst)
+}
+
+/// Reads a scenario and runs it to its end.
+fn simulated(path: &Path) -> Result<World, Failure> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{name}: cannot be read: {error}")))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let scenario = Scenario::parse(&name, &text, folder).map_err(Failure::usage)?;
+    let mut world = World::new(scenario).map_err(|message| Failure::usage(format!("{name}: {message}")))?;
+    world.run();
+    Ok(world)
+}
+
+fn exit(world: &World) -> Exit {
+    if world.is_good() { Exit::Done } else { Exit::Refused }
+}
+
+/// What was violated or not met, or that all is well.
+fn verdict(session: &Session, summary: &Value) -> String {
+    let terminal = session.terminal();
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let list = |name: &str| summary[name].as_array().cloned().unwrap_or_default();
+    let mut lines = String::new();
+    for violation in list("violations") {
+        let word = terminal.paint(Style::Bad, "violated");
+        lines += &format!(
+            "{word} at {} s: {}: {}\n",
+            violation["at"],
+            text(&violation["invariant"]),
+            text(&violation["detail"])
+        );
+    }
+    for check in list("expect") {
+        let word = if check["ok"] == true {
+            terminal.paint(Style::Good, "ok")
+        } else {
+            terminal.paint(Style::Bad, "not met")
+        };
+        let got = if check["ok"] == true { String::new() } else { format!(", but: {}", text(&check["got"])) };
+        lines += &format!("{word}: {}{got}\n", text(&check["check"]));
+    }
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}

@@ -1,0 +1,235 @@
+//! `hactl status`: the cluster on one screen.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::columns::{state_style, watchdog};
+use crate::render::table::{Cell, Table};
+use crate::render::{Format, age};
+use crate::session::Session;
+use crate::terminal::{Style, Terminal};
+use clap::Args;
+use ha_api_types::reason::Reason;
+use ha_api_types::time::Millis;
+use ha_api_types::view::{ControllerState, Health, NodeOverview, Overview, Severity};
+
+/// Show the cluster on one screen: store, leader, agents, services, and what is wrong
+#[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0 healthy; 1 degraded, everything wanted runs; \
+        2 something wanted does not run, or no leader; 3 unreachable; 4 not permitted.")]
+pub(crate) struct Status {}
+
+impl Status {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Wide, Format::Yaml, Format::Json])?;
+        let overview = session.client()?.overview().await?;
+        let value = serde_json::to_value(&overview)
+            .map_err(|error| Failure::refused(format!("the status cannot be printed: {error}")))?;
+        if !session.print_value(format, &value)? {
+            let wide = format == Some(Format::Wide);
+            session.terminal().out(&screen(session.terminal(), &overview, wide));
+        }
+        Ok(match overview.health() {
+            Health::Healthy => Exit::Done,
+            Health::Degraded => Exit::Refused,
+            Health::Failed => Exit::Usage,
+        })
+    }
+}
+
+fn screen(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
+    let (word, style) = match overview.health() {
+        Health::Healthy => ("healthy", Style::Good),
+        Health::Degraded => ("degraded", Style::Warn),
+        Health::Failed => ("failed", Style::Bad),
+    };
+    let mut text = format!("Cluster {}: {}", overview.cluster, terminal.paint(style, word));
+    if !overview.arming.is_empty() && overview.arming != "Armed" {
+        text += &format!(", {}", terminal.paint(Style::Warn, &overview.arming));
+    }
+    text += &format!("  (answered by {})\n", overview.answered_by);
+    text += &store(terminal, overview, wide);
+    text += &controllers(terminal, overview);
+    text += &nodes(terminal, &overview.nodes, wide);
+    text += &services(terminal, overview);
+    text += &recent(terminal, overview);
+    text += &wrong(terminal, overview);
+    text
+}
+
+fn heading(terminal: &Terminal, title: &str, rest: &str) -> String {
+    let gap = if rest.is_empty() { "" } else { "  " };
+    format!("\n{}{gap}{rest}\n", terminal.paint(Style::Bold, title))
+}
+
+fn store(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
+    let members = &overview.store.members;
+    let healthy = members.iter().filter(|member| member.healthy).count();
+    let quorum = if overview.store.quorum {
+        terminal.paint(Style::Good, "quorum")
+    } else {
+        terminal.paint(Style::Bad, "no quorum")
+    };
+    let mut text = heading(terminal, "Store", &format!("{healthy} of {} members, {quorum}", members.len()));
+    let mut table = Table::new(if wide {
+        &["MEMBER", "STATE", "VERSION", "SIZE", "URL", "PROBLEM"]
+    } else {
+        &["MEMBER", "STATE", "VERSION", "SIZE", "PROBLEM"]
+    });
+    for member in members {
+        let state = match (member.healthy, member.leader) {
+            (true, true) => Cell::styled("leader", Style::Good),
+            (true, false) => Cell::styled("follower", Style::Good),
+            (false, _) => Cell::styled("unreachable", Style::Bad),
+        };
+        let name = if member.name.is_empty() { &member.url } else { &member.name };
+        let size = if member.database_bytes == 0 { String::new() } else { bytes(member.database_bytes) };
+        let mut row = vec![Cell::plain(name), state, Cell::plain(&member.version), Cell::plain(&size)];
+        if wide {
+            row.push(Cell::plain(&member.url));
+        }
+        row.push(if member.problem.is_empty() {
+            Cell::blank()
+        } else {
+            Cell::styled(&member.problem, Style::Bad)
+        });
+        table.row(row);
+    }
+    text += &table.render(terminal, 2);
+    text
+}
+
+fn controllers(terminal: &Terminal, overview: &Overview) -> String {
+    let leader = match &overview.leader {
+        Some(leader) => {
+            let since = age(Some(&leader.since.0));
+            format!("leader {} (term {}, for {since})", terminal.paint(Style::Good, &leader.id), leader.term)
+        }
+        None => terminal.paint(Style::Bad, "no leader"),
+    };
+    let mut text = heading(terminal, "Controllers", &leader);
+    let mut table = Table::new(&["CONTROLLER", "STATE", "SEEN", "VERSION", "URL"]);
+    for controller in &overview.controllers {
+        let state = match controller.state {
+            ControllerState::Leading => Cell::styled("Leading", Style::Good),
+            ControllerState::Standby => Cell::styled("Standby", Style::Good),
+            ControllerState::Lost => Cell::styled("Lost", Style::Bad),
+        };
+        table.row(vec![
+            Cell::plain(&controller.id),
+            state,
+            Cell::plain(&seen(controller.silent_ms, None)),
+            Cell::plain(&controller.version),
+            Cell::plain(&controller.url),
+        ]);
+    }
+    text += &table.render(terminal, 2);
+    text
+}
+
+fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool) -> String {
+    let mut text = heading(terminal, "Nodes", if nodes.is_empty() { "none has registered yet" } else { "" });
+    if nodes.is_empty() {
+        return text;
+    }
+    let mut header = vec!["NODE", "STATE", "AGENT", "LEASE", "WATCHDOG", "SEEN", "SERVICES"];
+    if wide {
+        header.extend(["MODE", "EPOCH", "FENCE", "VERSION"]);
+    }
+    header.push("BECAUSE");
+    let mut table = Table::new(&header);
+    for node in nodes {
+        let state = format!("{:?}", node.state);
+        let dog = watchdog(node.watchdog.as_ref().and_then(|dog| serde_json::to_value(dog).ok()).as_ref());
+        let dog_style = if dog == "none" { Style::Bad } else { Style::Plain };
+        let lease =
+            if node.lease { Cell::styled("held", Style::Good) } else { Cell::styled("gone", Style::Bad) };
+        let mut row = vec![
+            Cell::plain(&node.name),
+            Cell::styled(&state, state_style(&state)),
+            Cell::styled(&node.agent, state_style(&node.agent)),
+            lease,
+            Cell::styled(&dog, dog_style),
+            Cell::plain(&seen(node.silent_ms, node.last_seen.as_ref().map(|at| at.0.as_str()))),
+            Cell::plain(&node.services.to_string()),
+        ];
+        if wide {
+            row.extend(
+                [&node.mode, &node.epoch.to_string(), &node.fence, &node.version]
+                    .map(|cell| Cell::plain(cell)),
+            );
+        }
+        // That its heartbeat is seen goes without saying.
+        let quiet = node.message.is_empty() || node.reason == Reason::HeartbeatSeen;
+        row.push(if quiet { Cell::blank() } else { Cell::plain(&node.message) });
+        table.row(row);
+    }
+    text += &table.render(terminal, 2);
+    text
+}
+
+fn services(terminal: &Terminal, overview: &Overview) -> String {
+    let counts: Vec<String> = overview
+        .services
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(state, count)| {
+            let state = format!("{state:?}");
+            format!("{count} {}", terminal.paint(state_style(&state), &state))
+        })
+        .collect();
+    let mut text =
+        heading(terminal, "Services", &if counts.is_empty() { "none".to_owned() } else { counts.join(", ") });
+    for sentence in &overview.waiting_for {
+        text += &format!("  waiting: {sentence}\n");
+    }
+    text
+}
+
+fn recent(terminal: &Terminal, overview: &Overview) -> String {
+    if overview.recent_fences.is_empty() {
+        return String::new();
+    }
+    let mut text = heading(terminal, "Recent fences", "");
+    for fence in overview.recent_fences.iter().rev().take(5) {
+        text += &format!("  {} {} ago: {}\n", fence.node, age(Some(&fence.at.0)), fence.message);
+    }
+    text
+}
+
+fn wrong(terminal: &Terminal, overview: &Overview) -> String {
+    if overview.problems.is_empty() {
+        return String::new();
+    }
+    let mut text = heading(terminal, "What is wrong", "");
+    for problem in &overview.problems {
+        let style = match problem.severity {
+            Severity::Degraded => Style::Warn,
+            Severity::Failed => Style::Bad,
+        };
+        let sentence = if problem.message.is_empty() { problem.reason.sentence() } else { &problem.message };
+        text += &format!("  {}: {sentence}\n", terminal.paint(style, &problem.about));
+        if !problem.help.is_empty() {
+            text += &format!("    → {}\n", problem.help);
+        }
+    }
+    text
+}
+
+/// How long ago something was seen: by the answering controller's own clock, else by the stored time.
+fn seen(silent_ms: Option<Millis>, stored: Option<&str>) -> String {
+    match (silent_ms, stored) {
+        (Some(silent_ms), _) => format!("{:.1}s", silent_ms as f64 / 1000.0),
+        (None, Some(stored)) => age(Some(stored)),
+        (None, None) => "never".to_owned(),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    let mut amount = count as f64;
+    for unit in ["B", "KiB", "MiB"] {
+        if amount < 1024.0 {
+            return format!("{amount:.0} {unit}");
+        }
+        amount /= 1024.0;
+    }
+    format!("{amount:.1} GiB")
+}

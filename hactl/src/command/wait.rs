@@ -1,0 +1,291 @@
+//! `hactl wait`, and the waiting that other commands offer.
+
+use crate::client::{Change, Watcher};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::Target;
+use crate::render::columns::condition;
+use crate::session::Session;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use serde_json::Value;
+use std::future::Future;
+use std::time::Duration;
+
+/// Whether and how long to wait for an effect.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct WaitFlags {
+    /// Wait until it is done
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait at most; then the exit status is 124
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = crate::duration::parse)]
+    pub(crate) timeout: Duration,
+}
+
+/// Wait until objects are as described
+#[derive(Args, Debug)]
+#[command(
+    after_help = "CONDITION: condition=Ready, condition=Ready=False, state=Started, phase=Succeeded, node=node1, delete"
+)]
+pub(crate) struct Wait {
+    /// KIND/NAME…, or a resource's NAME
+    #[arg(required = true, value_name = "KIND/NAME")]
+    what: Vec<String>,
+    /// What to wait for
+    #[arg(long = "for", value_name = "CONDITION")]
+    condition: String,
+    /// How long to wait at most; then the exit status is 124
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::duration::parse)]
+    timeout: Duration,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Goal {
+    Condition { name: String, status: String },
+    Field { name: String, value: String },
+    Deleted,
+}
+
+impl Wait {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        session.format(&[])?;
+        let goal = goal(&self.condition)?;
+        let targets = self.what.iter().map(|text| Target::parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let client = session.client()?;
+        for target in &targets {
+            // Waiting for what does not exist would only end by running out; for `delete` it is done.
+            if goal != Goal::Deleted {
+                client.target(target).await?;
+            }
+        }
+        bounded(self.timeout, &format!("waiting for {}", self.condition), async {
+            for target in &targets {
+                reach(session, target, &goal).await?;
+                session.terminal().say(&format!("{} {}", target.shown(), met(&goal)));
+            }
+            Ok(Exit::Done)
+        })
+        .await
+    }
+}
+
+fn met(goal: &Goal) -> String {
+    match goal {
+        Goal::Condition { .. } => "condition met".to_owned(),
+        Goal::Field { name, value } => format!("{name} is {value}"),
+        Goal::Deleted => "deleted".to_owned(),
+    }
+}
+
+fn goal(text: &str) -> Result<Goal, Failure> {
+    let wrong = || {
+        Failure::usage(format!("{text:?} is nothing to wait for")).help(
+            "write condition=NAME, condition=NAME=False, state=VALUE, phase=VALUE, node=VALUE or delete",
+        )
+    };
+    match text.split_once('=') {
+        None if text == "delete" => Ok(Goal::Deleted),
+        Some(("condition", rest)) if !rest.is_empty() => {
+            let (name, status) = rest.split_once('=').unwrap_or((rest, "True"));
+            Ok(Goal::Condition { name: name.to_owned(), status: status.to_owned() })
+        }
+        Some((name @ ("state" | "phase" | "node"), value)) if !value.is_empty() => {
+            Ok(Goal::Field { name: name.to_owned(), value: value.to_owned() })
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn is_met(goal: &Goal, object: &Value) -> bool {
+    match goal {
+        Goal::Condition { name, status } => condition(object, name).is_some_and(|condition| {
+            let equal = condition["status"].as_str().is_some_and(|found| found.eq_ignore_ascii_case(status));
+            equal
+                && condition["observedGeneration"]
+                    .as_i64()
+                    .is_none_or(|observed| observed >= generation(object))
+        }),
+        Goal::Field { name, value } => {
+            object["status"][name].as_str().is_some_and(|found| found.eq_ignore_ascii_case(value))
+        }
+        Goal::Deleted => false,
+    }
+}
+
+async fn reach(session: &Session, target: &Target, goal: &Goal) -> Result<(), Failure> {
+    let mut watcher = Watcher::object(session.client()?, target.kind, &target.name.name);
+    let mut there = false;
+    loop {
+        match watcher.next().await? {
+            Change::Applied(object) if is_met(goal, &object) => return Ok(()),
+            Change::Applied(object) => {
+                there = true;
+                session.terminal().progress(&format!(
+                    "{}: {}",
+                    target.shown(),
+                    where_it_is(target.kind, &object)
+                ));
+            }
+            Change::Deleted(_) if *goal == Goal::Deleted => return Ok(()),
+            Change::Synced if *goal == Goal::Deleted && !there => return Ok(()),
+            Change::Deleted(_) => return Err(Failure::refused(format!("{} was deleted", target.shown()))),
+            Change::Synced => {}
+        }
+    }
+}
+
+/// Waits until an object is gone.
+pub(super) async fn until_deleted(session: &Session, target: &Target) -> Result<(), Failure> {
+    reach(session, target, &Goal::Deleted).await
+}
+
+/// Runs something that may take at most so long; the failure of running out says what was waited for.
+pub(super) async fn bounded<T>(
+    timeout: Duration,
+    what: &str,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match tokio::time::timeout(timeout, work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Failure::timed_out(format!(
+            "{what}: not within {}",
+            crate::duration::short(i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX))
+        ))),
+    }
+}
+
+/// How far an object is from being as wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Progress {
+    Ready,
+    /// Not yet, and why.
+    Waiting(String),
+    /// It will not come to it without somebody acting.
+    Failed(String),
+}
+
+/// Waits until every object is ready.
+pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], flags: &WaitFlags) -> Outcome {
+    let deadline = tokio::time::Instant::now() + flags.timeout;
+    for (kind, name) in targets {
+        let shown = format!("{}/{name}", kind.singular());
+        let mut last = String::new();
+        let mut watcher = Watcher::object(session.client()?, *kind, name);
+        loop {
+            let Ok(change) = tokio::time::timeout_at(deadline, watcher.next()).await else {
+                let because = if last.is_empty() { String::new() } else { format!(": {last}") };
+                let failure = Failure::timed_out(format!("{shown} is not ready in time{because}"));
+                let help = if *kind == Kind::Resource { "hactl why" } else { "hactl describe" };
+                return Err(failure.help(format!("{help} {shown}")));
+            };
+            let object = match change? {
+                Change::Applied(object) => object,
+                Change::Deleted(_) => return Err(Failure::refused(format!("{shown} was deleted"))),
+                Change::Synced => continue,
+            };
+            match progress(*kind, &object) {
+                Progress::Ready => {
+                    session.terminal().progress(&format!("{shown} is ready"));
+                    break;
+                }
+                Progress::Waiting(why) => {
+                    if why != last {
+                        session.terminal().progress(&format!("{shown}: {why}"));
+                        last = why;
+                    }
+                }
+                Progress::Failed(why) => {
+                    return Err(Failure::refused(format!("{shown}: {why}")).help(format!("hactl why {name}")));
+                }
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn progress(kind: Kind, object: &Value) -> Progress {
+    let ready = condition(object, "Ready");
+    let current = ready.is_some_and(|ready| {
+        ready["observedGeneration"].as_i64().or_else(|| object["status"]["observedGeneration"].as_i64())
+            >= Some(generation(object))
+    });
+    match (kind, ready) {
+        (_, Some(ready)) if current && ready["status"] == "True" => Progress::Ready,
+        (Kind::Resource, _) if current && object["status"]["state"] == "Error" => {
+            Progress::Failed(where_it_is(kind, object))
+        }
+        (Kind::Resource, _) | (_, Some(_)) => Progress::Waiting(where_it_is(kind, object)),
+        // Kinds that nobody reports on are as they should be once they are stored.
+        (_, None) => Progress::Ready,
+    }
+}
+
+/// State, place and cause on one line.
+pub(super) fn where_it_is(kind: Kind, object: &Value) -> String {
+    let status = &object["status"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let field = if kind == Kind::Operation { "phase" } else { "state" };
+    let mut line = match text(&status[field]) {
+        state if state.is_empty() => "no status yet".to_owned(),
+        state => state,
+    };
+    if let Some(node) = status["node"].as_str() {
+        line += &format!(" on {node}");
+    }
+    let why = ["Stalled", "Ready"]
+        .iter()
+        .filter_map(|name| condition(object, name))
+        .find(|condition| (condition["status"] == "True") == (condition["type"] == "Stalled"))
+        .map_or_else(|| text(&status["message"]), |condition| text(&condition["message"]));
+    if !why.is_empty() {
+        line += &format!(": {why}");
+    }
+    line
+}
+
+fn generation(object: &Value) -> i64 {
+    object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn resource(observed: i64, ready: &str, state: &str) -> Value {
+        json!({"metadata": {"generation": 2}, "status": {"state": state, "node": "node1", "conditions": [
+            {"type": "Ready", "status": ready, "observedGeneration": observed, "message": "because"}]}})
+    }
+
+    #[test]
+    fn ready_counts_only_for_the_newest_generation() {
+        assert_eq!(progress(Kind::Resource, &resource(2, "True", "Started")), Progress::Ready);
+        assert!(matches!(progress(Kind::Resource, &resource(1, "True", "Started")), Progress::Waiting(_)));
+        assert_eq!(
+            progress(Kind::Resource, &resource(2, "False", "Starting")),
+            Progress::Waiting("Starting on node1: because".to_owned())
+        );
+        assert!(matches!(progress(Kind::Resource, &resource(2, "False", "Error")), Progress::Failed(_)));
+        assert!(matches!(progress(Kind::Resource, &resource(1, "False", "Error")), Progress::Waiting(_)));
+        assert!(matches!(progress(Kind::Resource, &json!({})), Progress::Waiting(_)));
+        assert_eq!(progress(Kind::Group, &json!({})), Progress::Ready);
+    }
+
+    #[test]
+    fn goals() {
+        let check = |text: &str, object: Value, expected: bool| {
+            assert_eq!(goal(text).map(|goal| is_met(&goal, &object)), Ok(expected), "{text}");
+        };
+        check("condition=Ready", resource(2, "True", "Started"), true);
+        check("condition=Ready", resource(1, "True", "Started"), false);
+        check("condition=ready=False", resource(2, "False", "Started"), false);
+        check("condition=Ready=false", resource(2, "False", "Started"), true);
+        check("state=started", resource(2, "True", "Started"), true);
+        check("node=node2", resource(2, "True", "Started"), false);
+        check("delete", resource(2, "True", "Started"), false);
+        for wrong in ["", "ready", "condition=", "state", "foo=bar"] {
+            assert_eq!(goal(wrong).map_err(|failure| failure.exit), Err(Exit::Usage), "{wrong}");
+        }
+    }
+}

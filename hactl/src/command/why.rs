@@ -1,0 +1,122 @@
+//! `hactl why`: why a service is where it is, node by node, and what would help.
+
+use crate::failure::{Exit, Outcome};
+use crate::render::Format;
+use crate::render::columns::{condition, state_style};
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::Args;
+use ha_api_types::reason::Reason;
+use ha_api_types::view::{Explanation, Verdict};
+use serde_json::Value;
+
+/// Say why a service is where it is: per node whether it may run there, or what speaks against it
+#[derive(Args, Debug)]
+pub(crate) struct Why {
+    /// The resource
+    #[arg(value_name = "RESOURCE")]
+    name: String,
+}
+
+impl Why {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let target = super::resource(&self.name)?;
+        let client = session.client()?;
+        let object = client.target(&target).await?;
+        let explanation = client.explanation(&target.name.name).await?;
+        let value = serde_json::to_value(&explanation).unwrap_or(Value::Null);
+        if !session.print_value(format, &value)? {
+            session.terminal().out(&text(session, &explanation, &object));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn text(session: &Session, why: &Explanation, object: &Value) -> String {
+    let terminal = session.terminal();
+    let state = format!("{:?}", why.state);
+    let place = match (&why.node, &why.target) {
+        (Some(node), Some(target)) => format!(" on {node}, moving to {target}"),
+        (Some(node), None) => format!(" on {node}"),
+        (None, Some(target)) => format!(", moving to {target}"),
+        (None, None) => String::new(),
+    };
+    let mut text = format!(
+        "{}  {}{place} (requested {:?}, {})\n",
+        terminal.paint(Style::Bold, &format!("{}:{}", why.type_name, why.resource)),
+        terminal.paint(state_style(&state), &state),
+        why.requested,
+        if why.running { "running" } else { "not running" },
+    );
+    let sentence = if why.message.is_empty() { why.reason.sentence() } else { &why.message };
+    text += &format!("  {}: {sentence}\n", why.reason);
+    if let Some(stalled) = condition(object, "Stalled").filter(|stalled| stalled["status"] == "True") {
+        let message = stalled["message"].as_str().unwrap_or_default();
+        if !message.is_empty() && message != sentence {
+            text += &format!("  stalled: {message}\n");
+        }
+    }
+    text += &list(session, "Waits for", &why.waiting_for);
+    if !why.nodes.is_empty() {
+        text += "\n";
+        text += &nodes(&why.nodes).render(terminal, 0);
+    }
+    text += &list(session, "What would help", &why.help);
+    text
+}
+
+fn list(session: &Session, title: &str, sentences: &[String]) -> String {
+    if sentences.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = sentences.iter().map(|sentence| format!("  - {sentence}\n")).collect();
+    format!("\n{}\n{}", session.terminal().paint(Style::Bold, title), lines.concat())
+}
+
+fn nodes(verdicts: &[Verdict]) -> Table {
+    let mut table = Table::new(&["NODE", "VERDICT", "PRIORITY", "SCORE", "BECAUSE"]);
+    for verdict in verdicts {
+        let (word, style) = match (verdict.allowed, verdict.current, verdict.chosen) {
+            (true, true, _) => ("allowed, it is here", Style::Good),
+            (true, false, true) => ("allowed, best", Style::Good),
+            (true, false, false) => ("allowed", Style::Plain),
+            (false, true, _) => ("refused, but it is here", Style::Bad),
+            (false, false, _) => ("refused", Style::Bad),
+        };
+        let mut first = vec![
+            Cell::plain(&verdict.node),
+            Cell::styled(word, style),
+            Cell::plain(&verdict.priority.map(|priority| priority.to_string()).unwrap_or_default()),
+            Cell::plain(verdict.score.as_deref().unwrap_or_default()),
+        ];
+        let mut sentences: Vec<String> = Vec::new();
+        for cause in &verdict.causes {
+            let sentence = if cause.message.is_empty() { cause.reason.sentence() } else { &cause.message };
+            let sentence = if [Reason::Unknown, Reason::Allowed].contains(&cause.reason) {
+                sentence.to_owned()
+            } else {
+                format!("{}: {sentence}", cause.reason)
+            };
+            sentences.push(if cause.help.is_empty() {
+                sentence
+            } else {
+                format!("{sentence} ({})", cause.help)
+            });
+        }
+        let mut sentences = sentences.into_iter();
+        first.push(Cell::plain(&sentences.next().unwrap_or_default()));
+        table.row(first);
+        for sentence in sentences {
+            table.row(vec![
+                Cell::blank(),
+                Cell::blank(),
+                Cell::blank(),
+                Cell::blank(),
+                Cell::plain(&sentence),
+            ]);
+        }
+    }
+    table
+}

@@ -1,0 +1,162 @@
+//! Where the controllers are and how to reach them: contexts from files, overridden by the environment and by flags.
+
+mod file;
+
+pub(crate) use file::{ConfigFile, Context, user_file};
+
+use crate::failure::Failure;
+use clap::Args;
+use clap::ValueHint;
+use reqwest::Url;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The configuration for all users of a machine.
+pub(crate) const SYSTEM_FILE: &str = "/etc/hactl/config.yaml";
+
+/// The controller that is asked when none is known: the one on this machine, where it listens by default.
+pub(crate) const LOCAL_SERVER: &str = "http://127.0.0.1:7443";
+
+/// Flags that say which cluster is meant.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct ConnectionFlags {
+    /// The controllers' URLs, the next one being used when one does not answer; default http://127.0.0.1:7443
+    #[arg(long, short = 's', global = true, env = "HACTL_SERVER", value_delimiter = ',', value_name = "URL")]
+    pub(crate) server: Vec<String>,
+    /// The context to use instead of the current one
+    #[arg(long, global = true, env = "HACTL_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The certificates that the controllers' certificates must come from (PEM)
+    #[arg(long, global = true, env = "HACTL_CERTIFICATE_AUTHORITY", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// Your certificate (PEM)
+    #[arg(long, global = true, env = "HACTL_CLIENT_CERTIFICATE", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// Your certificate's key (PEM)
+    #[arg(long, global = true, env = "HACTL_CLIENT_KEY", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) client_key: Option<PathBuf>,
+    /// How long one request may take, over all controllers
+    #[arg(long, global = true, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub(crate) request_timeout: Duration,
+}
+
+/// How to reach one cluster, fully decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    /// The controllers, in the order of preference; at least one.
+    pub(crate) servers: Vec<Url>,
+    /// Certificate authority, if not the system's.
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// Certificate and key of the user.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    /// How long one request may take.
+    pub(crate) request_timeout: Duration,
+}
+
+impl ConnectionFlags {
+    /// Flags and environment first, then the chosen or current context.
+    ///
+    /// # Errors
+    /// When no server is known, a URL is wrong, or a file cannot be read: each says where to put it right.
+    pub(crate) fn resolve(&self) -> Result<Connection, Failure> {
+        let context = if self.server.is_empty() || self.context.is_some() {
+            chosen_context(self.context.as_deref())?
+        } else {
+            Context::default()
+        };
+        let local = [LOCAL_SERVER.to_owned()];
+        let texts = match (self.server.as_slice(), context.servers.as_slice()) {
+            ([], []) => &local[..],
+            ([], known) => known,
+            (given, _) => given,
+        };
+        let servers = texts.iter().map(|text| server_url(text)).collect::<Result<Vec<_>, _>>()?;
+        let certificate = self.client_certificate.clone().or(context.client_certificate);
+        let key = self.client_key.clone().or(context.client_key);
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(
+                    Failure::usage("a client certificate needs its key").help("give --client-key FILE")
+                );
+            }
+            (None, Some(_)) => {
+                return Err(Failure::usage("a client key needs its certificate")
+                    .help("give --client-certificate FILE"));
+            }
+        };
+        Ok(Connection {
+            servers,
+            certificate_authority: self.certificate_authority.clone().or(context.certificate_authority),
+            identity,
+            request_timeout: self.request_timeout,
+        })
+    }
+}
+
+fn chosen_context(name: Option<&str>) -> Result<Context, Failure> {
+    let files = files()?;
+    let chosen = match name {
+        Some(name) => Some(name.to_owned()),
+        None => files.iter().find_map(|(_, file)| file.current_context.clone()),
+    };
+    let Some(chosen) = chosen else {
+        // One context that is the only one needs no choice.
+        let mut all = files.into_iter().flat_map(|(_, file)| file.contexts);
+        return Ok(match (all.next(), all.next()) {
+            (Some(only), None) => only,
+            (Some(_), Some(_)) => {
+                return Err(Failure::usage("there are several contexts and none is current")
+                    .help("run: hactl config use-context NAME, or give --context NAME"));
+            }
+            (None, _) => Context::default(),
+        });
+    };
+    let mut known = Vec::new();
+    for (_, file) in files {
+        for context in file.contexts {
+            if context.name == chosen {
+                return Ok(context);
+            }
+            known.push(context.name);
+        }
+    }
+    Err(Failure::usage(format!("there is no context {chosen:?}")).help(if known.is_empty() {
+        "run: hactl config set-context NAME --server URL".to_owned()
+    } else {
+        format!("contexts: {}", known.join(", "))
+    }))
+}
+
+/// The configuration files that exist, the user's first; their paths are made absolute.
+pub(crate) fn files() -> Result<Vec<(PathBuf, ConfigFile)>, Failure> {
+    let mut found = Vec::new();
+    for path in [user_file(), Some(PathBuf::from(SYSTEM_FILE))].into_iter().flatten() {
+        if let Some(file) = ConfigFile::read(&path)? {
+            found.push((path, file));
+        }
+    }
+    Ok(found)
+}
+
+fn server_url(text: &str) -> Result<Url, Failure> {
+    let wrong = |why: &str| {
+        Failure::usage(format!("server {text:?}: {why}"))
+            .help("write https://HOST:PORT or, on loopback only, http://HOST:PORT")
+    };
+    let url = Url::parse(text.trim()).map_err(|error| wrong(&error.to_string()))?;
+    match url.scheme() {
+        "http" | "https" if url.host_str().is_some_and(|host| !host.is_empty()) => Ok(url),
+        _ => Err(wrong("it is not a URL with http or https and a host")),
+    }
+}
+
+/// A path relative to a configuration file's folder.
+fn relative_to(file: &Path, path: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if path.is_relative() => folder.join(path),
+        Some(_) | None => path.to_owned(),
+    }
+}

@@ -1,0 +1,164 @@
+//! One configuration file with contexts: read with the line of every mistake, written whole or not at all.
+
+use crate::failure::Failure;
+use crate::names::nearest;
+use ha_api_types::yaml;
+use serde::{Deserialize, Serialize};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// A configuration file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ConfigFile {
+    /// The context used when none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) current_context: Option<String>,
+    /// The clusters known.
+    pub(crate) contexts: Vec<Context>,
+}
+
+/// One cluster and how to reach it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Context {
+    /// Its name here.
+    pub(crate) name: String,
+    /// The controllers' URLs.
+    pub(crate) servers: Vec<String>,
+    /// Certificate authority (PEM file).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// The user's certificate (PEM file).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_certificate: Option<PathBuf>,
+    /// Its key (PEM file).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_key: Option<PathBuf>,
+}
+
+/// `$HACTL_CONFIG`, or the file in the user's configuration folder; `None` when there is no home.
+pub(crate) fn user_file() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("HACTL_CONFIG")
+        .or_else(|| set("XDG_CONFIG_HOME").map(|folder| folder.join("hactl/config.yaml")))
+        .or_else(|| set("HOME").map(|home| home.join(".config/hactl/config.yaml")))
+}
+
+impl ConfigFile {
+    /// Reads a file; `None` when it does not exist. File names in it become relative to its folder.
+    ///
+    /// # Errors
+    /// With file and line when it cannot be read or holds something unknown.
+    pub(crate) fn read(path: &Path) -> Result<Option<ConfigFile>, Failure> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::usage(format!("{}: cannot be read: {error}", path.display()))),
+        };
+        let mut file = ConfigFile::parse(path, &text)?;
+        for context in &mut file.contexts {
+            for file_name in
+                [&mut context.certificate_authority, &mut context.client_certificate, &mut context.client_key]
+            {
+                *file_name = file_name.take().map(|name| super::relative_to(path, &name));
+            }
+        }
+        Ok(Some(file))
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<ConfigFile, Failure> {
+        let at = |line: Option<u32>, message: &str| {
+            let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+            Failure::usage(format!("{}{line}: {message}", path.display()))
+        };
+        let mut documents =
+            yaml::documents(text).map_err(|error| at(error.line, &error.message))?.into_iter();
+        let Some(document) = documents.next() else {
+            return Ok(ConfigFile::default());
+        };
+        if documents.next().is_some() {
+            return Err(at(None, "more than one document; a configuration is one"));
+        }
+        if let Some((field_path, field, known)) = unknown_fields(&document.value).into_iter().next() {
+            let hint = nearest(&field, known.into_iter())
+                .map(|name| format!("; did you mean {name}?"))
+                .unwrap_or_default();
+            return Err(at(document.lines.of(&field_path), &format!("unknown field {field_path}{hint}")));
+        }
+        serde_json::from_value(document.value).map_err(|error| at(None, &error.to_string()))
+    }
+
+    /// Writes the file, whole or not at all, readable by its owner only.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::refused(format!("{}: cannot be written: {error}", path.display()))
+        };
+        let value = serde_json::to_value(self).map_err(|error| Failure::refused(error.to_string()))?;
+        let text = yaml::to_text(&value).map_err(|error| Failure::refused(error.to_string()))?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            Some(_) | None => Path::new("."),
+        };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
+        temporary.write_all(text.as_bytes()).map_err(failed)?;
+        temporary.as_file().sync_all().map_err(failed)?;
+        temporary.persist(path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+}
+
+type Unknown = (String, String, Vec<&'static str>);
+
+fn unknown_fields(value: &serde_json::Value) -> Vec<Unknown> {
+    const TOP: [&str; 2] = ["currentContext", "contexts"];
+    const CONTEXT: [&str; 5] = ["name", "servers", "certificateAuthority", "clientCertificate", "clientKey"];
+    let keys = |value: &serde_json::Value| -> Vec<String> {
+        value.as_object().map(|map| map.keys().cloned().collect()).unwrap_or_default()
+    };
+    let mut unknown: Vec<Unknown> = keys(value)
+        .into_iter()
+        .filter(|key| !TOP.contains(&key.as_str()))
+        .map(|key| (key.clone(), key, TOP.to_vec()))
+        .collect();
+    for (index, context) in value["contexts"].as_array().into_iter().flatten().enumerate() {
+        unknown.extend(
+            keys(context)
+                .into_iter()
+                .filter(|key| !CONTEXT.contains(&key.as_str()))
+                .map(|key| (format!("contexts[{index}].{key}"), key, CONTEXT.to_vec())),
+        );
+    }
+    unknown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_name_file_line_and_nearest_name() {
+        let text = "currentContext: a\ncontexts:\n- name: a\n  server: [x]\n";
+        let failure = ConfigFile::parse(Path::new("c.yaml"), text).expect_err("an unknown field");
+        assert_eq!(failure.message, "c.yaml:4: unknown field contexts[0].server; did you mean servers?");
+        assert_eq!(ConfigFile::parse(Path::new("c.yaml"), "").expect("empty"), ConfigFile::default());
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("deep/config.yaml");
+        let context = Context {
+            name: "lab".to_owned(),
+            servers: vec!["https://c1:1".to_owned()],
+            certificate_authority: Some(PathBuf::from("ca.pem")),
+            ..Context::default()
+        };
+        let file = ConfigFile { current_context: Some("lab".to_owned()), contexts: vec![context] };
+        file.write(&path).expect("written");
+        let read = ConfigFile::read(&path).expect("readable").expect("there");
+        assert_eq!(read.contexts[0].certificate_authority, Some(folder.path().join("deep/ca.pem")));
+        assert_eq!(read.current_context, file.current_context);
+    }
+}

@@ -1,0 +1,84 @@
+//! Lengths of time as people write them: `37s`, `10m`, `2h`, `500ms`; plain numbers are seconds.
+
+use std::time::Duration;
+
+/// Reads a length of time; several units may follow each other (`1h30m`).
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong =
+        || format!("{text:?} is not a length of time; write 500ms, 37s, 10m, 1h30m or a number of seconds");
+    let mut rest = text.trim();
+    if let Ok(seconds) = rest.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).map_err(|_| wrong());
+    }
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits =
+            rest.find(|character: char| !character.is_ascii_digit() && character != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = &rest[digits..];
+        let unit = rest.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let seconds = match &rest[..unit] {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86400.0,
+            _ => return Err(wrong()),
+        };
+        rest = &rest[unit..];
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+    }
+    Ok(total)
+}
+
+/// A length of time for a table: the two largest units at most, as `5d`, `3h12m`, `45s`.
+pub(crate) fn short(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    if seconds < 120 {
+        format!("{seconds}s")
+    } else if minutes < 10 {
+        format!("{minutes}m{}", rest(seconds % 60, "s"))
+    } else if minutes < 180 {
+        format!("{minutes}m")
+    } else if hours < 8 {
+        format!("{hours}h{}", rest(minutes % 60, "m"))
+    } else if hours < 48 {
+        format!("{hours}h")
+    } else if days < 8 {
+        format!("{days}d{}", rest(hours % 24, "h"))
+    } else {
+        format!("{days}d")
+    }
+}
+
+fn rest(number: i64, unit: &str) -> String {
+    if number == 0 { String::new() } else { format!("{number}{unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_and_read() {
+        let check = |text: &str, milliseconds: Option<u128>| {
+            assert_eq!(parse(text).ok().map(|length| length.as_millis()), milliseconds, "{text:?}");
+        };
+        check("37s", Some(37_000));
+        check("10m", Some(600_000));
+        check("1h30m", Some(5_400_000));
+        check("0.5", Some(500));
+        check("500ms", Some(500));
+        check("0", Some(0));
+        for text in ["", "x", "-1", "1x", "s", "1e400", "1.2.3s", "inf", "99999999999999999999d"] {
+            check(text, None);
+        }
+        let shown = [0, 119, 125, 600, 10_800, 12_000, 86_400, 180_000, 8 * 86_400].map(short);
+        assert_eq!(shown, ["0s", "119s", "2m5s", "10m", "3h", "3h20m", "24h", "2d2h", "8d"]);
+    }
+}

@@ -1,0 +1,52 @@
+//! `hactl`: the command line, a client of the API.
+
+#![allow(
+    clippy::format_push_string,
+    clippy::format_collect,
+    reason = "what is shown is a screenful, and reads best in the order in which it is put together"
+)]
+
+mod arguments;
+mod client;
+mod command;
+mod config;
+mod duration;
+mod failure;
+mod manifest;
+mod merge;
+mod names;
+mod render;
+mod session;
+mod terminal;
+
+use arguments::Arguments;
+use clap::Parser;
+use clap::error::ErrorKind;
+use failure::{Exit, Failure};
+use session::Session;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nothing sensible can be done when nobody reads the help.
+            let _ = error.print();
+            let asked_for = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+            return if asked_for { Exit::Done.into() } else { Exit::Usage.into() };
+        }
+    };
+    let session = Session::new(&arguments.global);
+    let outcome = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::refused(format!("the runtime cannot be started: {error}")))
+        .and_then(|runtime| runtime.block_on(command::run(&session, arguments.command)));
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            session.terminal().failure(&failure);
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Objects from files: every document of every file is read and checked before anything is done with the first.
+
+mod source;
+
+use crate::failure::Failure;
+use crate::names::nearest;
+use clap::{Args, ValueHint};
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::yaml::Lines;
+use ha_api_types::{schema, validation};
+use serde_json::Value;
+
+/// Where objects come from.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct FileFlags {
+    /// A file or folder with objects in YAML or JSON, or - for standard input; may be given several times
+    #[arg(long = "filename", short = 'f', value_name = "FILE|DIR|-", value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<String>,
+    /// Take the folders below folders, too
+    #[arg(long, short = 'R')]
+    pub(crate) recursive: bool,
+}
+
+/// One object and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Its name.
+    pub(crate) name: String,
+    /// The object.
+    pub(crate) object: Value,
+    /// `file:line` of its beginning.
+    pub(crate) place: String,
+}
+
+impl Entry {
+    /// As shown: `resource/web`.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}/{}", self.kind.singular(), self.name)
+    }
+}
+
+/// How much of an object must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// All of it, valid.
+    Whole,
+    /// Kind and name are enough.
+    Identity,
+}
+
+/// Reads and checks all objects, in the order in which they should be applied.
+///
+/// # Errors
+/// All problems of all files at once, each as `file:line: field: problem`.
+pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure> {
+    if flags.files.is_empty() {
+        return Err(Failure::usage("which objects?").help("give -f FILE, -f DIR or -f - (standard input)"));
+    }
+    let mut entries = Vec::new();
+    let mut problems = Vec::new();
+    for text in source::texts(&flags.files, flags.recursive)? {
+        read(&text.name, &text.content, need, &mut entries, &mut problems);
+    }
+    for (index, entry) in entries.iter().enumerate() {
+        let same = |other: &&Entry| other.kind == entry.kind && other.name == entry.name;
+        if let Some(first) = entries[..index].iter().find(same) {
+            problems.push(format!("{}: {} is also at {}", entry.place, entry.shown(), first.place));
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Failure::usage(problems.join("\n")).help("nothing was changed"));
+    }
+    entries.sort_by_key(|entry| Kind::ALL.iter().position(|kind| *kind == entry.kind));
+    Ok(entries)
+}
+
+/// Reads and checks the objects of one text; what is wrong is added to `problems`.
+pub(crate) fn read(
+    source: &str,
+    text: &str,
+    need: Need,
+    entries: &mut Vec<Entry>,
+    problems: &mut Vec<String>,
+) {
+    let documents = match ha_api_types::yaml::documents(text) {
+        Ok(documents) => documents,
+        Err(error) => {
+            problems.push(format!("{}: {}", at(source, error.line), error.message));
+            return;
+        }
+    };
+    for document in documents {
+        let is_list = document.value["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
+        let mut value = document.value;
+        if !is_list {
+            let place = Place { source, lines: &document.lines, prefix: String::new() };
+            entries.extend(object(value, &place, need, problems));
+            continue;
+        }
+        let Value::Array(items) = value["items"].take() else {
+            problems.push(format!("{}: items: a list has items", at(source, document.lines.first())));
+            continue;
+        };
+        for (index, item) in items.into_iter().enumerate() {
+            let place = Place { source, lines: &document.lines, prefix: format!("items[{index}]") };
+            entries.extend(object(item, &place, need, problems));
+        }
+    }
+}
+
+/// Where an object stands.
+struct Place<'a> {
+    source: &'a str,
+    lines: &'a Lines,
+    prefix: String,
+}
+
+impl Place<'_> {
+    fn of(&self, path: &str) -> String {
+        let path = match (self.prefix.is_empty(), path.is_empty()) {
+            (true, _) => path.to_owned(),
+            (false, true) => self.prefix.clone(),
+            (false, false) => format!("{}.{path}", self.prefix),
+        };
+        at(self.source, self.lines.of(&path))
+    }
+}
+
+fn at(source: &str, line: Option<u32>) -> String {
+    line.map_or_else(|| source.to_owned(), |line| format!("{source}:{line}"))
+}
+
+fn object(mut value: Value, place: &Place<'_>, need: Need, problems: &mut Vec<String>) -> Option<Entry> {
+    let before = problems.len();
+    let mut wrong = |path: &str, message: String| {
+        let shown = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        problems.push(format!("{}: {shown}{message}", place.of(path)));
+    };
+    if !value.is_object() {
+        wrong("", format!("an object is a map with apiVersion: {API_VERSION}, kind, metadata and spec"));
+        return None;
+    }
+    match value["apiVersion"].as_str() {
+        Some(API_VERSION) => {}
+        Some(other) => wrong("apiVersion", format!("{other:?} is not known here; write {API_VERSION}")),
+        None => wrong("apiVersion", format!("is missing; write apiVersion: {API_VERSION}")),
+    }
+    let names = || Kind::ALL.map(Kind::name);
+    let Some(written) = value["kind"].as_str() else {
+        wrong("kind", format!("is missing; kinds are {}", names().join(", ")));
+        return None;
+    };
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written) else {
+        let meant = Kind::parse(written).map(Kind::name).or_else(|| nearest(written, names().into_iter()));
+        let hint = match meant {
+            Some(meant) => format!("; did you mean {meant}?"),
+            None => format!("; kinds are {}", names().join(", ")),
+        };
+        wrong("kind", format!("there is no kind {written:?}{hint}"));
+        return None;
+    };
+    match need {
+        Need::Whole => {
+            let unknown = schema::unknown_fields(schema::of(kind), &value);
+            let known = |path: &str| !matches!(path, "apiVersion" | "kind");
+            for problem in unknown
+                .iter()
+                .chain(&validation::problems(kind, &value))
+                .filter(|problem| known(&problem.path))
+            {
+                // The path is said already.
+                let message = problem.message.replacen(&format!(" \"{}\"", problem.path), "", 1);
+                wrong(&problem.path, message);
+            }
+        }
+        Need::Identity => {
+            if value.pointer("/metadata/name").and_then(Value::as_str).is_none_or(str::is_empty) {
+                wrong("metadata.name", "is missing".to_owned());
+            }
+        }
+    }
+    if problems.len() > before {
+        return None;
+    }
+    own_fields_only(&mut value);
+    explicit_priorities(&mut value);
+    let name = crate::names::name_of(&value).to_owned();
+    Some(Entry { kind, name, object: value, place: place.of("") })
+}
+
+/// Files made with `hactl get -o yaml` carry what only the API and the leader write: that is left out.
+pub(crate) fn own_fields_only(value: &mut Value) {
+    if let Some(object) = value.as_object_mut() {
+        object.remove("status");
+    }
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "managedFields",
+            "selfLink",
+        ] {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// `nodes: {node1:}` means priority 0; in a merge patch the null would remove the node instead.
+fn explicit_priorities(value: &mut Value) {
+    for path in ["/spec/nodes", "/spec/nodeAffinity/nodes"] {
+        for priority in value
+            .pointer_mut(path)
+            .and_then(Value::as_object_mut)
+            .into_iter()
+            .flat_map(|nodes| nodes.values_mut())
+        {
+            if priority.is_null() {
+                *priority = Value::from(0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<&[&str], &[&str]>) {
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        read("f.yaml", text, Need::Whole, &mut entries, &mut problems);
+        let shown: Vec<String> = entries.iter().map(Entry::shown).collect();
+        match expected {
+            Ok(expected) => {
+                assert_eq!(problems, Vec::<String>::new());
+                assert_eq!(shown, expected);
+            }
+            Err(expected) => {
+                assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+                for (problem, part) in problems.iter().zip(expected) {
+                    assert!(problem.contains(part), "{problem:?} does not say {part:?}");
+                }
+            }
+        }
+    }
+
+    const WEB: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '1']\n";
+
+    #[test]
+    fn files_are_read_and_problems_named_with_their_place() {
+        check(WEB, Ok(&["resource/web"]));
+        check(&format!("{WEB}  maxRestrat: 3\n"), Err(&["f.yaml:9: spec.maxRestrat: "]));
+        check(&format!("{WEB}  maxRestrat: 3\n"), Err(&["maxRestart"]));
+        check(&format!("{WEB}---\n{WEB}  failback: 3\n"), Err(&["f.yaml:18: spec.failback: "]));
+        check(
+            "apiVersion: hactl.io/v1\nkind: Resorce\n",
+            Err(&["f.yaml:2: kind: there is no kind \"Resorce\"; did you mean Resource?"]),
+        );
+        check("apiVersion: v1\nkind: Pod\n", Err(&["f.yaml:1: apiVersion: ", "f.yaml:2: kind: "]));
+        check("- a\n", Err(&["f.yaml:1: an object is a map"]));
+        check("a: 1\na: 2\n", Err(&["f.yaml:2: duplicate"]));
+        let list = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: hactl.io/v1\n  kind: Group\n  metadata: {name: g}\n  spec: {nodes: {node1: }, restrictd: true}\n";
+        check(list, Err(&["f.yaml:7: spec.restrictd: "]));
+        check(&list.replace("restrictd", "restricted"), Ok(&["group/g"]));
+    }
+
+    #[test]
+    fn a_node_without_a_number_has_priority_zero() {
+        let text = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec:\n  nodes:\n    node1:\n    node2: 3\n";
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        read("f", text, Need::Whole, &mut entries, &mut problems);
+        assert_eq!(entries[0].object["spec"]["nodes"], serde_json::json!({"node1": 0, "node2": 3}));
+    }
+}

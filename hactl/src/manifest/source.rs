@@ -1,0 +1,91 @@
+//! The texts behind `-f`: files, folders, standard input.
+
+use crate::failure::Failure;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The largest text that is read; one byte more than the reader takes, so that it says so itself.
+const MAX_BYTES: u64 = ha_api_types::yaml::MAX_TEXT_BYTES as u64 + 1;
+
+/// A text and its name for messages.
+pub(super) struct Text {
+    pub(super) name: String,
+    pub(super) content: String,
+}
+
+/// All texts, folders expanded in the order of their names.
+///
+/// # Errors
+/// When something does not exist or cannot be read, or a folder has no file of ours: each with its path.
+pub(super) fn texts(files: &[String], recursive: bool) -> Result<Vec<Text>, Failure> {
+    let mut texts = Vec::new();
+    for file in files {
+        if file == "-" {
+            let content = read(&mut std::io::stdin().lock())
+                .map_err(|error| Failure::usage(format!("standard input cannot be read: {error}")))?;
+            texts.push(Text { name: "<stdin>".to_owned(), content });
+            continue;
+        }
+        let path = Path::new(file);
+        if path.is_dir() {
+            let mut found = Vec::new();
+            walk(path, recursive, &mut found)?;
+            if found.is_empty() {
+                let failure = Failure::usage(format!("{file}: no file here ends in .yaml, .yml or .json"));
+                return Err(if recursive {
+                    failure
+                } else {
+                    failure.help("-R takes the folders below, too")
+                });
+            }
+            for path in found {
+                texts.push(text(&path)?);
+            }
+        } else {
+            texts.push(text(path)?);
+        }
+    }
+    Ok(texts)
+}
+
+fn text(path: &Path) -> Result<Text, Failure> {
+    let content = std::fs::File::open(path)
+        .and_then(|mut file| read(&mut file))
+        .map_err(|error| unreadable(path, &error))?;
+    Ok(Text { name: path.display().to_string(), content })
+}
+
+fn read(from: &mut dyn Read) -> std::io::Result<String> {
+    let mut content = String::new();
+    from.take(MAX_BYTES).read_to_string(&mut content)?;
+    Ok(content)
+}
+
+fn walk(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let mut paths = std::fs::read_dir(folder)
+        .and_then(|entries| {
+            entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
+        })
+        .map_err(|error| unreadable(folder, &error))?;
+    paths.sort();
+    for path in paths {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.')) {
+            continue;
+        }
+        let is_ours =
+            path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|known| end == *known));
+        if path.is_dir() {
+            // A link to a folder could lead round in circles.
+            if recursive && !path.is_symlink() {
+                walk(&path, recursive, found)?;
+            }
+        } else if is_ours {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("{}: cannot be read: {error}", path.display()))
+}

@@ -1,0 +1,248 @@
+//! What to send so that an object becomes what a file says, without touching what others set: the three-way merge.
+
+use serde_json::{Map, Value};
+
+/// Where the last applied form is kept. The name is kubectl's, so that either tool can go on where the other left off.
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Removes the applied form from an object.
+pub(crate) fn forget_last_applied(object: &mut Value) {
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// The object with its own applied form in the annotation, spelled as kubectl spells it, so that neither tool takes the
+/// other's spelling for a change.
+pub(crate) fn with_last_applied(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        && !metadata.get("annotations").is_some_and(Value::is_object)
+    {
+        metadata.insert("annotations".to_owned(), Value::Object(Map::new()));
+    }
+    forget_last_applied(&mut object);
+    let text = format!("{}\n", sorted(&object));
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.insert(LAST_APPLIED.to_owned(), Value::String(text));
+    }
+    object
+}
+
+/// The same value with all fields in the order of their names.
+pub(crate) fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut fields: Vec<(&String, &Value)> = map.iter().collect();
+            fields.sort_by_key(|(name, _)| name.as_str());
+            Value::Object(fields.into_iter().map(|(name, value)| (name.clone(), sorted(value))).collect())
+        }
+        Value::Array(parts) => Value::Array(parts.iter().map(sorted).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// The form that was applied last, if the live object remembers one.
+pub(crate) fn last_applied(live: &Value) -> Option<Value> {
+    let text = live.pointer("/metadata/annotations")?.get(LAST_APPLIED)?.as_str()?;
+    serde_json::from_str(text).ok()
+}
+
+/// The merge patch (RFC 7396) that brings `live` to `wanted`: what is wanted and different is set, and what was applied
+/// last but is no longer wanted is removed. What only others set stays. An empty map: nothing to do.
+pub(crate) fn patch(last: Option<&Value>, wanted: &Value, live: &Value) -> Value {
+    let mut wanted = wanted.clone();
+    // Labels and annotations belong to many: without any of ours, the others' still stay.
+    for map in ["labels", "annotations"] {
+        let metadata = wanted.get_mut("metadata").and_then(Value::as_object_mut);
+        if let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key(map))
+            && live.pointer("/metadata").is_some_and(|metadata| metadata[map].is_object())
+        {
+            metadata.insert(map.to_owned(), Value::Object(Map::new()));
+        }
+    }
+    let wanted = &wanted;
+    let mut patch = difference(wanted, live);
+    if let Some(last) = last {
+        remove_unwanted(last, wanted, live, &mut patch);
+    }
+    // Identity is in the URL; the server keeps what it writes itself.
+    for field in ["apiVersion", "kind"] {
+        patch.remove(field);
+    }
+    Value::Object(patch)
+}
+
+fn difference(wanted: &Value, live: &Value) -> Map<String, Value> {
+    let mut patch = Map::new();
+    for (field, value) in wanted.as_object().into_iter().flatten() {
+        match (value, live.get(field)) {
+            (Value::Null, None) => {}
+            (Value::Object(_), Some(there @ Value::Object(_))) => {
+                let inner = difference(value, there);
+                if !inner.is_empty() {
+                    patch.insert(field.clone(), Value::Object(inner));
+                }
+            }
+            (value, Some(there)) if same(value, there) => {}
+            (value, _) => {
+                patch.insert(field.clone(), value.clone());
+            }
+        }
+    }
+    patch
+}
+
+fn remove_unwanted(last: &Value, wanted: &Value, live: &Value, patch: &mut Map<String, Value>) {
+    for (field, value) in last.as_object().into_iter().flatten() {
+        let Some(there) = live.get(field) else { continue };
+        match wanted.get(field) {
+            None => {
+                patch.insert(field.clone(), Value::Null);
+            }
+            Some(wish) if value.is_object() && wish.is_object() && there.is_object() => {
+                let mut inner = match patch.remove(field) {
+                    Some(Value::Object(inner)) => inner,
+                    _ => Map::new(),
+                };
+                remove_unwanted(value, wish, there, &mut inner);
+                if !inner.is_empty() {
+                    patch.insert(field.clone(), Value::Object(inner));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Equal, where 1 and 1.0 are the same number.
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left_number), Value::Number(right_number)) => {
+            left == right || left_number.as_f64().is_some_and(|number| right_number.as_f64() == Some(number))
+        }
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            left.len() == right.len()
+                && left.iter().all(|(field, value)| right.get(field).is_some_and(|other| same(value, other)))
+        }
+        _ => left == right,
+    }
+}
+
+/// Applies a merge patch (RFC 7396).
+pub(crate) fn apply(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    if let Value::Object(target) = target {
+        for (field, value) in patch {
+            if value.is_null() {
+                target.remove(field);
+            } else {
+                apply(target.entry(field.clone()).or_insert(Value::Null), value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn check(last: &Value, wanted: &Value, live: &Value, expected: &Value) {
+        let last = (!last.is_null()).then_some(last);
+        assert_eq!(&patch(last, wanted, live), expected);
+    }
+
+    #[test]
+    fn only_differences_are_sent() {
+        let live = json!({"kind": "Group", "metadata": {"name": "g", "uid": "u"}, "spec": {"a": 1, "b": [1, {"c": 2}], "other": true}});
+        check(
+            &Value::Null,
+            &json!({"kind": "Group", "metadata": {"name": "g"}, "spec": {"a": 1.0, "b": [1, {"c": 2}]}}),
+            &live,
+            &json!({}),
+        );
+        check(
+            &Value::Null,
+            &json!({"spec": {"a": 2, "new": {"x": 1}}}),
+            &live,
+            &json!({"spec": {"a": 2, "new": {"x": 1}}}),
+        );
+        check(
+            &json!({"spec": {"a": 1, "gone": 5}}),
+            &json!({"spec": {}}),
+            &live,
+            &json!({"spec": {"a": null}}),
+        );
+        check(&json!({"spec": {"a": 1}}), &json!({}), &live, &json!({"spec": null}));
+        check(&Value::Null, &json!({"spec": {"b": null}}), &live, &json!({"spec": {"b": null}}));
+        check(&Value::Null, &json!({"spec": {"missing": null}}), &live, &json!({}));
+    }
+
+    #[test]
+    fn labels_of_others_stay() {
+        let live = json!({"metadata": {"name": "g", "labels": {"ours": "1", "theirs": "2"}}});
+        check(
+            &live_ours(),
+            &json!({"metadata": {"name": "g"}}),
+            &live,
+            &json!({"metadata": {"labels": {"ours": null}}}),
+        );
+    }
+
+    fn live_ours() -> Value {
+        json!({"metadata": {"name": "g", "labels": {"ours": "1"}}})
+    }
+
+    #[test]
+    fn what_was_applied_is_remembered_without_itself() {
+        let object = json!({"metadata": {"name": "g"}, "spec": {"b": 2, "a": 1}, "kind": "Group"});
+        let once = with_last_applied(&object);
+        assert_eq!(
+            once["metadata"]["annotations"][LAST_APPLIED],
+            "{\"kind\":\"Group\",\"metadata\":{\"annotations\":{},\"name\":\"g\"},\"spec\":{\"a\":1,\"b\":2}}\n"
+        );
+        assert_eq!(with_last_applied(&once), once);
+    }
+
+    fn any_object() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![any::<bool>().prop_map(Value::from), (0..3).prop_map(Value::from)];
+        let inner = leaf.prop_recursive(3, 12, 3, |inner| {
+            prop::collection::btree_map("[ab]", inner, 0..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect()))
+        });
+        prop::collection::btree_map("[ab]", inner, 0..3)
+            .prop_map(|map| Value::Object(map.into_iter().collect()))
+    }
+
+    fn contains(whole: &Value, part: &Value) -> bool {
+        match (whole, part) {
+            (Value::Object(whole), Value::Object(part)) => {
+                part.iter().all(|(field, value)| whole.get(field).is_some_and(|there| contains(there, value)))
+            }
+            _ => whole == part,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn after_the_patch_everything_wanted_is_there_and_a_second_one_is_empty(
+            last in any_object(), wanted in any_object(), live in any_object()
+        ) {
+            let mut merged = live.clone();
+            apply(&mut merged, &patch(Some(&last), &wanted, &live));
+            prop_assert!(contains(&merged, &wanted), "{merged} lacks parts of {wanted}");
+            prop_assert_eq!(patch(Some(&wanted), &wanted, &merged), json!({}));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Names as people type them: kinds with their short names, `type:name`, `kind/name`.
+
+use crate::failure::Failure;
+use ha_api_types::driver::DriverSpec;
+use ha_api_types::kind::Kind;
+use serde_json::Value;
+
+/// A resource's name, perhaps with the type that the user believes it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TypedName {
+    /// The type before the colon.
+    pub(crate) type_name: Option<String>,
+    /// The name.
+    pub(crate) name: String,
+}
+
+impl TypedName {
+    /// Reads `name` or `type:name`.
+    pub(crate) fn parse(text: &str) -> Result<TypedName, Failure> {
+        let (type_name, name) = match text.split_once(':') {
+            Some((type_name, name)) => (Some(type_name.to_owned()), name),
+            None => (None, text),
+        };
+        let wrong = |part: &str| part.is_empty() || part.contains(['/', ' ', ':', '?', '#', '%']);
+        if wrong(name) || type_name.as_deref().is_some_and(wrong) {
+            return Err(Failure::usage(format!("{text:?} is not a name"))
+                .help("write NAME or TYPE:NAME, as web or vm:100"));
+        }
+        Ok(TypedName { type_name, name: name.to_owned() })
+    }
+
+    /// Refuses an object whose type is not the one that was typed, and names the right one.
+    pub(crate) fn check(&self, object: &Value) -> Result<(), Failure> {
+        let actual = type_of(object);
+        match &self.type_name {
+            Some(typed) if *typed != actual => Err(Failure::refused(format!(
+                "resource {typed}:{} does not exist: {} has type {actual}",
+                self.name, self.name
+            ))
+            .help(format!("write {actual}:{} or just {}", self.name, self.name))),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The type of a resource, as in `vm:100`.
+pub(crate) fn type_of(object: &Value) -> String {
+    object
+        .pointer("/spec/driver")
+        .and_then(|driver| serde_json::from_value::<DriverSpec>(driver.clone()).ok())
+        .unwrap_or_default()
+        .type_name()
+}
+
+/// An object's name as lists show it: `vm:100` for resources, the plain name for others.
+pub(crate) fn shown(kind: Kind, object: &Value) -> String {
+    let name = name_of(object);
+    if kind == Kind::Resource { format!("{}:{name}", type_of(object)) } else { name.to_owned() }
+}
+
+/// `metadata.name`; empty when missing.
+pub(crate) fn name_of(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Reads a kind by any of its names.
+pub(crate) fn kind(text: &str) -> Result<Kind, Failure> {
+    if let Some(kind) = Kind::parse(text) {
+        return Ok(kind);
+    }
+    let known: Vec<&str> =
+        Kind::ALL.iter().flat_map(|kind| [kind.singular(), kind.plural(), kind.short()]).collect();
+    let known = known.into_iter().filter(|name| !name.is_empty());
+    let nearest = nearest(&text.to_ascii_lowercase(), known);
+    let plurals: Vec<&str> = Kind::ALL.iter().map(|kind| kind.plural()).collect();
+    Err(Failure::usage(match nearest {
+        Some(nearest) => format!("there is no kind {text:?}; did you mean {nearest}?"),
+        None => format!("there is no kind {text:?}"),
+    })
+    .help(format!("kinds: {}", plurals.join(", "))))
+}
+
+/// A kind and a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The kind.
+    pub(crate) kind: Kind,
+    /// The name.
+    pub(crate) name: TypedName,
+}
+
+impl Target {
+    /// As shown: `resource/web`.
+    pub(crate) fn shown(&self) -> String {
+        format!("{}/{}", self.kind.singular(), self.name.name)
+    }
+
+    /// Reads `kind/name`; a text without `/` is a resource's name.
+    pub(crate) fn parse(text: &str) -> Result<Target, Failure> {
+        match text.split_once('/') {
+            Some((kind_text, name)) => Ok(Target { kind: kind(kind_text)?, name: TypedName::parse(name)? }),
+            None => Ok(Target { kind: Kind::Resource, name: TypedName::parse(text)? }),
+        }
+    }
+}
+
+/// What a command with `KIND [NAME…]` or `KIND/NAME…` is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    /// All objects of these kinds.
+    Kinds(Vec<Kind>),
+    /// These objects.
+    Objects(Vec<Target>),
+}
+
+/// Reads `KIND[,KIND…] [NAME…]` or `KIND/NAME…`.
+pub(crate) fn selection(arguments: &[String]) -> Result<Selection, Failure> {
+    let Some((first, rest)) = arguments.split_first() else {
+        return Err(Failure::usage("which kind?")
+            .help("write KIND [NAME…] or KIND/NAME…, as resources or resource/web"));
+    };
+    if arguments.iter().any(|argument| argument.contains('/')) {
+        return arguments
+            .iter()
+            .map(|argument| {
+                if argument.contains('/') {
+                    Target::parse(argument)
+                } else {
+                    Err(Failure::usage(format!("{argument:?} mixes with KIND/NAME"))
+                        .help("write either KIND NAME… or KIND/NAME…"))
+                }
+            })
+            .collect::<Result<_, _>>()
+            .map(Selection::Objects);
+    }
+    if first == "all" && rest.is_empty() {
+        return Ok(Selection::Kinds(vec![
+            Kind::Resource,
+            Kind::Group,
+            Kind::AffinityRule,
+            Kind::Node,
+            Kind::NodeGroup,
+        ]));
+    }
+    let kinds = first.split(',').map(kind).collect::<Result<Vec<_>, _>>()?;
+    match (kinds.as_slice(), rest) {
+        (_, []) => Ok(Selection::Kinds(kinds)),
+        ([kind], names) => names
+            .iter()
+            .map(|name| Ok(Target { kind: *kind, name: TypedName::parse(name)? }))
+            .collect::<Result<_, _>>()
+            .map(Selection::Objects),
+        _ => Err(Failure::usage("names need exactly one kind")
+            .help("write KIND NAME…, or KIND/NAME… for several kinds")),
+    }
+}
+
+/// The known name nearest to a text, if one is near enough to be meant.
+pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    ha_api_types::schema::suggestion(text, known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn selections() {
+        let check = |arguments: &[&str], expected: Result<&[&str], &str>| {
+            let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
+            let got = selection(&arguments).map(|selection| match selection {
+                Selection::Kinds(kinds) => {
+                    kinds.iter().map(|kind| kind.singular().to_owned()).collect::<Vec<_>>()
+                }
+                Selection::Objects(targets) => targets.iter().map(Target::shown).collect(),
+            });
+            match (got, expected) {
+                (Ok(got), Ok(expected)) => assert_eq!(got, expected),
+                (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure:?}"),
+                (got, expected) => panic!("{arguments:?}: {got:?} instead of {expected:?}"),
+            }
+        };
+        check(&["resources"], Ok(&["resource"]));
+        check(&["har,no"], Ok(&["resource", "node"]));
+        check(&["resource", "vm:100", "web"], Ok(&["resource/100", "resource/web"]));
+        check(&["resource/web", "node/node1"], Ok(&["resource/web", "node/node1"]));
+        check(&["resorce"], Err("did you mean resource?"));
+        check(&["frobnicator"], Err("there is no kind"));
+        check(&["har,no", "web"], Err("exactly one kind"));
+        check(&["resource/web", "node1"], Err("mixes"));
+        check(&["resource", "../x"], Err("mixes"));
+        check(&[], Err("which kind"));
+    }
+
+    #[test]
+    fn a_wrong_type_is_refused_and_the_right_one_named() {
+        let object = json!({"metadata": {"name": "100"}, "spec": {"driver": {"libvirt": {"domain": "x"}}}});
+        assert_eq!(shown(Kind::Resource, &object), "vm:100");
+        assert!(TypedName::parse("vm:100").expect("a name").check(&object).is_ok());
+        assert!(TypedName::parse("100").expect("a name").check(&object).is_ok());
+        let failure = TypedName::parse("ct:100").expect("a name").check(&object).expect_err("the wrong type");
+        assert!(failure.help.contains("vm:100"), "{failure:?}");
+        assert!(TypedName::parse("a:b:c").is_err());
+        assert!(TypedName::parse("").is_err());
+    }
+}

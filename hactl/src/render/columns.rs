@@ -1,0 +1,243 @@
+//! Which columns a list of each kind has.
+
+use super::age;
+use super::table::{Cell, Table};
+use crate::names::shown;
+use crate::terminal::Style;
+use ha_api_types::kind::Kind;
+use ha_api_types::resource::RequestedState;
+use serde_json::Value;
+
+/// A table for objects of a kind, without rows.
+pub(crate) fn table(kind: Kind, wide: bool) -> Table {
+    let (narrow, more): (&[&str], &[&str]) = match kind {
+        Kind::Resource => (
+            &["NAME", "REQUESTED", "STATE", "NODE", "READY", "AGE"],
+            &["TARGET", "GROUP", "PRIORITY", "FAILED-NODES", "REASON", "MESSAGE"],
+        ),
+        Kind::Node => (
+            &["NAME", "STATE", "AGENT", "WATCHDOG", "SERVICES", "LAST-SEEN", "AGE"],
+            &["MODE", "EPOCH", "FENCE", "VERSION", "CPU", "MEMORY", "NODE-GROUP", "REASON"],
+        ),
+        Kind::Group => (&["NAME", "NODES", "RESTRICTED", "NOFAILBACK", "AGE"], &["READY", "COMMENT"]),
+        Kind::AffinityRule => {
+            (&["NAME", "RULE", "RESOURCES", "NODES", "STRICT", "READY", "AGE"], &["REASON", "COMMENT"])
+        }
+        Kind::NodeGroup => (&["NAME", "POLICY", "NODES", "AGE"], &["TAGS", "COMMENT"]),
+        Kind::Cluster => {
+            (&["NAME", "PROFILE", "LEADER", "TERM", "ARMING", "AGE"], &["SHUTDOWN", "ON-STORE-LOSS"])
+        }
+        Kind::Operation => (&["NAME", "ACTION", "RESOURCE", "NODE", "PHASE", "AGE"], &["REASON", "MESSAGE"]),
+    };
+    let more = if wide { more } else { &[] };
+    Table::new(&[narrow, more].concat())
+}
+
+/// The row of an object; `deleted` marks one that a watch saw go.
+pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<Cell> {
+    let name = Cell::plain(&shown(kind, object));
+    let at = |path: &str| Cell::plain(&text(object, path));
+    let state = |path: &str| {
+        if deleted { Cell::styled("(deleted)", Style::Dim) } else { state_cell(&text(object, path)) }
+    };
+    let older = Cell::plain(&age(object.pointer("/metadata/creationTimestamp").and_then(Value::as_str)));
+    let ready = condition(object, "Ready");
+    let ready_cell = match ready {
+        Some(condition) => match condition["status"].as_str().unwrap_or_default() {
+            "True" => Cell::styled("True", Style::Good),
+            "False" => Cell::styled("False", Style::Bad),
+            other => Cell::styled(other, Style::Warn),
+        },
+        None => Cell::plain(""),
+    };
+    let of_ready =
+        |field: &str| Cell::plain(ready.and_then(|ready| ready[field].as_str()).unwrap_or_default());
+    let (narrow, more) = match kind {
+        Kind::Resource => (
+            vec![
+                name,
+                Cell::plain(&requested(object)),
+                state("/status/state"),
+                at("/status/node"),
+                ready_cell,
+                older,
+            ],
+            vec![
+                at("/status/target"),
+                at("/spec/group"),
+                or(object, "/spec/priority", "0"),
+                at("/status/failedNodes"),
+                of_ready("reason"),
+                of_ready("message"),
+            ],
+        ),
+        Kind::Node => (
+            vec![
+                name,
+                state("/status/state"),
+                at("/status/agent"),
+                Cell::plain(&watchdog(object.pointer("/status/watchdog"))),
+                or(object, "/status/services", "0"),
+                Cell::plain(&age(object.pointer("/status/lastSeen").and_then(Value::as_str))),
+                older,
+            ],
+            vec![
+                at("/status/mode"),
+                at("/status/epoch"),
+                at("/status/fence"),
+                at("/status/version"),
+                at("/status/capacity/cpu"),
+                at("/status/capacity/memory"),
+                at("/spec/nodeGroup"),
+                of_ready("reason"),
+            ],
+        ),
+        Kind::Group => (
+            vec![
+                name,
+                Cell::plain(&priorities(object.pointer("/spec/nodes"))),
+                or(object, "/spec/restricted", "false"),
+                or(object, "/spec/nofailback", "false"),
+                older,
+            ],
+            vec![ready_cell, at("/spec/comment")],
+        ),
+        Kind::AffinityRule => {
+            let by_node = object.pointer("/spec/nodeAffinity");
+            let rule = by_node.or_else(|| object.pointer("/spec/resourceAffinity")).unwrap_or(&Value::Null);
+            let sort = match (by_node, rule["affinity"].as_str()) {
+                (Some(_), _) => "Node",
+                (None, Some(affinity)) => affinity,
+                (None, None) => "Positive",
+            };
+            let disabled = object.pointer("/spec/disabled").and_then(Value::as_bool).unwrap_or(false);
+            let strict = rule["strict"].as_bool().unwrap_or(by_node.is_none());
+            (
+                vec![
+                    name,
+                    Cell::plain(&if disabled { format!("{sort} (disabled)") } else { sort.to_owned() }),
+                    Cell::plain(&joined(&rule["resources"])),
+                    Cell::plain(&priorities(rule.get("nodes"))),
+                    Cell::plain(&strict.to_string()),
+                    ready_cell,
+                    older,
+                ],
+                vec![of_ready("reason"), at("/spec/comment")],
+            )
+        }
+        Kind::NodeGroup => (
+            vec![name, or(object, "/spec/allocationPolicy", "Preferred"), at("/status/nodes"), older],
+            vec![at("/spec/tags"), at("/spec/comment")],
+        ),
+        Kind::Cluster => (
+            vec![
+                name,
+                or(object, "/spec/timing/profile", "Default"),
+                at("/status/leader"),
+                at("/status/term"),
+                at("/status/arming"),
+                older,
+            ],
+            vec![
+                or(object, "/spec/shutdownPolicy", "Conditional"),
+                or(object, "/spec/fencing/onStoreLoss", "Stop"),
+            ],
+        ),
+        Kind::Operation => (
+            vec![
+                name,
+                or(object, "/spec/action", "Migrate"),
+                at("/spec/resource"),
+                at("/spec/node"),
+                if deleted { state("") } else { state_cell(&text_or(object, "/status/phase", "Pending")) },
+                older,
+            ],
+            vec![at("/status/reason"), at("/status/message")],
+        ),
+    };
+    if wide { narrow.into_iter().chain(more).collect() } else { narrow }
+}
+
+/// A condition of an object by its type.
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object.pointer("/status/conditions")?.as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// A state in the colour of what it means.
+pub(crate) fn state_cell(state: &str) -> Cell {
+    Cell::styled(state, state_style(state))
+}
+
+/// What a state of a service, node, operation or controller means.
+pub(crate) fn state_style(state: &str) -> Style {
+    match state {
+        "Started" | "Online" | "Succeeded" | "Leading" | "Active" => Style::Good,
+        "Error" | "Fence" | "Failed" | "Refused" | "Unknown" | "Lost" | "LostLock" => Style::Bad,
+        "Queued" | "RequestStart" | "Starting" | "RequestStop" | "Stopping" | "Migrate" | "Relocate"
+        | "Recovery" | "Freeze" | "Deleting" | "Maintenance" | "Pending" | "Running" | "Offline"
+        | "WaitForLock" => Style::Warn,
+        _ => Style::Plain,
+    }
+}
+
+/// A watchdog in a word: what it is and whether it is armed.
+pub(crate) fn watchdog(watchdog: Option<&Value>) -> String {
+    let Some(watchdog) = watchdog else { return String::new() };
+    let kind = watchdog["kind"].as_str().unwrap_or_default();
+    match (kind, watchdog["armed"].as_bool().unwrap_or(false)) {
+        ("" | "None", _) => "none".to_owned(),
+        ("Kernel", true) => "armed".to_owned(),
+        ("Kernel", false) => "idle".to_owned(),
+        (_, true) => "armed (stand-in)".to_owned(),
+        (_, false) => "idle (stand-in)".to_owned(),
+    }
+}
+
+/// Nodes with priorities as `node1:2,node2`.
+pub(crate) fn priorities(nodes: Option<&Value>) -> String {
+    match nodes {
+        Some(Value::Object(nodes)) => {
+            let shown: Vec<String> = nodes
+                .iter()
+                .map(|(name, priority)| match priority.as_i64() {
+                    Some(0) | None => name.clone(),
+                    Some(priority) => format!("{name}:{priority}"),
+                })
+                .collect();
+            shown.join(",")
+        }
+        Some(other) => joined(other),
+        None => String::new(),
+    }
+}
+
+/// The requested state as it is stored: users may write it in lower case, or `Enabled`.
+fn requested(object: &Value) -> String {
+    let written = object.pointer("/spec/state").cloned().unwrap_or_default();
+    match serde_json::from_value::<Option<RequestedState>>(written.clone()) {
+        Ok(state) => format!("{:?}", state.unwrap_or_default()),
+        Err(_) => joined(&written),
+    }
+}
+
+fn or(object: &Value, path: &str, default: &str) -> Cell {
+    Cell::plain(&text_or(object, path, default))
+}
+
+fn text_or(object: &Value, path: &str, default: &str) -> String {
+    let found = text(object, path);
+    if found.is_empty() { default.to_owned() } else { found }
+}
+
+fn text(object: &Value, path: &str) -> String {
+    object.pointer(path).map(joined).unwrap_or_default()
+}
+
+fn joined(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(joined).collect::<Vec<_>>().join(","),
+        Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    }
+}

@@ -1,0 +1,117 @@
+//! Tables: columns as wide as their widest cell, two spaces between, no trailing blanks.
+
+use crate::terminal::{Style, Terminal};
+
+/// One cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    /// A cell in a style. Empty texts become `-`; control characters become `?`.
+    pub(crate) fn styled(text: &str, style: Style) -> Cell {
+        let text: String =
+            text.chars().map(|character| if character.is_control() { '?' } else { character }).collect();
+        Cell { text: if text.is_empty() { "-".to_owned() } else { text }, style }
+    }
+
+    /// Nothing at all, not even `-`.
+    pub(crate) fn blank() -> Cell {
+        Cell { text: String::new(), style: Style::Plain }
+    }
+
+    /// A plain cell.
+    pub(crate) fn plain(text: &str) -> Cell {
+        Cell::styled(text, Style::Plain)
+    }
+}
+
+/// A table with a heading.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    header: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// An empty table; no heading is printed when all its names are empty.
+    pub(crate) fn new(header: &[&str]) -> Table {
+        Table { header: header.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as lines, each indented by some spaces.
+    pub(crate) fn render(&self, terminal: &Terminal, indent: usize) -> String {
+        let widths = self.widths(&[]);
+        let mut text = String::new();
+        if self.header.iter().any(|name| !name.is_empty()) {
+            text += &self.header_line(terminal, &widths, indent);
+        }
+        for row in &self.rows {
+            text += &line(terminal, row, &widths, indent);
+        }
+        text
+    }
+
+    /// The widths that fit everything and are at least as given; a watch keeps them from row to row.
+    pub(crate) fn widths(&self, least: &[usize]) -> Vec<usize> {
+        (0..self.header.len())
+            .map(|column| {
+                let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(&cell.text));
+                let known = [width(&self.header[column]), least.get(column).copied().unwrap_or(0)];
+                cells.chain(known).max().unwrap_or(0)
+            })
+            .collect()
+    }
+
+    /// The heading as a line.
+    pub(crate) fn header_line(&self, terminal: &Terminal, widths: &[usize], indent: usize) -> String {
+        let cells: Vec<Cell> =
+            self.header.iter().map(|name| Cell { text: name.clone(), style: Style::Dim }).collect();
+        line(terminal, &cells, widths, indent)
+    }
+
+    /// The rows as lines.
+    pub(crate) fn row_lines(&self, terminal: &Terminal, widths: &[usize]) -> String {
+        self.rows.iter().map(|row| line(terminal, row, widths, 0)).collect()
+    }
+}
+
+fn line(terminal: &Terminal, cells: &[Cell], widths: &[usize], indent: usize) -> String {
+    let mut line = " ".repeat(indent);
+    for (index, cell) in cells.iter().enumerate() {
+        line += &terminal.paint(cell.style, &cell.text);
+        if index + 1 < cells.len() {
+            let gap = widths.get(index).copied().unwrap_or(0).saturating_sub(width(&cell.text)) + 2;
+            line += &" ".repeat(gap);
+        }
+    }
+    line.truncate(line.trim_end().len());
+    line.push('\n');
+    line
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::terminal::ColorChoice;
+
+    #[test]
+    fn columns_line_up_and_nothing_trails() {
+        let terminal = Terminal::new(ColorChoice::Never, false, 0);
+        let mut table = Table::new(&["NAME", "STATE"]);
+        table.row(vec![Cell::plain("vm:100"), Cell::plain("")]);
+        table.row(vec![Cell::plain("ä"), Cell::styled("Started\x1b[2J", Style::Good)]);
+        assert_eq!(table.render(&terminal, 0), "NAME    STATE\nvm:100  -\nä       Started?[2J\n");
+    }
+}

@@ -1,0 +1,81 @@
+//! What every command works with: the terminal, the global flags, and the client once it is needed.
+
+use crate::arguments::GlobalFlags;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::render::{self, Format};
+use crate::terminal::Terminal;
+use serde_json::Value;
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+/// One run of hactl.
+pub(crate) struct Session {
+    terminal: Arc<Terminal>,
+    flags: GlobalFlags,
+    client: OnceCell<Client>,
+}
+
+impl Session {
+    /// A session; nothing is read or connected yet.
+    pub(crate) fn new(flags: &GlobalFlags) -> Session {
+        let terminal = Arc::new(Terminal::new(flags.color, flags.quiet, flags.verbose));
+        Session { terminal, flags: flags.clone(), client: OnceCell::new() }
+    }
+
+    /// Standard output and error.
+    pub(crate) fn terminal(&self) -> &Terminal {
+        &self.terminal
+    }
+
+    /// The global flags.
+    pub(crate) fn flags(&self) -> &GlobalFlags {
+        &self.flags
+    }
+
+    /// The client of the chosen cluster.
+    ///
+    /// # Errors
+    /// When no cluster is known, or a certificate cannot be read.
+    pub(crate) fn client(&self) -> Result<&Client, Failure> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = Client::new(self.flags.connection.resolve()?, Arc::clone(&self.terminal))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    /// The asked-for format, one of those that the command has.
+    ///
+    /// # Errors
+    /// When the command has no such format.
+    pub(crate) fn format(&self, known: &[Format]) -> Result<Option<Format>, Failure> {
+        match self.flags.output {
+            Some(format) if !known.contains(&format) => {
+                let names: Vec<String> =
+                    known.iter().map(|format| format!("{format:?}").to_lowercase()).collect();
+                let help = if names.is_empty() {
+                    "leave -o out".to_owned()
+                } else {
+                    format!("formats here: {}", names.join(", "))
+                };
+                Err(Failure::usage(format!(
+                    "this command has no output format {}",
+                    format!("{format:?}").to_lowercase()
+                ))
+                .help(help))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Prints a value as YAML or JSON if that was asked for; `false` when it was not.
+    pub(crate) fn print_value(&self, format: Option<Format>, value: &Value) -> Result<bool, Failure> {
+        match format {
+            Some(Format::Yaml) => self.terminal.out(&render::yaml(value)?),
+            Some(Format::Json) => self.terminal.out(&render::json(value)),
+            Some(Format::Wide | Format::Name) | None => return Ok(false),
+        }
+        Ok(true)
+    }
+}

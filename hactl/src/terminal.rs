@@ -1,0 +1,196 @@
+//! What the person or program at the other end gets to see: results on standard output, everything else on standard error.
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On terminals, unless NO_COLOR is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How a piece of text is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// As wanted.
+    Good,
+    /// On its way, or in need of attention.
+    Warn,
+    /// Wrong.
+    Bad,
+    /// A heading.
+    Bold,
+    /// Less important.
+    Dim,
+    /// Nothing special.
+    Plain,
+}
+
+/// Standard output and standard error of this process.
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
+pub(crate) struct Terminal {
+    color_out: bool,
+    color_err: bool,
+    quiet: bool,
+    verbose: u8,
+    progress: bool,
+    closed: AtomicBool,
+}
+
+impl Terminal {
+    /// The terminal as the global flags ask for it.
+    pub(crate) fn new(color: ColorChoice, quiet: bool, verbose: u8) -> Terminal {
+        let allowed = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let colored = |is_terminal: bool| match color {
+            ColorChoice::Auto => is_terminal && allowed,
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+        };
+        let error_is_terminal = std::io::stderr().is_terminal();
+        Terminal {
+            color_out: colored(std::io::stdout().is_terminal()),
+            color_err: colored(error_is_terminal),
+            quiet,
+            verbose,
+            progress: error_is_terminal && !quiet,
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Writes a result to standard output. Once the reader is gone nothing more is written, and the command goes on:
+    /// `hactl apply | head -1` still applies everything.
+    pub(crate) fn out(&self, text: &str) {
+        if self.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut stdout = std::io::stdout().lock();
+        if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            self.closed.store(true, Ordering::Relaxed);
+            if error.kind() != ErrorKind::BrokenPipe {
+                self.warn(&format!("standard output cannot be written: {error}"));
+            }
+        }
+    }
+
+    /// Writes one line of result.
+    pub(crate) fn line(&self, text: &str) {
+        self.out(&format!("{text}\n"));
+    }
+
+    /// Writes one line for people, such as `resource/web created`; `-q` leaves it out.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet {
+            self.line(text);
+        }
+    }
+
+    /// Whether nobody reads standard output any more; watches end then.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Tells a person at a terminal what is going on.
+    pub(crate) fn progress(&self, text: &str) {
+        if self.progress {
+            self.error_line(&format!("{}{text}{}", self.code_err(Style::Dim), self.reset_err()));
+        }
+    }
+
+    /// Something that deserves attention but does not stop the command.
+    pub(crate) fn warn(&self, text: &str) {
+        self.error_line(&format!("{}warning:{} {text}", self.code_err(Style::Warn), self.reset_err()));
+    }
+
+    /// What `-v` shows.
+    pub(crate) fn debug(&self, text: &str) {
+        if self.verbose > 0 {
+            self.error_line(text);
+        }
+    }
+
+    /// The end of a failed command.
+    pub(crate) fn failure(&self, failure: &Failure) {
+        if !failure.message.is_empty() {
+            let message = failure.message.replace('\n', "\n  ");
+            self.error_line(&format!("{}error:{} {message}", self.code_err(Style::Bad), self.reset_err()));
+        }
+        if !failure.help.is_empty() {
+            self.error_line(&format!("  {}", failure.help.replace('\n', "\n  ")));
+        }
+    }
+
+    /// Text for standard output in a style, when colours are on.
+    pub(crate) fn paint(&self, style: Style, text: &str) -> String {
+        let code = code(style);
+        if self.color_out && !code.is_empty() && !text.is_empty() {
+            format!("{code}{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// A question on standard error; only `yes` (or `y`) counts.
+    ///
+    /// # Errors
+    /// When there is no terminal to ask.
+    pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
+        if !std::io::stdin().is_terminal() {
+            return Err(Failure::usage("this needs a confirmation, and standard input is not a terminal")
+                .help("give --yes if you are sure"));
+        }
+        let mut stderr = std::io::stderr().lock();
+        let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+        drop(stderr);
+        let mut answer = String::new();
+        std::io::stdin()
+            .read_line(&mut answer)
+            .map_err(|error| Failure::refused(format!("the answer cannot be read: {error}")))?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
+    fn error_line(&self, text: &str) {
+        // Nothing sensible can be done when standard error is gone.
+        let _ = writeln!(std::io::stderr().lock(), "{}", visible(text, self.color_err));
+    }
+
+    fn code_err(&self, style: Style) -> &'static str {
+        if self.color_err { code(style) } else { "" }
+    }
+
+    fn reset_err(&self) -> &'static str {
+        if self.color_err { "\x1b[0m" } else { "" }
+    }
+}
+
+fn code(style: Style) -> &'static str {
+    match style {
+        Style::Good => "\x1b[32m",
+        Style::Warn => "\x1b[33m",
+        Style::Bad => "\x1b[31m",
+        Style::Bold => "\x1b[1m",
+        Style::Dim => "\x1b[2m",
+        Style::Plain => "",
+    }
+}
+
+/// Text from outside must not steer the terminal: control characters other than line ends and tabs are shown as `?`;
+/// our own colour codes stay when they are on.
+fn visible(text: &str, keep_escape: bool) -> String {
+    text.chars()
+        .map(|character| match character {
+            '\n' | '\t' => character,
+            '\x1b' if keep_escape => character,
+            other if other.is_control() => '?',
+            other => other,
+        })
+        .collect()
+}

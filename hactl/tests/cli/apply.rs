@@ -1,0 +1,166 @@
+//! Applying files: what is created, changed, left alone, refused and pruned.
+
+use super::hactl::{file, hactl, hactl_with_input, resource};
+use super::server::Server;
+use serde_json::json;
+
+#[test]
+fn created_then_unchanged_then_configured() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "web.yaml", &resource("web"));
+    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web created\n");
+    let writes = server.writes().len();
+    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web unchanged\n");
+    assert_eq!(server.writes().len(), writes, "an unchanged object is not even sent");
+    file(folder.path(), "web.yaml", &format!("{}  comment: more\n", resource("web")));
+    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web configured\n");
+    assert_eq!(server.object("resources", "web").expect("stored")["spec"]["comment"], "more");
+    file(folder.path(), "web.yaml", &resource("web"));
+    hactl(&server, &["apply", "-f", &path]).prints(0, "resource/web configured\n");
+    let stored = server.object("resources", "web").expect("stored");
+    assert!(stored["spec"].get("comment").is_none(), "what an earlier apply set is removed again");
+}
+
+#[test]
+fn what_others_set_stays() {
+    let server = Server::start();
+    let input = resource("web");
+    hactl_with_input(&server, &["apply", "-f", "-"], &input).prints(0, "resource/web created\n");
+    hactl(&server, &["set", "web", "comment=by hand"]).prints(0, "resource/web configured\n");
+    let more = format!("{input}  maxRestart: 3\n");
+    hactl_with_input(&server, &["apply", "-f", "-"], &more).prints(0, "resource/web configured\n");
+    let stored = server.object("resources", "web").expect("stored");
+    assert_eq!((&stored["spec"]["comment"], &stored["spec"]["maxRestart"]), (&json!("by hand"), &json!(3)));
+}
+
+#[test]
+fn a_typo_names_file_line_field_and_nearest_name_and_nothing_is_sent() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    file(folder.path(), "a.yaml", &resource("good"));
+    let path = file(folder.path(), "b.yaml", &format!("{}  maxRestrat: 3\n", resource("web")));
+    let folder = folder.path().display().to_string();
+    let ran = hactl(&server, &["apply", "-f", &folder])
+        .fails(2, &format!("{path}:9: spec.maxRestrat: unknown field, did you mean \"maxRestart\"?"));
+    assert!(ran.stderr.contains("maxRestart"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing was changed"), "{}", ran.stderr);
+    assert!(server.requests().is_empty(), "{:?}", server.requests());
+}
+
+#[test]
+fn folders_streams_and_lists_are_read_in_the_order_that_they_need() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("below")).expect("a folder");
+    let group = "apiVersion: hactl.io/v1\nkind: Group\nmetadata: {name: g}\nspec: {nodes: [node1]}\n";
+    file(folder.path(), "1.yaml", &format!("{}---\n{group}", resource("web")));
+    file(folder.path(), "notes.txt", "not ours");
+    file(
+        &folder.path().join("below"),
+        "2.json",
+        r#"{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "h"}, "spec": {"nodes": {"n": 1}}}]}"#,
+    );
+    let path = folder.path().display().to_string();
+    hactl(&server, &["apply", "-f", &path]).prints(0, "group/g created\nresource/web created\n");
+    hactl(&server, &["apply", "-R", "-f", &path])
+        .prints(0, "group/g unchanged\ngroup/h created\nresource/web unchanged\n");
+    let twice = format!("{}---\n{}", resource("web"), resource("web"));
+    hactl_with_input(&server, &["apply", "-f", "-"], &twice)
+        .fails(2, "<stdin>:10: resource/web is also at <stdin>:1");
+    hactl(&server, &["apply", "-f", "/nonexistent.yaml"]).fails(2, "/nonexistent.yaml: cannot be read");
+    hactl(&server, &["apply"]).fails(2, "which objects?");
+}
+
+#[test]
+fn dry_runs_write_nothing() {
+    let server = Server::start();
+    let input = resource("web");
+    hactl_with_input(&server, &["apply", "--dry-run", "-f", "-"], &input)
+        .prints(0, "resource/web created (server dry run)\n");
+    hactl_with_input(&server, &["apply", "--dry-run=client", "-f", "-"], &input)
+        .prints(0, "resource/web created (dry run)\n");
+    assert!(server.objects("resources").is_empty());
+    assert_eq!(server.writes(), ["POST /apis/hactl.io/v1/resources"], "only the server's dry run was sent");
+}
+
+#[test]
+fn an_inventory_prunes_what_it_set_up_and_nothing_else() {
+    let server = Server::start();
+    server.put(
+        "resources",
+        json!({"metadata": {"name": "other", "labels": {"hactl.io/inventory": "theirs"}}, "spec": {}}),
+    );
+    server.put("resources", json!({"metadata": {"name": "free"}, "spec": {}}));
+    let apply = |input: &str, more: &[&str]| {
+        hactl_with_input(
+            &server,
+            &[&["apply", "-f", "-", "--prune", "--inventory", "git"], more].concat(),
+            input,
+        )
+    };
+    let both = format!("{}---\n{}", resource("a"), resource("b"));
+    apply(&both, &[]).prints(0, "resource/a created\nresource/b created\n");
+    apply(&resource("a"), &["--dry-run"])
+        .prints(0, "resource/a unchanged (server dry run)\nresource/b pruned (server dry run)\n");
+    assert!(server.object("resources", "b").is_some());
+    apply(&resource("a"), &[]).prints(0, "resource/a unchanged\nresource/b pruned\n");
+    let names: Vec<_> =
+        server.objects("resources").iter().map(|object| object["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["a", "free", "other"]);
+    apply(&resource("other"), &[]).fails(1, "resource/other belongs to inventory theirs");
+    apply("", &[]).fails(2, "no object");
+    apply("", &["--allow-empty"]).prints(0, "resource/a pruned\n");
+}
+
+#[test]
+fn diff_tells_difference_and_effect_by_exit_status() {
+    let server = Server::with(
+        |request| {
+            (request.path == "/apis/hactl.io/v1/plan").then(|| {
+                assert_eq!(request.body["objects"][0]["spec"]["maxRestart"], 3);
+                let effect = json!({"resource": "web", "effect": "Migrate", "from": "node1", "to": "node2"});
+                super::server::Scripted::Answer(
+                    200,
+                    json!({"effects": [effect], "warnings": ["g has no node"]}),
+                )
+            })
+        },
+        |_, _| false,
+    );
+    let input = resource("web");
+    hactl_with_input(&server, &["apply", "-f", "-"], &input);
+    hactl_with_input(&server, &["diff", "-f", "-"], &input).prints(0, "");
+    let changed = format!("{input}  maxRestart: 3\n");
+    let ran = hactl_with_input(&server, &["diff", "-f", "-"], &changed).shows(
+        1,
+        &[
+            "--- live/resource/web\n+++ files/resource/web\n@@",
+            "\n+  maxRestart: 3\n",
+            "  web would move node1 → node2, live\n",
+            "g has no node",
+        ],
+    );
+    assert!(!ran.stdout.contains("last-applied"), "{}", ran.stdout);
+    assert_eq!(server.object("resources", "web").expect("stored")["spec"].get("maxRestart"), None);
+    hactl_with_input(&server, &["diff", "-f", "-"], "nonsense: [").fails(2, "<stdin>:");
+}
+
+#[test]
+fn waiting_ends_when_everything_is_ready() {
+    let server = Server::with(
+        |_| None,
+        |plural, object| {
+            let ready =
+                json!([{"type": "Ready", "status": "True", "reason": "Running", "observedGeneration": 1}]);
+            object["status"] = json!({"state": "Started", "node": "node1", "conditions": ready});
+            plural == "resources"
+        },
+    );
+    hactl_with_input(&server, &["apply", "--wait", "-f", "-"], &resource("web"))
+        .prints(0, "resource/web created\n");
+    server.put("resources", json!({"kind": "Resource", "metadata": {"name": "slow"}, "spec": {}, "status": {"state": "Queued",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "NotProbed", "message": "node2 has not answered"}]}}));
+    hactl(&server, &["wait", "resource/slow", "--for=condition=Ready", "--timeout=200ms"])
+        .fails(124, "not within");
+}

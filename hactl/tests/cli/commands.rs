@@ -1,0 +1,137 @@
+//! Status, why, explain, completion and version.
+
+use super::hactl::{command, hactl, run};
+use super::server::{Scripted, Server};
+use serde_json::{Value, json};
+
+fn overview(problems: &Value, leader: bool) -> Server {
+    let mut answer = json!({
+        "cluster": "lab", "answeredBy": "c1", "version": "0.1.0", "arming": "Armed",
+        "store": {"quorum": true, "revision": 7, "members": [
+            {"name": "s1", "url": "https://s1:2379", "healthy": true, "leader": true, "version": "3.5.30", "databaseBytes": 2_097_152},
+            {"name": "s2", "healthy": false, "problem": "connection refused"}]},
+        "controllers": [{"id": "c1", "state": "Leading", "silentMs": 400, "version": "0.1.0"}],
+        "nodes": [{"name": "node1", "state": "Online", "agent": "Active", "lease": true, "silentMs": 1500, "services": 2, "epoch": 3,
+            "watchdog": {"kind": "Kernel", "armed": true}}],
+        "services": {"Started": 2, "Error": 1},
+        "problems": problems,
+    });
+    if leader {
+        answer["leader"] = json!({"id": "c1", "term": 5, "since": "2026-01-01T00:00:00Z"});
+    }
+    Server::with(
+        move |request| {
+            (request.path == "/apis/hactl.io/v1/status").then(|| Scripted::Answer(200, answer.clone()))
+        },
+        |_, _| false,
+    )
+}
+
+#[test]
+fn status_is_one_screen_and_its_exit_status_says_how_it_is() {
+    let ran = hactl(&overview(&json!([]), true), &["status"]).shows(
+        0,
+        &[
+            "Cluster lab: healthy",
+            "1 of 2 members, quorum",
+            "s2      unreachable",
+            "connection refused",
+            "leader c1 (term 5",
+            "node1  Online",
+            "armed",
+            "1.5s",
+            "2 Started, 1 Error",
+        ],
+    );
+    let place = |text: &str| ran.stdout.find(text).expect("shown");
+    assert!(place("Store") < place("Controllers") && place("Controllers") < place("Nodes"), "{}", ran.stdout);
+    let problem = |severity: &str| json!([{"severity": severity, "about": "resource/web", "reason": "NoFeasibleNode", "message": "fits nowhere", "help": "hactl why web"}]);
+    hactl(&overview(&problem("Degraded"), true), &["status"])
+        .shows(1, &["degraded", "resource/web: fits nowhere", "hactl why web"]);
+    hactl(&overview(&problem("Failed"), true), &["status"]).shows(2, &["failed"]);
+    hactl(&overview(&json!([]), false), &["status"]).shows(2, &["no leader"]);
+    let ran = hactl(&overview(&json!([]), true), &["status", "-o", "json"]).shows(0, &[]);
+    assert_eq!(serde_json::from_str::<Value>(&ran.stdout).expect("JSON")["leader"]["term"], 5);
+    run(&mut command(&["--server", "http://127.0.0.1:1", "status"])).fails(3, "no controller can be reached");
+}
+
+#[test]
+fn why_names_every_node_and_what_would_help() {
+    let answer = json!({
+        "resource": "web", "type": "exec", "requested": "Started", "state": "Recovery", "running": false,
+        "reason": "NoFeasibleNode", "message": "no node can take web",
+        "waitingFor": ["node2 to return"], "help": ["add memory to node1"],
+        "nodes": [
+            {"node": "node1", "allowed": false, "causes": [
+                {"reason": "NotEnoughMemory", "message": "needs 4Gi, 1Gi is free", "help": "lower requests.memory"},
+                {"reason": "NotInGroup", "message": "not a member of g"}]},
+            {"node": "node2", "allowed": true, "chosen": true, "score": "0.5", "priority": 2, "causes": []}],
+    });
+    let server = Server::with(
+        move |request| {
+            request.path.ends_with("/resources/web/explain").then(|| Scripted::Answer(200, answer.clone()))
+        },
+        |_, _| false,
+    );
+    server.put(
+        "resources",
+        json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
+    );
+    hactl(&server, &["why", "exec:web"]).shows(
+        0,
+        &[
+            "exec:web  Recovery",
+            "NoFeasibleNode: no node can take web",
+            "NotEnoughMemory: needs 4Gi, 1Gi is free (lower requests.memory)",
+            "NotInGroup: not a member of g",
+            "allowed, best",
+            "- node2 to return",
+            "- add memory to node1",
+        ],
+    );
+    hactl(&server, &["why", "vm:web"]).fails(1, "exec:web");
+    hactl(&server, &["why", "nothing"]).fails(1, "does not exist");
+}
+
+#[test]
+fn what_needs_no_cluster_works_without_one() {
+    run(&mut command(&["explain", "resource.spec.state"]))
+        .shows(0, &["Started, Stopped, Disabled, Ignored", "Default: Started"]);
+    run(&mut command(&["explain", "resource.spec.stat"])).fails(2, "did you mean state?");
+    run(&mut command(&["explain", "har", "--recursive"])).shows(0, &["workingDirectory"]);
+    for shell in ["bash", "zsh", "fish"] {
+        run(&mut command(&["completion", shell])).shows(0, &["hactl", "maintenance"]);
+    }
+    run(&mut command(&["version", "--client", "-o", "json"])).shows(0, &[env!("CARGO_PKG_VERSION")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().display().to_string();
+    run(&mut command(&["generate", &path])).prints(0, "");
+    assert!(folder.path().join("man1/hactl-node-maintenance-enable.1").exists());
+    assert!(folder.path().join("completions/_hactl").exists());
+    run(&mut command(&["status", "-o", "name"])).fails(2, "formats here: wide, yaml, json");
+}
+
+#[test]
+fn a_scenario_runs_under_a_virtual_clock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenario = |node: &str| {
+        format!(
+            "seed: 1\nnodes: [{{name: node1}}, {{name: node2}}, {{name: node3}}]\nobjects:\n\
+             - {{apiVersion: hactl.io/v1, kind: Resource, metadata: {{name: web}}, spec: {{driver: {{simulated: {{}}}}}}}}\n\
+             expect:\n  services: {{web: {{state: Started, running: true}}}}\n  onOneOf: {{web: [{node}]}}\n"
+        )
+    };
+    let good = super::hactl::file(folder.path(), "good.yaml", &scenario("node1, node2, node3"));
+    run(&mut command(&["simulate", &good])).shows(0, &["ok: service web is Started"]);
+    let ran = run(&mut command(&["simulate", &good, "-o", "json"])).shows(0, &[]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&ran.stdout).expect("JSON")["services"]["web"]["state"],
+        "Started"
+    );
+    super::hactl::file(folder.path(), "never.yaml", &scenario("node9"));
+    let path = folder.path().display().to_string();
+    run(&mut command(&["simulate", &path])).shows(1, &["good.yaml: ok", "never.yaml: failed"]);
+    super::hactl::file(folder.path(), "broken.yaml", "nodes: []\n");
+    run(&mut command(&["simulate", &path])).fails(2, "broken.yaml");
+    run(&mut command(&["simulate", "/nonexistent.yaml"])).fails(2, "cannot be read");
+}

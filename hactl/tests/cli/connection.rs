@@ -1,0 +1,128 @@
+//! Which controller is asked, what is never sent twice, and the exit statuses of not getting through.
+
+use super::hactl::{command, hactl, hactl_with_input, resource, run};
+use super::server::{Scripted, Server};
+use serde_json::json;
+use std::io::Write;
+use std::process::Stdio;
+
+#[test]
+fn the_next_controller_is_asked_when_one_is_away_or_not_ready() {
+    let server = Server::start();
+    server.put("nodes", json!({"metadata": {"name": "node1"}, "spec": {}}));
+    let list = format!("http://127.0.0.1:1,{}", server.url());
+    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).prints(0, "node/node1\n");
+    run(command(&["get", "nodes", "-o", "name"]).env("HACTL_SERVER", &list)).prints(0, "node/node1\n");
+    let unready = Server::with(|_| Some(Scripted::Answer(503, json!({"message": "no store"}))), |_, _| false);
+    let list = format!("{},{}", unready.url(), server.url());
+    run(&mut command(&["--server", &list, "get", "nodes", "-o", "name"])).prints(0, "node/node1\n");
+    hactl(&unready, &["get", "nodes"]).fails(3, "no store");
+}
+
+#[test]
+fn a_lost_answer_of_a_reading_is_asked_for_elsewhere_but_a_change_is_not_sent_twice() {
+    let deaf = Server::with(|_| Some(Scripted::HangUp), |_, _| false);
+    let server = Server::start();
+    server.put(
+        "resources",
+        json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
+    );
+    let list = format!("{},{}", deaf.url(), server.url());
+    run(&mut command(&["--server", &list, "get", "har", "-o", "name"])).prints(0, "resource/web\n");
+    let only_reads =
+        Server::with(|request| (request.method != "GET").then_some(Scripted::HangUp), |_, _| false);
+    hactl_with_input(&only_reads, &["apply", "-f", "-"], &resource("new"))
+        .fails(3, "may have been made or not");
+    assert_eq!(only_reads.writes().len(), 1);
+    assert!(server.writes().is_empty());
+}
+
+#[test]
+fn a_controller_that_hangs_costs_its_share_of_the_time_and_no_more() {
+    // The kernel takes the connection, and nobody ever answers.
+    let hanging = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = Server::start();
+    server.put(
+        "resources",
+        json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
+            "spec": {"driver": {"simulated": {}}}, "status": {"state": "Started"}}),
+    );
+    let list = format!("http://{},{}", hanging.local_addr().expect("an address"), server.url());
+    let with =
+        |arguments: &[&str]| run(command(&["--server", &list, "--request-timeout", "2s"]).args(arguments));
+    with(&["get", "har", "-o", "name"]).prints(0, "resource/web\n");
+    with(&["wait", "web", "--for=state=Started"]).prints(0, "resource/web state is Started\n");
+    with(&["set", "web", "comment=x"]).prints(0, "resource/web configured\n");
+    let create = ["create", "group", "g", "--nodes", "node1"];
+    with(&create).fails(3, "may have been made or not");
+    assert!(server.object("groups", "g").is_none());
+}
+
+#[test]
+fn exit_statuses_say_why() {
+    let refusing = |code: u16| {
+        Server::with(
+            move |_| Some(Scripted::Answer(code, json!({"message": "because", "reason": "X"}))),
+            |_, _| false,
+        )
+    };
+    for (code, status) in
+        [(400, 2), (401, 4), (403, 4), (409, 1), (422, 2), (429, 1), (500, 1), (503, 3), (504, 3)]
+    {
+        hactl(&refusing(code), &["get", "nodes"]).fails(status, "because");
+    }
+    run(&mut command(&["--server", "http://127.0.0.1:1", "get", "nodes"]))
+        .fails(3, "no controller can be reached");
+    run(&mut command(&["--server", "ftp://x", "get", "nodes"])).fails(2, "ftp://x");
+    run(&mut command(&["get", "nodes"])).fails(3, "http://127.0.0.1:7443");
+    run(&mut command(&["nonsense"])).fails(2, "nonsense");
+    run(&mut command(&["--help"])).shows(0, &["Exit status", "apply", "why"]);
+    hactl(&Server::start(), &["get", "node", "nobody"]).fails(1, "node/nobody does not exist");
+    let text = Server::with(|_| Some(Scripted::Answer(200, json!("hello"))), |_, _| false);
+    hactl(&text, &["status"]).fails(1, "not understood");
+}
+
+#[test]
+fn causes_are_listed_with_their_fields() {
+    let body = json!({"message": "invalid", "reason": "Invalid", "details": {"causes": [
+        {"field": "spec.group", "message": "there is no such group"}, {"field": "spec.x", "message": "y"}]}});
+    let server = Server::with(move |_| Some(Scripted::Answer(422, body.clone())), |_, _| false);
+    hactl(&server, &["get", "nodes"]).fails(2, "spec.group: there is no such group\n  spec.x: y");
+}
+
+#[test]
+fn nobody_reading_stops_nothing_and_is_no_failure() {
+    let server = Server::start();
+    let mut child = super::hactl::start(
+        command(&["--server", server.url()]).args(["apply", "-f", "-"]).stdin(Stdio::piped()),
+    );
+    drop(child.stdout.take());
+    let both = format!("{}---\n{}", resource("a"), resource("b"));
+    child.stdin.take().expect("a pipe").write_all(both.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(server.objects("resources").len(), 2);
+}
+
+#[test]
+fn contexts_are_kept_in_a_file() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("config.yaml");
+    let with = |arguments: &[&str]| run(command(arguments).env("HACTL_CONFIG", &path));
+    with(&["config", "set-context", "lab", "--server", server.url()]).prints(0, "context lab added\n");
+    with(&["config", "set-context", "away", "--server", "http://127.0.0.1:1"])
+        .prints(0, "context away added\n");
+    with(&["config", "current-context"]).prints(0, "lab\n");
+    with(&["version", "--client"]).shows(0, &["hactl      "]);
+    with(&["get", "nodes"]).prints(0, "");
+    with(&["get", "nodes", "--context", "away"]).fails(3, "127.0.0.1:1");
+    with(&["config", "use-context", "away"]).prints(0, "context away is current\n");
+    with(&["get", "nodes"]).fails(3, "127.0.0.1:1");
+    with(&["config", "use-context", "nowhere"]).fails(2, "contexts: lab, away");
+    with(&["config", "get-contexts"]).shows(0, &["*        away", "lab"]);
+    with(&["config", "delete-context", "away"]).prints(0, "context away deleted\n");
+    with(&["config", "view"]).shows(0, &["name: lab"]);
+    std::fs::write(&path, "contexts:\n- nane: x\n").expect("a file");
+    with(&["get", "nodes"]).fails(2, "config.yaml:2: unknown field contexts[0].nane; did you mean name?");
+}

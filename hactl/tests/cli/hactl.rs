@@ -1,0 +1,88 @@
+//! Runs the binary and looks at what it did.
+
+use super::server::Server;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A run that has ended.
+pub(crate) struct Ran {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// Checks the exit status and standard output.
+    pub(crate) fn prints(self, status: i32, stdout: &str) -> Ran {
+        assert_eq!((self.status, self.stdout.as_str()), (status, stdout), "stderr:\n{}", self.stderr);
+        self
+    }
+
+    /// Checks the exit status, and that a text is in the error.
+    pub(crate) fn fails(self, status: i32, part: &str) -> Ran {
+        assert_eq!(self.status, status, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert!(self.stderr.contains(part), "{part:?} is not in\n{}", self.stderr);
+        self
+    }
+
+    /// Checks the exit status, and that texts are in the output.
+    pub(crate) fn shows(self, status: i32, parts: &[&str]) -> Ran {
+        assert_eq!(self.status, status, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        for part in parts {
+            assert!(self.stdout.contains(part), "{part:?} is not in\n{}", self.stdout);
+        }
+        self
+    }
+}
+
+/// The command, with nothing of the caller's environment that would change what it does.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hactl"));
+    command.args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("HACTL_CONFIG", "/nonexistent/config.yaml").stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run(command: &mut Command) -> Ran {
+    ended(&command.output().expect("hactl runs"))
+}
+
+fn ended(output: &Output) -> Ran {
+    Ran {
+        status: output.status.code().expect("it was not killed"),
+        stdout: String::from_utf8(output.stdout.clone()).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr.clone()).expect("UTF-8"),
+    }
+}
+
+/// Runs `hactl --server … ARGUMENTS`.
+pub(crate) fn hactl(server: &Server, arguments: &[&str]) -> Ran {
+    run(command(&["--server", server.url()]).args(arguments))
+}
+
+/// Runs it with a text on standard input.
+pub(crate) fn hactl_with_input(server: &Server, arguments: &[&str], input: &str) -> Ran {
+    let mut child = start(command(&["--server", server.url()]).args(arguments).stdin(Stdio::piped()));
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+    ended(&child.wait_with_output().expect("it ends"))
+}
+
+/// Starts it and goes on.
+pub(crate) fn start(command: &mut Command) -> Child {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("hactl starts")
+}
+
+/// Writes a file into a folder and gives its path.
+pub(crate) fn file(folder: &Path, name: &str, content: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, content).expect("a file");
+    path.display().to_string()
+}
+
+/// A resource as YAML.
+pub(crate) fn resource(name: &str) -> String {
+    format!(
+        "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: {name}\nspec:\n  driver:\n    exec:\n      command: [sleep, '1']\n"
+    )
+}

@@ -1,0 +1,10 @@
+//! The real `hactl` binary against a scripted API on loopback.
+
+mod apply;
+mod commands;
+mod connection;
+mod hactl;
+mod objects;
+mod operations;
+mod server;
+mod watching;

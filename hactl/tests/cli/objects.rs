@@ -1,0 +1,158 @@
+//! Showing, changing and deleting objects.
+
+use super::hactl::{command, hactl, run};
+use super::server::Server;
+use serde_json::{Value, json};
+
+fn web() -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web", "labels": {"tier": "front"}},
+        "spec": {"driver": {"exec": {"command": ["sleep", "1"]}}, "group": "g"},
+        "status": {"state": "Started", "node": "node1", "running": true, "observedGeneration": 1,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Running", "message": "runs as wanted"}]}})
+}
+
+fn vm() -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "100"},
+        "spec": {"driver": {"libvirt": {"domain": "x"}}, "state": "Stopped"}})
+}
+
+#[test]
+fn lists_show_type_and_name() {
+    let server = Server::start();
+    server.put("resources", web());
+    server.put("resources", vm());
+    hactl(&server, &["get", "resources"]).prints(
+        0,
+        "NAME      REQUESTED  STATE    NODE   READY  AGE\nvm:100    Stopped    -        -      -      -\n\
+         exec:web  Started    Started  node1  True   -\n",
+    );
+    hactl(&server, &["get", "har", "-l", "tier=front", "-o", "name"]).prints(0, "resource/web\n");
+    hactl(&server, &["get", "resource", "vm:100", "-o", "name"]).prints(0, "resource/100\n");
+    hactl(&server, &["get", "resource", "ct:100"]).fails(1, "vm:100");
+    hactl(&server, &["get", "resource", "wep"]).fails(1, "did you mean web?");
+    hactl(&server, &["get", "har", "-o", "wide"]).shows(0, &["MESSAGE", "runs as wanted"]);
+    hactl(&server, &["get", "pods"]).fails(2, "no kind");
+    let one = hactl(&server, &["get", "resource/web", "-o", "json"]).shows(0, &[]);
+    assert_eq!(serde_json::from_str::<Value>(&one.stdout).expect("JSON")["kind"], "Resource");
+    let all = hactl(&server, &["get", "har", "-o", "json"]).shows(0, &[]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&all.stdout).expect("JSON")["items"].as_array().map(Vec::len),
+        Some(2)
+    );
+    hactl(&server, &["get", "har", "-o", "yaml"]).shows(0, &["kind: List\n", "  name: web\n"]);
+    hactl(&server, &["get", "all"]).prints(
+        0,
+        "NAME      REQUESTED  STATE    NODE   READY  AGE\nvm:100    Stopped    -        -      -      -\n\
+         exec:web  Started    Started  node1  True   -\n",
+    );
+    let coloured = run(&mut command(&["--server", server.url(), "--color", "always", "get", "har"]));
+    assert!(coloured.stdout.contains("\x1b[32mStarted"), "{:?}", coloured.stdout);
+}
+
+#[test]
+fn describe_shows_everything_and_what_happened() {
+    let server = Server::start();
+    server.put("resources", web());
+    server.put("events", json!({"metadata": {"name": "e1"}, "involvedObject": {"kind": "Resource", "name": "web"},
+        "type": "Warning", "reason": "Crashed", "message": "it ended by itself\u{1b}[2J", "source": {"component": "agent/node1"}}));
+    server.put(
+        "events",
+        json!({"metadata": {"name": "e2"}, "involvedObject": {"kind": "Node", "name": "web"},
+        "type": "Normal", "reason": "Other", "message": "another object"}),
+    );
+    let ran = hactl(&server, &["describe", "resource", "web"]).shows(
+        0,
+        &[
+            "Resource exec:web\n",
+            "    - sleep\n",
+            "state: Started",
+            "runs as wanted",
+            "Crashed",
+            "agent/node1",
+        ],
+    );
+    assert!(!ran.stdout.contains("another object") && !ran.stdout.contains('\u{1b}'), "{}", ran.stdout);
+    hactl(&server, &["events", "--for", "web"]).shows(0, &["Crashed"]);
+    hactl(&server, &["events"]).shows(0, &["resource/web", "node/web"]);
+}
+
+#[test]
+fn set_checks_and_patches() {
+    let server = Server::start();
+    server.put("resources", web());
+    hactl(&server, &["set", "web", "state=stopped", "group="]).prints(0, "resource/web configured\n");
+    let stored = server.object("resources", "web").expect("stored");
+    assert_eq!((&stored["spec"]["state"], stored["spec"].get("group")), (&json!("stopped"), None));
+    hactl(&server, &["set", "web", "state=stopped"]).prints(0, "resource/web unchanged\n");
+    let writes = server.writes().len();
+    hactl(&server, &["set", "web", "state=running"]).fails(2, "spec.state");
+    hactl(&server, &["set", "web", "maxrestart=1"]).fails(2, "did you mean maxRestart?");
+    assert_eq!(server.writes().len(), writes);
+}
+
+#[test]
+fn delete_shrinks_the_rules_that_name_it() {
+    let server = Server::start();
+    let rule = |name: &str, resources: &[&str]| {
+        server.put(
+            "affinityrules",
+            json!({"metadata": {"name": name}, "spec": {"resourceAffinity": {"resources": resources}}}),
+        );
+    };
+    server.put("resources", web());
+    rule("pair", &["web", "db"]);
+    rule("three", &["exec:web", "db", "cache"]);
+    rule("other", &["db", "cache"]);
+    hactl(&server, &["delete", "resource", "web", "--dry-run"])
+        .shows(0, &["resource/web deleted (server dry run)"]);
+    assert!(server.object("resources", "web").is_some());
+    hactl(&server, &["delete", "resource/web", "--wait"]).prints(
+        0,
+        "resource/web deleted\naffinityrule/pair deleted: too few resources are left\naffinityrule/three shrunk\n",
+    );
+    let three = server.object("affinityrules", "three").expect("kept");
+    assert_eq!(three["spec"]["resourceAffinity"]["resources"], json!(["db", "cache"]));
+    assert!(server.object("affinityrules", "other").is_some());
+    hactl(&server, &["delete", "resource", "web"]).fails(1, "does not exist");
+    hactl(&server, &["delete", "resource", "web", "--ignore-not-found"]).prints(0, "");
+    hactl(&server, &["delete", "resources"]).fails(2, "--all");
+}
+
+#[test]
+fn edit_sends_what_the_editor_left_when_it_is_valid() {
+    let server = Server::start();
+    server.put("resources", web());
+    let edit = |editor: &str| {
+        run(command(&["--server", server.url(), "edit", "resource", "web"]).env("EDITOR", editor))
+    };
+    edit("true").prints(0, "resource/web unchanged\n");
+    edit("sed -i s/sleep/cat/").prints(0, "resource/web configured\n");
+    let stored = server.object("resources", "web").expect("stored");
+    assert_eq!(stored["spec"]["driver"]["exec"]["command"][0], "cat");
+    assert_eq!(stored["metadata"]["uid"], "uid-web");
+    edit("sed -i s/group:/gruop:/").fails(2, "group");
+    edit("sed -i 's/name: web/name: other/'").fails(2, "must stay one object");
+    edit("false").fails(1, "the editor");
+    assert_eq!(server.objects("resources").len(), 1);
+}
+
+#[test]
+fn create_makes_objects_or_prints_them_for_git() {
+    let server = Server::start();
+    let line = ["create", "resource", "vm:100", "--state", "started", "--group", "g", "--max-restart", "1"];
+    run(&mut command(&[&line[..], &["--dry-run", "-o", "yaml"]].concat())).prints(
+        0,
+        "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: \"100\"\nspec:\n  driver:\n    libvirt:\n      \
+         domain: \"100\"\n  state: Started\n  group: g\n  maxRestart: 1\n",
+    );
+    hactl(&server, &line).prints(0, "resource/100 created\n");
+    hactl(&server, &line).fails(1, "already exists");
+    hactl(
+        &server,
+        &["create", "group", "mygroup1", "--nodes", "node1:2,node2:1,node3:1,node4", "--restricted"],
+    )
+    .prints(0, "group/mygroup1 created\n");
+    let nodes = &server.object("groups", "mygroup1").expect("stored")["spec"]["nodes"];
+    assert_eq!(*nodes, json!({"node1": 2, "node2": 1, "node3": 1, "node4": 0}));
+    hactl(&server, &["create", "resource", "Bad_Name", "--exec", "--", "sleep"]).fails(2, "metadata.name");
+}

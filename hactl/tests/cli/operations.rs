@@ -1,0 +1,149 @@
+//! Imperative commands and node maintenance, with a leader that answers as scripted.
+
+use super::hactl::hactl;
+use super::server::{Scripted, Server};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn leader(phase: &'static str, status: Value) -> Server {
+    let server = Server::with(
+        |_| None,
+        move |plural, object| {
+            object["status"] = status.clone();
+            object["status"]["phase"] = json!(phase);
+            plural == "operations"
+        },
+    );
+    furnish(&server);
+    server
+}
+
+fn furnish(server: &Server) {
+    server.put(
+        "resources",
+        json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}},
+        "status": {"state": "Started", "node": "node1", "running": true}}),
+    );
+    server.put("nodes", json!({"metadata": {"name": "node2"}, "spec": {}, "status": {"state": "Online", "epoch": 3, "bootId": "b"}}));
+}
+
+#[test]
+fn an_operation_is_recorded_and_answered() {
+    let server = leader("Succeeded", json!({"message": "web runs on node2", "together": ["db"]}));
+    hactl(&server, &["migrate", "exec:web", "node2"])
+        .prints(0, "migrate web: succeeded: web runs on node2\n  along with it: db\n");
+    let operation = server.objects("operations").remove(0);
+    assert_eq!(operation["spec"], json!({"action": "Migrate", "resource": "web", "node": "node2"}));
+    let name = hactl(&server, &["stop", "web", "--timeout", "5s", "--no-wait", "-o", "name"])
+        .shows(0, &["operation/stop-web-"]);
+    let stop =
+        server.object("operations", name.stdout.trim().trim_start_matches("operation/")).expect("recorded");
+    assert_eq!(stop["spec"], json!({"action": "Stop", "resource": "web", "timeoutSeconds": 5}));
+    hactl(&server, &["start", "web", "-q"]).prints(0, "");
+    hactl(&server, &["restart", "web", "-o", "json"]).shows(0, &["\"phase\": \"Succeeded\""]);
+    hactl(&server, &["relocate", "web", "nowhere"]).fails(1, "node/nowhere does not exist");
+    hactl(&server, &["migrate", "node/node2", "node2"]).fails(2, "not a resource");
+}
+
+#[test]
+fn a_refused_operation_says_what_blocks_it() {
+    let server = leader(
+        "Refused",
+        json!({"reason": "NegativePartner", "message": "node2 is taken", "blockedBy": ["db"]}),
+    );
+    hactl(&server, &["migrate", "web", "node2"])
+        .fails(1, "migrate web: refused: node2 is taken\n  blocked by: db");
+}
+
+#[test]
+fn an_operation_that_takes_too_long_goes_on() {
+    let server = leader("Running", json!({"message": "copying"}));
+    let ran = hactl(&server, &["relocate", "web", "node2", "--timeout", "200ms"])
+        .fails(124, "goes on as operation/relocate-web-");
+    assert!(ran.stderr.contains("hactl get operation relocate-web-"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_lost_answer_does_not_record_an_operation_twice() {
+    let lost = AtomicUsize::new(0);
+    let server = Server::with(
+        move |request| {
+            let is_create = request.method == "POST" && request.path.ends_with("/operations");
+            match (is_create, lost.fetch_add(usize::from(is_create), Ordering::SeqCst)) {
+                (true, 0) => Some(Scripted::HangUp),
+                // The first one had arrived after all.
+                (true, 1) => {
+                    Some(Scripted::Answer(409, json!({"reason": "AlreadyExists", "message": "exists"})))
+                }
+                _ => None,
+            }
+        },
+        |_, _| false,
+    );
+    furnish(&server);
+    hactl(&server, &["restart", "web", "--no-wait"]).shows(0, &["recorded"]);
+    let requests = server.requests();
+    let names: Vec<&Value> = requests
+        .iter()
+        .filter(|request| request.method == "POST")
+        .map(|request| &request.body["metadata"]["name"])
+        .collect();
+    assert_eq!(names.len(), 2);
+    assert_eq!(names[0], names[1]);
+}
+
+#[test]
+fn maintenance_waits_until_the_node_is_empty() {
+    let server = Server::start();
+    furnish(&server);
+    server.put(
+        "resources",
+        json!({"metadata": {"name": "stay"}, "spec": {}, "status": {"state": "Stopped", "node": "node2"}}),
+    );
+    server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node2", "running": true,
+        "conditions": [{"type": "Ready", "status": "False", "message": "no other node fits"}]}}));
+    hactl(&server, &["node", "maintenance", "enable", "node2", "--wait", "--timeout", "300ms"])
+        .fails(124, "go: Started on node2: no other node fits");
+    assert_eq!(server.object("nodes", "node2").expect("stored")["spec"]["maintenance"], true);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| hactl(&server, &["node", "maintenance", "enable", "node2", "--wait"]));
+        server.wait_until(|requests| {
+            requests.iter().filter(|request| request.query.contains("watch=true")).count() > 1
+        });
+        server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node1", "running": true}}));
+        waiting
+            .join()
+            .expect("it ran")
+            .prints(0, "node/node2 is in maintenance already\nnode/node2 is empty\n");
+    });
+    hactl(&server, &["node", "maintenance", "disable", "node2"])
+        .prints(0, "node/node2 maintenance disabled\n");
+    server.put("nodes", json!({"metadata": {"name": "away"}, "spec": {}, "status": {"state": "Unknown"}}));
+    hactl(&server, &["node", "maintenance", "enable", "away"]).fails(1, "away is Unknown");
+    hactl(&server, &["node", "list"]).shows(0, &["node2", "Online"]);
+}
+
+#[test]
+fn confirming_a_fence_needs_a_yes_and_carries_what_was_seen() {
+    let server = leader("Succeeded", json!({}));
+    hactl(&server, &["node", "confirm-fenced", "node2"]).fails(2, "--yes");
+    assert!(server.writes().is_empty());
+    hactl(&server, &["node", "confirm-fenced", "node2", "--yes"])
+        .prints(0, "confirm-fenced node2: succeeded\n");
+    let operation = server.objects("operations").remove(0);
+    assert_eq!(
+        operation["spec"],
+        json!({"action": "ConfirmFenced", "node": "node2", "epoch": 3, "bootId": "b"})
+    );
+}
+
+#[test]
+fn delete_with_stop_deletes_only_what_stopped() {
+    let server = leader("Failed", json!({"message": "the stop command failed"}));
+    hactl(&server, &["delete", "resource", "web", "--stop"])
+        .fails(1, "could not be stopped: the stop command failed");
+    assert!(server.object("resources", "web").is_some());
+    let server = leader("Succeeded", json!({}));
+    hactl(&server, &["delete", "resource", "web", "--stop"])
+        .prints(0, "resource/web stopped\nresource/web deleted\n");
+}

@@ -1,0 +1,91 @@
+//! Watches: rows as they change, over lost connections and compacted revisions.
+
+use super::hactl::{command, hactl, start};
+use super::server::{Request, Scripted, Server};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn service(name: &str, state: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}, "status": {"state": state}})
+}
+
+fn is_watch(request: &Request) -> bool {
+    request.query.contains("watch=true")
+}
+
+/// Starts a watch and hands its lines to the test.
+fn follow(server: &Server, arguments: &[&str], test: impl FnOnce(&mut dyn FnMut() -> String)) {
+    let mut child = start(command(&["--server", server.url()]).args(arguments));
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    test(&mut || lines.next().expect("a line").expect("UTF-8"));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+#[test]
+fn changes_are_shown_as_they_come() {
+    let server = Server::start();
+    server.put("resources", service("web", "Starting"));
+    follow(&server, &["get", "har", "-w"], |line| {
+        assert_eq!(line(), "NAME      REQUESTED  STATE     NODE  READY  AGE");
+        assert!(line().contains("Starting"));
+        server.put("resources", service("web", "Started"));
+        assert!(line().starts_with("exec:web  Started    Started"));
+        server.put("resources", service("db", "Queued"));
+        assert!(line().contains("exec:db"));
+        server.remove("resources", "web");
+        assert!(line().contains("(deleted)"));
+    });
+    follow(&server, &["get", "resource", "db", "-w", "-o", "json"], |line| {
+        assert_eq!(serde_json::from_str::<Value>(&line()).expect("JSON")["status"]["state"], "Queued");
+        server.put("resources", service("web", "Started"));
+        server.put("resources", service("db", "Started"));
+        assert_eq!(serde_json::from_str::<Value>(&line()).expect("JSON")["metadata"]["name"], "db");
+    });
+}
+
+#[test]
+fn a_compacted_revision_and_a_lost_connection_lose_and_repeat_nothing() {
+    let watches = AtomicUsize::new(0);
+    let server = Server::with(
+        move |request| match is_watch(request).then(|| watches.fetch_add(1, Ordering::SeqCst)) {
+            Some(0) => Some(Scripted::Answer(410, json!({"reason": "Expired", "message": "compacted"}))),
+            Some(1) => Some(Scripted::HangUp),
+            Some(2) => Some(Scripted::Answer(503, json!({"message": "not ready"}))),
+            Some(3) => Some(Scripted::Answer(
+                200,
+                json!({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}),
+            )),
+            _ => None,
+        },
+        |_, _| false,
+    );
+    server.put("resources", service("web", "Starting"));
+    follow(&server, &["get", "har", "-w", "-o", "name"], |line| {
+        assert_eq!(line(), "resource/web");
+        server.wait_for(is_watch);
+        server.put("resources", service("db", "Started"));
+        assert_eq!(line(), "resource/db");
+    });
+}
+
+#[test]
+fn waiting_ends_with_the_event() {
+    let server = Server::start();
+    server.put("resources", service("web", "Starting"));
+    std::thread::scope(|scope| {
+        let waiting =
+            scope.spawn(|| hactl(&server, &["wait", "web", "--for=state=Started", "--timeout=20s"]));
+        server.wait_for(is_watch);
+        server.put("resources", service("web", "Started"));
+        waiting.join().expect("it ran").prints(0, "resource/web state is Started\n");
+        let deleting =
+            scope.spawn(|| hactl(&server, &["wait", "resource/web", "--for=delete", "--timeout=20s"]));
+        server.wait_for(|request| is_watch(request) && request.query.contains("resourceVersion=2"));
+        server.remove("resources", "web");
+        deleting.join().expect("it ran").prints(0, "resource/web deleted\n");
+    });
+    hactl(&server, &["wait", "resource/web", "--for=delete"]).prints(0, "resource/web deleted\n");
+    hactl(&server, &["wait", "web", "--for=state=Started"]).fails(1, "does not exist");
+}

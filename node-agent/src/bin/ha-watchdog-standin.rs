@@ -1,0 +1,8 @@
+//! ha-watchdog-standin: the program around the stand-in watchdog of sandbox and tests.
+
+use clap::Parser;
+use ha_node_agent::watchdog::stand_in;
+
+fn main() -> anyhow::Result<()> {
+    stand_in::run(&stand_in::Options::parse())
+}

@@ -1,0 +1,419 @@
+//! The node agent's pure core: what this node does about its assignments, and when it must not.
+//!
+//! `handle`, `poll_effect` and `deadline` are all there is; it never awaits, reads a clock or draws a random number. The
+//! shell and the simulator run the very same code. The rules are FENCING.md's; each file names those it keeps.
+
+mod arming;
+pub mod command;
+mod commits;
+pub mod effect;
+mod heartbeat;
+pub mod input;
+pub mod journal;
+mod journaling;
+mod leave;
+mod migration;
+mod permit;
+mod registration;
+mod reports;
+mod role;
+mod service;
+mod session;
+mod steps;
+mod stop_then_stay;
+mod summary;
+mod under_permit;
+mod view;
+mod workers;
+
+pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
+pub use effect::{
+    CommitId, Effect, Exit, JournalWriteId, Lane, LeaseRequestId, Level, ReadId, WatchdogRequestId,
+};
+pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
+pub use journal::{Journal, JournalEntry};
+pub use summary::{AgentState, Summary};
+
+use crate::watchdog::Moment;
+use arming::Watchdog;
+use commits::Purpose;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::Kind;
+use ha_api_types::quantity::Amounts;
+use ha_api_types::record::{NotStopped, Revision};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::timing::Timings;
+use ha_store::Change;
+use heartbeat::Lease;
+use journaling::Journaling;
+use service::{Presence, Service, Step};
+use session::{Reading, Session};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use view::View;
+
+/// How often the second clock is looked at while a deadline runs: a machine that was suspended wakes up late.
+const CLOCK_CHECK_MS: Millis = 500;
+/// How often one input may be followed up at most: every follow-up is a step forward, so this is never reached.
+const MAX_ROUNDS: usize = 64;
+
+/// What an agent is told about itself once, at its start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The cluster's key layout.
+    pub keys: Keys,
+    /// The node's name.
+    pub node: String,
+    /// This process: no two processes ever have the same.
+    pub instance: String,
+    /// The machine.
+    pub machine_id: String,
+    /// The boot.
+    pub boot_id: String,
+    /// The machine is itself virtual.
+    pub is_virtual: bool,
+    /// Drivers that it can serve, sorted.
+    pub drivers: Vec<String>,
+    /// What it has.
+    pub capacity: Amounts,
+    /// The agent's version.
+    pub version: String,
+}
+
+/// The prefixes of the store that an agent of this node needs to see; each ends in `/`.
+pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
+    vec![
+        keys.specs_of(Kind::Cluster),
+        keys.specs_of(Kind::Node),
+        keys.specs_of(Kind::Resource),
+        keys.assignments(),
+        keys.fences(),
+        keys.candidates(),
+        keys.reports_of(node),
+    ]
+}
+
+/// The agent.
+///
+/// Guarantees: no start is asked of a driver without a permit that was committed under every guard of FENCING, section
+/// 6, without the action being in the journal on disk, or, for an exclusive service, at or after D − Ts. Assumptions: the
+/// shell holds the state directory's file lock, hands in clock readings in order, and answers every effect that has an
+/// answer at most once.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
+pub struct AgentCore {
+    config: Config,
+    journal: Journal,
+    journaling: Journaling,
+    view: View,
+    session: Session,
+    watchdog: Watchdog,
+    lease: Lease,
+    services: BTreeMap<String, Service>,
+    commits: BTreeMap<CommitId, Purpose>,
+    reads: BTreeMap<ReadId, Reading>,
+    commands: BTreeMap<CommandId, String>,
+    effects: VecDeque<Effect>,
+    next: u64,
+    /// D, proven by a heartbeat of this process.
+    deadline: Option<Moment>,
+    /// The timings committed last.
+    in_force: Timings,
+    /// A heartbeat with armed: true was sent, and neither it nor a later report is known to be applied.
+    unseen_armed: bool,
+    /// A heartbeat with another report was sent and its outcome is unknown.
+    unseen_report: bool,
+    /// Since when heartbeats do not commit.
+    beat_failed_at: Option<Mono>,
+    /// The highest revision of the store that was ever seen.
+    highest: Revision,
+    own_is_read: bool,
+    read_retry_at: Option<Mono>,
+    not_stopped: Vec<NotStopped>,
+    shutdown: Option<Shutdown>,
+    shutdown_at: Option<Mono>,
+    restart_ready: bool,
+    leaving: Option<CommitId>,
+    /// Something happened that may let another step go on.
+    changed: bool,
+    /// Services whose facts changed since they were last looked at.
+    stale: BTreeSet<String>,
+    /// Something that concerns every service changed.
+    all_stale: bool,
+    /// The present of the newest input that was not followed up yet.
+    unsettled: Option<Now>,
+    last: Mono,
+}
+
+impl AgentCore {
+    /// An agent that holds the file lock of this node's state directory, with the journal found there.
+    pub fn new(config: Config, journal: Journal) -> AgentCore {
+        let view = View::new(&config.keys, &config.node);
+        let in_force = journal.timings.unwrap_or_default();
+        let mut core = AgentCore {
+            highest: journal.revision,
+            config,
+            journal,
+            journaling: Journaling::default(),
+            view,
+            session: Session::Waiting,
+            watchdog: Watchdog::default(),
+            lease: Lease::default(),
+            services: BTreeMap::new(),
+            commits: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            effects: VecDeque::new(),
+            next: 1,
+            deadline: None,
+            in_force,
+            unseen_armed: false,
+            unseen_report: false,
+            beat_failed_at: None,
+            own_is_read: false,
+            read_retry_at: None,
+            not_stopped: Vec::new(),
+            shutdown: None,
+            shutdown_at: None,
+            restart_ready: false,
+            leaving: None,
+            changed: false,
+            stale: BTreeSet::new(),
+            all_stale: true,
+            unsettled: None,
+            last: Mono::default(),
+        };
+        // What the journal names may run here: it is killed in time even if the store is never reached.
+        core.seed_services();
+        core
+    }
+
+    /// Takes in what has happened.
+    pub fn handle(&mut self, now: &Now, input: Input) {
+        self.last = now.raw;
+        if matches!(self.session, Session::Ended) {
+            return;
+        }
+        match input {
+            Input::Synced { prefix, entries, revision } => {
+                self.view.synced(&prefix, &entries, revision);
+                self.all_stale = true;
+            }
+            Input::Changed { changes, revision: _ } => {
+                for change in &changes {
+                    self.outdate(change);
+                }
+                self.view.changed(&changes);
+            }
+            Input::Progress(_) | Input::Tick => {}
+            Input::Read { id, result } => {
+                self.read_answer(now, id, result);
+                self.all_stale = true;
+            }
+            Input::Committed { id, outcome } => self.committed(now, id, &outcome),
+            Input::LeaseGranted { id, result } => self.lease_granted(now, id, result),
+            Input::LeaseKept { lease, kept } => self.lease_kept(now, lease, &kept),
+            Input::JournalWritten { id, result } => self.journal_written(now, id, result),
+            Input::Ended { id, result } => self.ended(now, id, result),
+            Input::Driver(event) => self.driver_event(event),
+            Input::Watchdog(news) => self.watchdog_news(now, news),
+            Input::Facts { drivers, capacity } => {
+                self.config.drivers = drivers;
+                self.config.capacity = capacity;
+            }
+            Input::Shutdown(shutdown) => {
+                self.shut_down(now, shutdown);
+                self.all_stale = true;
+            }
+        }
+        // Followed up when the next effect is asked for, so that a burst of inputs is followed up once.
+        self.unsettled = Some(now.clone());
+    }
+
+    /// The next thing to do. Ask until there is nothing, after one input or a few.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        if let Some(now) = self.unsettled.take() {
+            self.settle(&now);
+        }
+        self.effects.pop_front()
+    }
+
+    /// When to call with [`Input::Tick`] again, on `CLOCK_MONOTONIC_RAW`, and why; ask once there is no effect left.
+    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+        if matches!(self.session, Session::Ended) {
+            return None;
+        }
+        let clock = self.deadline_moment().map(|_| (self.last + CLOCK_CHECK_MS, "both clocks are looked at"));
+        let requesting = match &self.session {
+            Session::Requesting(requesting) => requesting.retry_at,
+            Session::Waiting | Session::Clearing | Session::Registered(_) | Session::Ended => None,
+        };
+        let restart = self.shutdown_at.map(|at| at + leave::RESTART_PATIENCE_MS);
+        let services = self
+            .services
+            .values()
+            .flat_map(|service| [service.not_before, service.write_not_before, service.peek_at])
+            .flatten()
+            .filter(|at| *at > self.last)
+            .min();
+        let named = [
+            clock,
+            self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
+            self.margin_due(self.last).map(|at| (at, "D − Ts: exclusive services are killed")),
+            self.watchdog.due().map(|at| (at, "the watchdog daemon is asked again")),
+            self.journal_due().map(|at| (at, "the journal is written again")),
+            requesting.map(|at| (at, "the registration is tried again")),
+            self.read_retry_at.map(|at| (at, "the store is read again")),
+            restart.map(|at| (at, "commands have been waited for long enough")),
+            services.map(|at| (at, "a service waits")),
+        ];
+        named.into_iter().flatten().filter(|(at, _)| *at > self.last).min()
+    }
+
+    /// Follows up until nothing more can be done without waiting.
+    fn settle(&mut self, now: &Now) {
+        for _ in 0..MAX_ROUNDS {
+            self.changed = false;
+            self.stop_then_stay_step(now);
+            self.session_step(now);
+            self.reread_services(now);
+            for name in self.names_to_look_at() {
+                self.with_service(&name, |core, service| {
+                    core.tell_not_stopped(now, service);
+                    core.advance(now, service);
+                    core.write_report(now, service);
+                });
+            }
+            self.services.retain(|_, service| !service.forgotten);
+            self.dispatch(now);
+            self.leave_step(now);
+            self.lease_step(now);
+            self.heartbeat_step(now);
+            self.watchdog_step(now);
+            self.journaling_step(now);
+            if !self.changed || matches!(self.session, Session::Ended) {
+                break;
+            }
+        }
+    }
+
+    /// Services whose facts changed, and those that something is going on with; for each newcomer an entry is made.
+    fn names_to_look_at(&mut self) -> BTreeSet<String> {
+        let mut names = std::mem::take(&mut self.stale);
+        if std::mem::take(&mut self.all_stale) {
+            self.seed_services();
+            names.extend(self.services.keys().cloned());
+        }
+        for name in &names {
+            self.seed_service(name);
+            self.refresh_definition(name);
+        }
+        let busy = self.services.iter().filter(|(_, service)| !service.is_quiet());
+        names.extend(busy.map(|(name, _)| name.clone()));
+        names
+    }
+
+    /// Remembers whom a change concerns.
+    fn outdate(&mut self, change: &Change) {
+        let key = match change {
+            Change::Put(entry) => &entry.key,
+            Change::Delete { key, .. } => key,
+        };
+        match self.config.keys.parse(key) {
+            Some(Key::Spec(Kind::Resource, name) | Key::Assignment(name) | Key::ServiceReport(_, name)) => {
+                self.stale.insert(name.to_owned());
+            }
+            Some(
+                Key::Spec(
+                    Kind::Cluster
+                    | Kind::Node
+                    | Kind::Group
+                    | Kind::AffinityRule
+                    | Kind::NodeGroup
+                    | Kind::Operation,
+                    _,
+                )
+                | Key::Status(..)
+                | Key::Tombstone(_)
+                | Key::Fence(_)
+                | Key::Leader
+                | Key::Candidate(_)
+                | Key::Alive(_)
+                | Key::NodeReport(_)
+                | Key::Event(..),
+            )
+            | None => self.all_stale = true,
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        id
+    }
+
+    fn log(&mut self, level: Level, message: String) {
+        self.effects.push_back(Effect::Log { level, message });
+    }
+
+    fn service_names(&self) -> Vec<String> {
+        self.services.keys().cloned().collect()
+    }
+
+    /// Lends a service to a closure that needs the rest of the core too; it is away from the map meanwhile.
+    fn with_service(&mut self, name: &str, act: impl FnOnce(&mut AgentCore, &mut Service)) {
+        if let Some(mut service) = self.services.remove(name) {
+            act(self, &mut service);
+            self.services.insert(name.to_owned(), service);
+        }
+    }
+
+    fn add_service(&mut self, definition: ServiceDefinition) {
+        let name = definition.name.clone();
+        let mut service = Service::new(definition);
+        if let Some(report) = self.view.reports.value(&name) {
+            service.restarts = report.restarts;
+        }
+        self.services.insert(name, service);
+        self.changed = true;
+    }
+
+    /// A service of which no copy is here follows what is wanted; a running one stays as it was started.
+    fn refresh_definition(&mut self, name: &str) {
+        let Some(service) = self.services.get_mut(name) else { return };
+        if service.step != Step::Rest || service.task.is_some() {
+            return;
+        }
+        let assigned = self.view.assignments.value(name).map(|assignment| &assignment.definition);
+        let newest = match assigned.filter(|definition| definition.name == *name) {
+            Some(definition) => definition.clone(),
+            None => match self.view.resources.value(name) {
+                Some(resource) => ServiceDefinition::of(resource),
+                None => return,
+            },
+        };
+        if newest.uid != service.definition.uid {
+            // Another resource under the same name: nothing is known of it.
+            service.definition = newest;
+            service.presence = Presence::Unprobed;
+            service.permit = None;
+            service.begun = None;
+            service.desired = None;
+            service.restarts = 0;
+            self.changed = true;
+        } else if service.presence == Presence::Stopped {
+            service.definition = newest;
+        }
+    }
+
+    /// Whether a service waits for the journal's next write.
+    fn journal_is_awaited(&self) -> bool {
+        let next = self.journal_next_write();
+        self.services.values().any(
+            |service| matches!(&service.step, Step::Journal { write: Some(write), .. } if *write == next),
+        )
+    }
+}
+
+#[cfg(test)]
+mod testing;

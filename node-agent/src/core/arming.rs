@@ -1,0 +1,361 @@
+//! The watchdog as the core sees it, and when to arm, pet, stay and release (FENCING, section 4).
+
+use super::effect::{Effect, Level, WatchdogRequestId};
+use super::input::WatchdogNews;
+use super::{AgentCore, Session};
+use crate::watchdog::Moment;
+use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Request, State, Status};
+use ha_api_types::record::{WatchdogKind, WatchdogReport};
+use ha_api_types::time::{Millis, Mono, Now};
+
+/// How long to wait before asking again for what was refused.
+const RETRY_MS: Millis = 5_000;
+/// How long the daemon may be away before the node counts as one without watchdog.
+const PATIENCE_MS: Millis = 10_000;
+
+/// The daemon, its device, and what was asked of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watchdog {
+    connected: bool,
+    status: Status,
+    device: String,
+    facts: Option<DeviceFacts>,
+    /// Why it cannot be armed; empty while it can, or while nobody has tried.
+    pub(super) problem: String,
+    asked: Option<(WatchdogRequestId, Request)>,
+    /// The deadline that the daemon acknowledged since armed: true was committed.
+    acknowledged: Option<Moment>,
+    /// Timeout (seconds) and Th (milliseconds) that it was armed with.
+    armed_with: Option<(u32, u32)>,
+    retry_at: Option<Mono>,
+    away_since: Option<Mono>,
+    warned: bool,
+    /// The device was opened by this process only to see what it is.
+    looked: bool,
+    /// A deadline that came too late for the daemon: it is not asked again, only the next one is.
+    too_late: Option<Moment>,
+}
+
+impl Watchdog {
+    /// Whether the device is running, as far as is known, under a deadline or staying.
+    pub(super) fn is_running(&self) -> bool {
+        match self.status.state {
+            State::Released => false,
+            State::Armed { .. } | State::Staying | State::Expired { .. } => true,
+        }
+    }
+
+    /// Whether the device follows a deadline of ours: what *armed* means in a heartbeat.
+    pub(super) fn is_armed(&self) -> bool {
+        self.connected && self.is_running()
+    }
+
+    /// Whether the daemon has acknowledged a deadline since *armed* was committed: a condition of every permit.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.acknowledged.is_some() && self.follows_deadline()
+    }
+
+    /// Whether the daemon pets by a deadline, and was not asked for anything that ends this: a condition of every start.
+    pub(super) fn follows_deadline(&self) -> bool {
+        let ends = match self.asked {
+            Some((_, Request::Stay | Request::Release)) => true,
+            Some((_, Request::Arm(arm))) => arm.deadline.is_none(),
+            Some((_, Request::Deadline(_) | Request::Query)) | None => false,
+        };
+        self.connected && !ends && matches!(self.status.state, State::Armed { .. })
+    }
+
+    /// Whether no deadline beyond this moment is in force or on its way to the daemon.
+    pub(super) fn never_beyond(&self, bound: Moment) -> bool {
+        let in_force = match self.status.state {
+            State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
+            State::Released | State::Staying => None,
+        };
+        let asked = match self.asked {
+            Some((_, Request::Deadline(deadline))) => Some(deadline),
+            Some((_, Request::Arm(arm))) => arm.deadline,
+            Some((_, Request::Stay | Request::Release | Request::Query)) | None => None,
+        };
+        !in_force.into_iter().chain(asked).any(|deadline| bound.is_earlier_on_a_clock(deadline))
+    }
+
+    /// Whether *armed: true* may be (or stay) committed: the device follows a deadline, or did when it was committed.
+    pub(super) fn is_running_for_us(&self, committed_armed: bool) -> bool {
+        if committed_armed { self.is_running() } else { self.follows_deadline() }
+    }
+
+    /// Whether this process opened the device without any deadline, to see what it is.
+    pub(super) fn was_opened_to_look(&self) -> bool {
+        self.looked
+    }
+
+    /// Whether there is no connection.
+    pub(super) fn is_away(&self) -> bool {
+        !self.connected
+    }
+
+    /// Whether the daemon pets without a deadline.
+    pub(super) fn is_staying(&self) -> bool {
+        self.connected && self.status.state == State::Staying
+    }
+
+    /// The deadline that the daemon follows: left behind by the agent before us.
+    pub(super) fn inherited(&self) -> Option<Moment> {
+        match self.status.state {
+            State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
+            State::Released | State::Staying => None,
+        }
+    }
+
+    /// *armed: true* was committed just now: earlier acknowledgements do not count.
+    pub(super) fn armed_committed(&mut self) {
+        self.acknowledged = None;
+    }
+
+    /// What the node's report says of it. While a longer timeout is wanted, the longer one: W must cover both.
+    pub(super) fn report(&self, wanted_timeout_ms: Millis) -> WatchdogReport {
+        let Some(facts) = self.facts else {
+            return WatchdogReport { problem: self.problem.clone(), ..WatchdogReport::default() };
+        };
+        let timeout_ms = u64::from(facts.timeout_seconds) * 1000;
+        WatchdogReport {
+            kind: match facts.kind {
+                DeviceKind::Kernel => WatchdogKind::Kernel,
+                DeviceKind::StandIn => WatchdogKind::StandIn,
+            },
+            identity: facts.identity.as_str().to_owned(),
+            device: match facts.place.as_str() {
+                "" => self.device.clone(),
+                place => place.to_owned(),
+            },
+            timeout_ms: if self.is_running() { timeout_ms.max(wanted_timeout_ms) } else { timeout_ms },
+            sliding: facts.sliding,
+            descriptor_retained: facts.descriptor_retained,
+            tested: false,
+            problem: self.problem.clone(),
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Mono> {
+        let away = self.away_since.filter(|_| self.problem.is_empty()).map(|since| since + PATIENCE_MS);
+        [self.retry_at, away].into_iter().flatten().min()
+    }
+}
+
+impl AgentCore {
+    pub(super) fn watchdog_news(&mut self, now: &Now, news: WatchdogNews) {
+        match news {
+            WatchdogNews::Connected { status, device } => {
+                self.watchdog.connected = true;
+                self.watchdog.device = device;
+                self.watchdog.asked = None;
+                self.watchdog.acknowledged = None;
+                self.watchdog.armed_with = None;
+                self.watchdog.retry_at = None;
+                self.watchdog.away_since = None;
+                self.watchdog.problem.clear();
+                self.take_status(status);
+            }
+            WatchdogNews::Answered { id, refusal, status } => {
+                let Some((asked, request)) = self.watchdog.asked else { return };
+                if asked != id {
+                    return;
+                }
+                self.watchdog.asked = None;
+                self.take_status(status);
+                match refusal {
+                    None => self.watchdog_done(request),
+                    Some(text) => self.watchdog_refused(now, request, text),
+                }
+            }
+            WatchdogNews::Notice { notice, status } => {
+                self.take_status(status);
+                match notice {
+                    Notice::Welcome => {}
+                    Notice::Expired => {
+                        self.log(
+                            Level::Error,
+                            "the deadline has passed: the watchdog is about to reset this machine".to_owned(),
+                        );
+                    }
+                    Notice::DeviceFailed { errno } => {
+                        self.log(
+                            Level::Error,
+                            format!("the watchdog device does not take a pet (error {errno})"),
+                        );
+                    }
+                    Notice::NotSliding => {
+                        self.log(
+                            Level::Warning,
+                            "the watchdog device rounds its timeout up and counts as fixed from now on"
+                                .to_owned(),
+                        );
+                    }
+                }
+            }
+            WatchdogNews::Disconnected { message } => {
+                if self.watchdog.connected || self.watchdog.away_since.is_none() {
+                    self.watchdog.away_since = Some(now.raw);
+                    self.log(Level::Warning, format!("no watchdog daemon: {message}"));
+                }
+                // What was armed stays armed: the status is kept as it was.
+                self.watchdog.connected = false;
+                self.watchdog.asked = None;
+                self.watchdog.acknowledged = None;
+            }
+        }
+    }
+
+    fn take_status(&mut self, status: Status) {
+        self.watchdog.status = status;
+        if let Some(facts) = status.device {
+            self.watchdog.facts = Some(facts);
+            if facts.kind == DeviceKind::StandIn && !self.watchdog.warned {
+                self.watchdog.warned = true;
+                self.log(
+                    Level::Error,
+                    "NOT ARMED FOR REAL: the watchdog is a stand-in for sandboxes and tests; it does not protect a real machine, and the leader accepts it only with Cluster.spec.fencing.allowStandIn".to_owned(),
+                );
+            }
+        }
+    }
+
+    fn watchdog_done(&mut self, request: Request) {
+        match request {
+            Request::Arm(arm) => {
+                self.watchdog.problem.clear();
+                self.watchdog.armed_with = Some((arm.timeout_seconds, arm.heartbeat_valid_ms));
+                self.watchdog.looked = arm.deadline.is_none();
+                if self.node_report().is_some_and(|report| report.armed) {
+                    self.watchdog.acknowledged = arm.deadline.or(self.watchdog.acknowledged);
+                }
+            }
+            Request::Deadline(deadline) => {
+                if !self.must_rearm() {
+                    self.watchdog.problem.clear();
+                }
+                if self.node_report().is_some_and(|report| report.armed) {
+                    self.watchdog.acknowledged = Some(deadline);
+                }
+            }
+            Request::Stay => {
+                self.log(Level::Warning, "nothing exclusive is left on this node: the watchdog is petted without a deadline and will not reset it".to_owned());
+            }
+            Request::Release => {
+                self.watchdog.armed_with = None;
+                self.watchdog.looked = false;
+            }
+            Request::Query => {}
+        }
+    }
+
+    fn watchdog_refused(&mut self, now: &Now, request: Request, text: String) {
+        self.watchdog.retry_at = Some(now.raw + RETRY_MS);
+        match request {
+            Request::Arm(arm) => {
+                let passed = arm.deadline.is_some_and(|deadline| Some(deadline) != self.deadline_moment());
+                if passed {
+                    // The next heartbeat brought another deadline meanwhile: try with that one at once.
+                    self.watchdog.retry_at = None;
+                    return;
+                }
+                if self.watchdog.problem != text {
+                    self.log(Level::Error, format!("the watchdog cannot be armed: {text}"));
+                }
+                self.watchdog.problem = text;
+            }
+            Request::Deadline(deadline) => {
+                self.watchdog.too_late = Some(deadline);
+                // A deadline that came too late is followed by the next one.
+                self.watchdog.retry_at = None;
+                self.log(Level::Warning, format!("the watchdog daemon refused a deadline: {text}"));
+            }
+            Request::Stay | Request::Release | Request::Query => {
+                self.log(Level::Warning, format!("the watchdog daemon refused: {text}"));
+            }
+        }
+    }
+
+    /// Asks the daemon for what is due, one request at a time.
+    pub(super) fn watchdog_step(&mut self, now: &Now) {
+        if !self.watchdog.connected {
+            if let Some(since) = self.watchdog.away_since
+                && self.watchdog.problem.is_empty()
+                && now.raw.since(since) >= PATIENCE_MS
+            {
+                "ha-watchdogd is not reachable: start it, or name its socket"
+                    .clone_into(&mut self.watchdog.problem);
+                self.changed = true;
+            }
+            return;
+        }
+        if self.watchdog.asked.is_some() {
+            return;
+        }
+        if let Some(retry_at) = self.watchdog.retry_at {
+            if now.raw < retry_at {
+                return;
+            }
+            self.watchdog.retry_at = None;
+        }
+        if let Some(request) = self.watchdog_request(now) {
+            let id = WatchdogRequestId(self.next_id());
+            self.watchdog.asked = Some((id, request));
+            self.effects.push_back(Effect::Watchdog { id, request });
+        }
+    }
+
+    fn watchdog_request(&self, now: &Now) -> Option<Request> {
+        let state = self.watchdog.status.state;
+        let arm = |deadline| Some(Request::Arm(Arm::of_timings(&self.arming_timings(), deadline)));
+        if matches!(self.session, Session::Ended) {
+            return None;
+        }
+        // FENCING 4: released only once armed: false is committed, or when nothing was ever committed.
+        let may_be_armed = self.may_be_committed_armed();
+        if !may_be_armed && !self.wants_watchdog() {
+            // A device that was found running belongs to services that may still be here.
+            if self.watchdog.is_running() && self.inherited_is_settled() {
+                return Some(Request::Release);
+            }
+        }
+        // Empty after the deadline's margin, or before registering: nothing is left that a reset would protect from.
+        if self.watchdog.is_running() && self.may_stay(now) {
+            return (!self.watchdog.is_staying()).then_some(Request::Stay);
+        }
+        if !may_be_armed && !self.wants_watchdog() {
+            // Find out what the device is, once, and again while it could not be armed; it is released again at once.
+            let unknown = self.watchdog.facts.is_none() || !self.watchdog.problem.is_empty();
+            return (unknown && state == State::Released && self.may_look()).then(|| arm(None)).flatten();
+        }
+        let deadline =
+            self.proven_deadline(now).filter(|deadline| Some(*deadline) != self.watchdog.too_late)?;
+        match state {
+            State::Released => arm(Some(deadline)),
+            State::Armed { .. } | State::Staying | State::Expired { .. } if self.must_rearm() => {
+                arm(Some(deadline))
+            }
+            State::Armed { deadline: in_force }
+                if in_force == deadline
+                    && (self.watchdog.acknowledged.is_some()
+                        || !self.node_report().is_some_and(|report| report.armed)) =>
+            {
+                None
+            }
+            State::Armed { .. } | State::Staying | State::Expired { .. } => Some(Request::Deadline(deadline)),
+        }
+    }
+
+    /// Whether the device runs with another timeout or Th than the timings in force ask for, and may be changed now: a
+    /// longer timeout only once the report that says so is committed.
+    fn must_rearm(&self) -> bool {
+        let timings = self.arming_timings();
+        let Request::Arm(wanted) = Request::Arm(Arm::of_timings(&timings, None)) else { return false };
+        let differs = self.watchdog.armed_with != Some((wanted.timeout_seconds, wanted.heartbeat_valid_ms));
+        let longer = self.watchdog.facts.is_some_and(|facts| wanted.timeout_seconds > facts.timeout_seconds);
+        let covered = self
+            .node_report()
+            .is_some_and(|report| report.watchdog.timeout_ms >= u64::from(wanted.timeout_seconds) * 1000);
+        differs && (!longer || covered)
+    }
+}

@@ -1,0 +1,93 @@
+//! What the core asks of drivers, and what drivers say.
+
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::time::Millis;
+
+/// Tells one run of a command from every other in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommandId(pub u64);
+
+/// A command of a driver; the service's definition goes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Does it run here?
+    Probe,
+    /// Start it, or adopt it when it runs.
+    Start,
+    /// Stop it gracefully, then hard.
+    Stop {
+        /// Graceful for so long; 0: hard at once.
+        graceful_ms: Millis,
+    },
+    /// Kill it at once.
+    Kill,
+    /// Target of a live migration: prepare to receive it.
+    Receive,
+    /// Source of a live migration: move it.
+    Migrate {
+        /// The receiving node.
+        target: String,
+    },
+}
+
+impl Command {
+    /// As printed and as a metric label.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Probe => "probe",
+            Command::Start => "start",
+            Command::Stop { .. } => "stop",
+            Command::Kill => "kill",
+            Command::Receive => "receive",
+            Command::Migrate { .. } => "migrate",
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandResult {
+    /// Done. For stop and kill: nothing of the service is left running on this node.
+    Done,
+    /// Failed; something may be left running.
+    Failed(DriverFailure),
+    /// What a probe saw.
+    Observed(Observed),
+    /// It was cancelled, or never began; something may be left running.
+    Cancelled,
+}
+
+/// Why a command of a driver failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverFailure {
+    /// Where to try next.
+    pub class: FailureClass,
+    /// In a word.
+    pub reason: Reason,
+    /// In a sentence, with what the program said.
+    pub message: String,
+}
+
+/// A change that a driver noticed by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriverEvent {
+    /// The service ended without being told to.
+    Exited {
+        /// The resource.
+        name: String,
+        /// The resource's uid.
+        uid: String,
+        /// How, in a sentence (`exit status 1`, `killed by signal 9`).
+        message: String,
+        /// Stopped with its own tool rather than crashed, where the source can tell.
+        by_hand: bool,
+    },
+    /// The service was found running without being told to.
+    Appeared {
+        /// The resource.
+        name: String,
+        /// The resource's uid.
+        uid: String,
+    },
+}

@@ -1,0 +1,145 @@
+//! Commits under way: what each is for, and who hears of its outcome (FENCING, section 1).
+
+use super::effect::{CommitId, Effect, Lane, Level};
+use super::heartbeat::Beat;
+use super::session::ReadFor;
+use super::{AgentCore, Now};
+use ha_api_types::record::{NodeReport, ServiceReport};
+use ha_api_types::time::Millis;
+use ha_store::{Outcome, Transaction};
+
+/// How long to wait before a service's report is written again after a conflict.
+const REWRITE_MS: Millis = 50;
+
+/// What a commit is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Purpose {
+    /// The node's report in mode Registering.
+    Request { report: NodeReport },
+    /// The `alive` of an earlier process.
+    DeleteAlive,
+    /// A heartbeat, or the creation of `alive`.
+    Beat(Beat),
+    /// A service's report: an answer, a probe or a permit.
+    Service { name: String, report: ServiceReport },
+    /// The report of a resource that is gone.
+    Forget { name: String },
+    /// The clean leave.
+    Leave { report: NodeReport },
+}
+
+impl AgentCore {
+    pub(super) fn commit(&mut self, transaction: Transaction, lane: Lane, purpose: Purpose) -> CommitId {
+        let id = CommitId(self.next_id());
+        self.commits.insert(id, purpose);
+        self.effects.push_back(Effect::Commit { id, transaction, lane });
+        id
+    }
+
+    pub(super) fn committed(&mut self, now: &Now, id: CommitId, outcome: &Outcome) {
+        let Some(purpose) = self.commits.remove(&id) else { return };
+        if let Some(revision) = outcome.applied() {
+            self.highest = self.highest.max(revision);
+            self.journal.revision = self.journal.revision.max(revision);
+        }
+        match purpose {
+            Purpose::Request { report } => self.request_answer(now, report, outcome),
+            Purpose::DeleteAlive => self.alive_deleted(now, outcome),
+            Purpose::Beat(beat) => self.beat_answer(now, beat, outcome),
+            Purpose::Service { name, report } => self.service_answer(now, id, &name, report, outcome),
+            Purpose::Forget { name } => self.forget_answer(now, id, &name, outcome),
+            Purpose::Leave { report } => self.leave_answer(now, report, outcome),
+        }
+    }
+
+    fn service_answer(
+        &mut self,
+        now: &Now,
+        id: CommitId,
+        name: &str,
+        report: ServiceReport,
+        outcome: &Outcome,
+    ) {
+        let applied = outcome.applied();
+        self.stale.insert(name.to_owned());
+        if let Some(revision) = applied {
+            self.view.reports.wrote(name, report, revision);
+        }
+        let Some(service) = self.services.get_mut(name) else { return };
+        if service.write != Some(id) {
+            return;
+        }
+        service.write = None;
+        if applied.is_none() {
+            // Conflict or unknown: the only legal next step is to read again.
+            service.reread = true;
+            service.write_not_before = Some(now.raw + REWRITE_MS);
+            self.tell_outcome(&format!("the report of {name}"), outcome);
+        }
+        self.changed = true;
+    }
+
+    fn forget_answer(&mut self, now: &Now, id: CommitId, name: &str, outcome: &Outcome) {
+        self.stale.insert(name.to_owned());
+        if let Some(revision) = outcome.applied() {
+            self.view.reports.deleted(name, revision);
+        }
+        if let Some(service) = self.services.get_mut(name)
+            && service.write == Some(id)
+        {
+            service.write = None;
+            if outcome.applied().is_none() {
+                service.reread = true;
+                service.write_not_before = Some(now.raw + REWRITE_MS);
+            }
+        }
+        self.changed = true;
+    }
+
+    /// Asks for a service's keys again where a write of them did not apply.
+    pub(super) fn reread_services(&mut self, now: &Now) {
+        let due: Vec<String> = self
+            .services
+            .iter()
+            .filter(|(name, service)| {
+                service.reread
+                    && service.write_not_before.is_none_or(|at| now.raw >= at)
+                    && !self.is_reading(&ReadFor::Service((*name).clone()))
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in due {
+            let keys = &self.config.keys;
+            let node = &self.config.node;
+            let mut wanted = vec![
+                keys.service_report(node, &name),
+                keys.assignment(&name),
+                keys.node_report(node),
+                keys.fence(node),
+            ];
+            if let Some(target) = self.view.assignments.value(&name).and_then(AgentCore::migration_target) {
+                wanted.push(keys.service_report(&target, &name));
+                wanted.push(keys.fence(&target));
+            }
+            wanted.sort();
+            wanted.dedup();
+            self.read(ReadFor::Service(name), wanted);
+        }
+    }
+
+    pub(super) fn tell_outcome(&mut self, what: &str, outcome: &Outcome) {
+        let message = match outcome {
+            Outcome::Applied(_) => return,
+            Outcome::Conflict(revision) => {
+                return self.log(
+                    Level::Debug,
+                    format!("{what}: something changed up to revision {revision}; reading again"),
+                );
+            }
+            Outcome::LeaseNotFound => format!("{what} was not committed: the lease is gone"),
+            Outcome::Refused(text) => format!("{what} was refused by the store: {text}"),
+            Outcome::Unknown(text) => format!("{what} may not have been committed: {text}"),
+        };
+        self.log(Level::Warning, message);
+    }
+}

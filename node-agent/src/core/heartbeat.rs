@@ -1,0 +1,369 @@
+//! The heartbeat: what proves this node's lease, and from when on a deadline counts (FENCING, section 3).
+
+use super::commits::Purpose;
+use super::effect::{Effect, Lane, LeaseRequestId, Level};
+use super::input::LeaseKept;
+use super::session::RETRY_MS;
+use super::{AgentCore, Shutdown};
+use crate::watchdog::Moment;
+use ha_api_types::record::{Alive, Mode, NodeReport};
+use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::timing::{Timings, WatchdogBounds, problems, wait_ms};
+use ha_store::{Guard, LeaseId, Outcome, Transaction};
+
+/// The lease of `alive`: presence and clean-up, never a proof.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lease {
+    pub(super) id: Option<LeaseId>,
+    asked: Option<LeaseRequestId>,
+    keeping: bool,
+    keep_at: Option<Mono>,
+    retry_at: Option<Mono>,
+}
+
+/// A heartbeat under way.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Beat {
+    /// The clock as it was read before the commit.
+    pub(super) started: Moment,
+    pub(super) alive: Alive,
+    /// What changes in the node's report with it.
+    pub(super) report: Option<NodeReport>,
+}
+
+impl AgentCore {
+    /// What does not change of the node's report.
+    pub(super) fn base_report(&self) -> NodeReport {
+        NodeReport {
+            instance: self.config.instance.clone(),
+            machine_id: self.config.machine_id.clone(),
+            boot_id: self.config.boot_id.clone(),
+            epoch: self.registered().map_or(0, |registered| registered.epoch),
+            mode: Mode::Active,
+            armed: false,
+            watchdog: self.watchdog.report(self.wanted_timings().watchdog_timeout_ms),
+            timings: self.wanted_timings(),
+            is_virtual: self.config.is_virtual,
+            candidate_generation: self.view.candidate_generation(),
+            not_stopped: Vec::new(),
+            capacity: self.config.capacity,
+            drivers: self.config.drivers.clone(),
+            version: self.config.version.clone(),
+        }
+    }
+
+    /// The node's report as it should stand: committed with the next heartbeat.
+    pub(super) fn wanted_report(&self) -> NodeReport {
+        let disarmed = self.view.cluster().is_some_and(|cluster| cluster.spec.disarmed.is_some());
+        let (mode, may_arm) = match self.shutdown {
+            Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
+            Some(Shutdown::Restart | Shutdown::Leave(_)) | None if disarmed => (Mode::Disarmed, false),
+            Some(Shutdown::Restart | Shutdown::Leave(_)) | None => (Mode::Active, true),
+        };
+        NodeReport {
+            mode,
+            armed: may_arm
+                && self.wants_watchdog()
+                && self.watchdog.is_running_for_us(self.node_report().is_some_and(|report| report.armed)),
+            ..self.base_report()
+        }
+    }
+
+    /// The cluster's timings where they are sound, else those in force.
+    pub(super) fn wanted_timings(&self) -> Timings {
+        let wanted = match self.view.cluster() {
+            Some(cluster) => Timings::from(&cluster.spec.timing),
+            None => self.in_force,
+        };
+        if problems(&wanted).is_empty() { wanted } else { self.in_force }
+    }
+
+    /// What this process lives by: what is in force, and already the shorter validity that it is about to commit. Observers
+    /// count by that from its commit on, so the watchdog must follow it before.
+    pub(super) fn pace(&self) -> Timings {
+        let (wanted, in_force) = (self.wanted_timings(), self.in_force);
+        if wanted.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {
+            return in_force;
+        }
+        Timings {
+            heartbeat_valid_ms: wanted.heartbeat_valid_ms,
+            heartbeat_interval_ms: wanted.heartbeat_interval_ms.min(in_force.heartbeat_interval_ms),
+            stop_margin_ms: wanted.stop_margin_ms.min(in_force.stop_margin_ms),
+            ..in_force
+        }
+    }
+
+    /// The timings to arm with: Tw as wanted, Th as committed.
+    pub(super) fn arming_timings(&self) -> Timings {
+        Timings { heartbeat_valid_ms: self.in_force.heartbeat_valid_ms, ..self.wanted_timings() }
+    }
+
+    /// D, while it lies ahead.
+    pub(super) fn proven_deadline(&self, now: &Now) -> Option<Moment> {
+        self.deadline.filter(|deadline| Moment::from(now).left_ns(*deadline).is_some())
+    }
+
+    /// Whether the node's report says armed, or an unseen write may have made it say so.
+    pub(super) fn may_be_committed_armed(&self) -> bool {
+        self.node_report().is_some_and(|report| report.armed)
+            || self.unseen_armed
+            || self.commits.values().any(|purpose| match purpose {
+                Purpose::Beat(beat) => beat.report.as_ref().is_some_and(|report| report.armed),
+                Purpose::Request { .. }
+                | Purpose::DeleteAlive
+                | Purpose::Service { .. }
+                | Purpose::Forget { .. }
+                | Purpose::Leave { .. } => false,
+            })
+    }
+
+    /// Sends the heartbeat that is due.
+    pub(super) fn heartbeat_step(&mut self, now: &Now) {
+        let Some(registered) = self.registered() else { return };
+        if registered.beat.is_some() || registered.reread || self.leaving.is_some() {
+            return;
+        }
+        if !self.fence_is_own(registered) {
+            return;
+        }
+        let mut wanted = self.wanted_report();
+        let shorter = Moment::from(now).plus_ms(wanted.timings.heartbeat_valid_ms);
+        if wanted.timings.heartbeat_valid_ms < self.in_force.heartbeat_valid_ms
+            && !self.watchdog.never_beyond(shorter)
+        {
+            // A shorter validity is committed only once no longer deadline is left with the daemon.
+            wanted.timings = self.in_force;
+        }
+        let committed = self.node_report();
+        let urgent =
+            committed.is_none_or(|report| report.armed != wanted.armed || report.mode != wanted.mode);
+        if now.raw < registered.next_beat
+            && !(urgent && registered.created.is_some() && self.beat_failed_at.is_none())
+        {
+            return;
+        }
+        let Some(lease) = self.lease.id else { return };
+        let node = self.config.node.clone();
+        let keys = self.config.keys.clone();
+        let alive_key = keys.alive(&node);
+        let guard = match (registered.created, self.view.alive.get(&node)) {
+            (Some(created), _) => Guard::Created(created),
+            (None, None) => Guard::Absent,
+            (None, Some(stored)) => {
+                // An old key is deleted one transaction before.
+                let transaction = Transaction::new()
+                    .delete(alive_key, Guard::Unchanged(stored.modified))
+                    .guard(keys.fence(&node), self.fence_guard());
+                let id = self.commit(transaction, Lane::Ordinary, Purpose::DeleteAlive);
+                if let Some(registered) = self.registered_mut() {
+                    registered.beat = Some(id);
+                }
+                return;
+            }
+        };
+        let alive = Alive {
+            instance: self.config.instance.clone(),
+            epoch: registered.epoch,
+            sequence: registered.sequence + 1,
+        };
+        // A write that may still come is overtaken by writing the key again.
+        let perhaps_armed = self.unseen_armed && !wanted.armed;
+        let report = (committed != Some(&wanted) || self.unseen_report || perhaps_armed).then_some(wanted);
+        let Ok(value) = serde_json::to_vec(&alive) else { return };
+        let report_key = keys.node_report(&node);
+        let report_guard = self.view.node_reports.guard(&node);
+        let mut transaction = Transaction::new()
+            .put_leased(alive_key, guard, value, lease)
+            .guard(keys.fence(&node), self.fence_guard());
+        transaction = match &report {
+            Some(report) => {
+                let Ok(value) = serde_json::to_vec(report) else { return };
+                transaction.put(report_key, report_guard, value)
+            }
+            None => transaction.guard(report_key, report_guard),
+        };
+        let started = Moment::from(now);
+        if let Some(report) = &report {
+            // If it is applied without our seeing it, observers already count by the new Th.
+            let bound = started.plus_ms(report.timings.heartbeat_valid_ms);
+            if self.deadline.is_some_and(|deadline| bound.is_earlier_on_a_clock(deadline)) {
+                self.deadline = Some(bound);
+            }
+            self.unseen_armed |= report.armed;
+        }
+        let patience_ms = self.pace().heartbeat_interval_ms;
+        let next_beat = now.raw + patience_ms;
+        let beat = Beat { started, alive, report };
+        let id = self.commit(transaction, Lane::Heartbeat { patience_ms }, Purpose::Beat(beat));
+        if let Some(registered) = self.registered_mut() {
+            registered.beat = Some(id);
+            registered.sequence += 1;
+            registered.next_beat = next_beat;
+        }
+    }
+
+    pub(super) fn alive_deleted(&mut self, now: &Now, outcome: &Outcome) {
+        let node = self.config.node.clone();
+        if let Some(registered) = self.registered_mut() {
+            registered.beat = None;
+            match outcome {
+                Outcome::Applied(revision) => {
+                    registered.next_beat = now.raw;
+                    self.view.alive.deleted(&node, *revision);
+                }
+                Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
+                    registered.reread = true;
+                    registered.next_beat = now.raw + RETRY_MS / 4;
+                }
+            }
+        }
+    }
+
+    /// FENCING 3: applied, D = s + Th from the clock read before; unknown, no extension.
+    pub(super) fn beat_answer(&mut self, now: &Now, beat: Beat, outcome: &Outcome) {
+        let node = self.config.node.clone();
+        let interval_ms = self.in_force.heartbeat_interval_ms;
+        let Some(registered) = self.registered_mut() else { return };
+        registered.beat = None;
+        match outcome {
+            Outcome::Applied(revision) => {
+                if registered.created.is_none() {
+                    registered.created = Some(*revision);
+                }
+                registered.held = true;
+                self.all_stale = true;
+                self.view.alive.wrote(&node, beat.alive, *revision);
+                if let Some(report) = beat.report {
+                    self.report_committed(report, *revision);
+                }
+                // Set, not raised: with a smaller Th it is earlier, and that is what observers count by.
+                self.deadline = Some(beat.started.plus_ms(self.pace().heartbeat_valid_ms));
+                if self.beat_failed_at.take().is_some() {
+                    self.log(Level::Info, "heartbeats commit again".to_owned());
+                }
+            }
+            Outcome::Conflict(_) => {
+                registered.reread = true;
+                registered.next_beat = now.raw;
+            }
+            Outcome::LeaseNotFound => {
+                registered.reread = true;
+                registered.next_beat = now.raw;
+                self.lease = Lease::default();
+            }
+            Outcome::Refused(_) | Outcome::Unknown(_) => {
+                // A plain heartbeat may simply follow: an unseen one changes nothing that it guards. One that changes
+                // the report is read again first, since the next must guard what stands there. A creation likewise.
+                registered.reread = beat.report.is_some() || registered.created.is_none();
+                self.unseen_report |= beat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
+                let Some(registered) = self.registered_mut() else { return };
+                registered.next_beat = registered.next_beat.min(now.raw + interval_ms / 4).max(now.raw);
+                if self.beat_failed_at.is_none() {
+                    self.beat_failed_at = Some(now.raw);
+                    self.tell_outcome("a heartbeat", outcome);
+                }
+            }
+        }
+    }
+
+    /// The node's report was committed: the timings in it are in force from the heartbeat that brought it.
+    fn report_committed(&mut self, report: NodeReport, revision: i64) {
+        let was_armed = self.node_report().is_some_and(|known| known.armed);
+        if report.armed && !was_armed {
+            self.watchdog.armed_committed();
+        }
+        self.unseen_armed = false;
+        self.unseen_report = false;
+        self.in_force = report.timings;
+        self.journal.timings = Some(report.timings);
+        self.view.node_reports.wrote(&self.config.node, report, revision);
+        self.changed = true;
+    }
+
+    /// Asks for a lease, and keeps it.
+    pub(super) fn lease_step(&mut self, now: &Now) {
+        if self.registered().is_none() || self.leaving.is_some() {
+            return;
+        }
+        match self.lease.id {
+            None => {
+                if self.lease.asked.is_none()
+                    && self.lease.retry_at.is_none_or(|retry_at| now.raw >= retry_at)
+                {
+                    let id = LeaseRequestId(self.next_id());
+                    self.lease.asked = Some(id);
+                    let ttl_seconds = self.lease_ttl_seconds();
+                    self.effects.push_back(Effect::GrantLease { id, ttl_seconds });
+                }
+            }
+            Some(id) => {
+                if !self.lease.keeping && self.lease.keep_at.is_none_or(|keep_at| now.raw >= keep_at) {
+                    self.lease.keeping = true;
+                    self.effects.push_back(Effect::KeepAlive(id));
+                }
+            }
+        }
+    }
+
+    /// At least 3 W, by the worst kind of device: the lease only cleans up.
+    fn lease_ttl_seconds(&self) -> i64 {
+        let timings = self.wanted_timings();
+        let worst = WatchdogBounds {
+            timeout_ms: timings.watchdog_timeout_ms.max(self.in_force.watchdog_timeout_ms),
+            sliding: false,
+            descriptor_retained: false,
+        };
+        let wait = wait_ms(&timings, &worst).max(wait_ms(&self.in_force, &worst));
+        i64::try_from((3 * wait).div_ceil(1000)).unwrap_or(i64::MAX)
+    }
+
+    fn keep_interval_ms(&self) -> Millis {
+        u64::try_from(self.lease_ttl_seconds()).unwrap_or(1) * 1000 / 4
+    }
+
+    pub(super) fn lease_granted(&mut self, now: &Now, id: LeaseRequestId, result: Result<LeaseId, String>) {
+        if self.lease.asked != Some(id) {
+            return;
+        }
+        self.lease.asked = None;
+        match result {
+            Ok(lease) => {
+                self.lease.id = Some(lease);
+                self.lease.keep_at = Some(now.raw + self.keep_interval_ms());
+                self.lease.retry_at = None;
+            }
+            Err(message) => {
+                self.log(Level::Warning, format!("no lease: {message}"));
+                self.lease.retry_at = Some(now.raw + RETRY_MS / 2);
+            }
+        }
+    }
+
+    pub(super) fn lease_kept(&mut self, now: &Now, lease: LeaseId, kept: &LeaseKept) {
+        if self.lease.id != Some(lease) {
+            return;
+        }
+        self.lease.keeping = false;
+        match kept {
+            LeaseKept::Kept => self.lease.keep_at = Some(now.raw + self.keep_interval_ms()),
+            LeaseKept::Gone => {
+                self.lease = Lease::default();
+                if let Some(registered) = self.registered_mut() {
+                    registered.reread = true;
+                }
+            }
+            LeaseKept::Unknown(_) => self.lease.keep_at = Some(now.raw + RETRY_MS),
+        }
+    }
+
+    pub(super) fn heartbeat_due(&self) -> Option<Mono> {
+        let registered = self.registered()?;
+        let beat = (registered.beat.is_none() && self.lease.id.is_some() && !registered.reread)
+            .then_some(registered.next_beat);
+        let lease = match self.lease.id {
+            None => self.lease.retry_at.filter(|_| self.lease.asked.is_none()),
+            Some(_) => self.lease.keep_at.filter(|_| !self.lease.keeping),
+        };
+        [beat, lease].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,42 @@
+//! What an agent must remember across its own restart: whom it registered as, and which actions it has begun.
+
+use ha_api_types::record::Revision;
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::timing::Timings;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The journal. The core asks for it to be written before it acts on what is in it.
+///
+/// Guarantees: an `actionUid` is in it before the driver is told to begin, and stays until the resource is gone, so it is
+/// begun at most once, also across a restart of the agent (FENCING, section 6).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Journal {
+    /// The boot under which it was written.
+    pub boot_id: String,
+    /// The registration: revision of the node's report in mode Registering.
+    pub request: Option<Revision>,
+    /// The epoch that was opened for it.
+    pub epoch: u64,
+    /// The highest revision of the store that a commit of this node has reached: a store below it was restored.
+    pub revision: Revision,
+    /// The timings in force when it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<Timings>,
+    /// By resource.
+    pub services: BTreeMap<String, JournalEntry>,
+}
+
+/// What is remembered of one service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JournalEntry {
+    /// The service as it was started: it is stopped the same way.
+    pub definition: ServiceDefinition,
+    /// The action that was begun last; empty: none, it was found running.
+    pub begun: String,
+    /// It was killed before the deadline, so it is not gone on with, also by the next process.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub spent: bool,
+}

@@ -1,0 +1,73 @@
+//! Keeping the journal: one write at a time, and who waits for which (FENCING, section 6).
+
+use super::effect::{Effect, JournalWriteId, Level};
+use super::{AgentCore, Now};
+use ha_api_types::time::{Millis, Mono};
+
+/// How long to wait before a journal that could not be written is written again.
+const RETRY_MS: Millis = 5_000;
+
+/// Where the journal stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journaling {
+    dirty: bool,
+    under_way: Option<JournalWriteId>,
+    /// The write that will carry what changes from now on.
+    next: u64,
+    /// The newest write that ended, and how.
+    ended: Option<(u64, Result<(), String>)>,
+    retry_at: Option<Mono>,
+}
+
+impl AgentCore {
+    /// The journal is to be written.
+    pub(super) fn journal_changed(&mut self) {
+        self.journaling.dirty = true;
+        self.changed = true;
+    }
+
+    /// The write that will carry what is in the journal now.
+    pub(super) fn journal_next_write(&self) -> JournalWriteId {
+        JournalWriteId(self.journaling.next)
+    }
+
+    /// How the write ended; `None` while it has not.
+    pub(super) fn journal_result(&self, write: JournalWriteId) -> Option<Result<(), String>> {
+        let (ended, result) = self.journaling.ended.as_ref()?;
+        (*ended >= write.0).then(|| result.clone())
+    }
+
+    pub(super) fn journal_written(&mut self, now: &Now, id: JournalWriteId, result: Result<(), String>) {
+        if self.journaling.under_way != Some(id) {
+            return;
+        }
+        self.journaling.under_way = None;
+        if let Err(message) = &result {
+            self.log(Level::Error, format!("the journal cannot be written: {message}"));
+            self.journaling.dirty = true;
+            self.journaling.retry_at = Some(now.raw + RETRY_MS);
+        }
+        self.journaling.ended = Some((id.0, result));
+        self.changed = true;
+    }
+
+    /// Writes what has changed.
+    pub(super) fn journaling_step(&mut self, now: &Now) {
+        if !self.journaling.dirty || self.journaling.under_way.is_some() {
+            return;
+        }
+        if self.journaling.retry_at.is_some_and(|at| now.raw < at) && !self.journal_is_awaited() {
+            return;
+        }
+        self.journaling.retry_at = None;
+        self.journaling.dirty = false;
+        let id = JournalWriteId(self.journaling.next);
+        self.journaling.next += 1;
+        self.journaling.under_way = Some(id);
+        self.effects.push_back(Effect::WriteJournal { id, journal: self.journal.clone() });
+    }
+
+    pub(super) fn journal_due(&self) -> Option<Mono> {
+        self.journaling.retry_at.filter(|_| self.journaling.dirty && self.journaling.under_way.is_none())
+    }
+}

@@ -1,0 +1,204 @@
+//! Ending: a restart of the agent alone, or the machine's shutdown (FENCING, sections 5 (d) and 10).
+
+use super::commits::Purpose;
+use super::effect::{Exit, Lane, Level};
+use super::service::{Presence, Service, Step};
+use super::session::Session;
+use super::{AgentCore, Now, Shutdown};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Mode, NodeReport, Phase};
+use ha_api_types::time::Millis;
+use ha_store::{Guard, Outcome, Transaction};
+
+/// How long a restart waits for commands under way.
+pub(super) const RESTART_PATIENCE_MS: Millis = 5_000;
+
+impl AgentCore {
+    pub(super) fn shut_down(&mut self, now: &Now, shutdown: Shutdown) {
+        // The machine's shutdown outranks a restart of the agent, and is not taken back.
+        match (self.shutdown, shutdown) {
+            (None, _) | (Some(Shutdown::Restart), Shutdown::Leave(_)) => {
+                self.shutdown = Some(shutdown);
+                self.shutdown_at = Some(now.raw);
+                self.changed = true;
+                let text = match shutdown {
+                    Shutdown::Restart => {
+                        "told to end without a shutdown of the machine: services go on".to_owned()
+                    }
+                    Shutdown::Leave(_) => {
+                        "the machine shuts down: stopping every service, then leaving".to_owned()
+                    }
+                };
+                self.log(Level::Info, text);
+            }
+            (Some(Shutdown::Restart | Shutdown::Leave(_)), Shutdown::Restart | Shutdown::Leave(_)) => {}
+        }
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        match self.shutdown {
+            Some(Shutdown::Leave(_)) => true,
+            Some(Shutdown::Restart) | None => false,
+        }
+    }
+
+    /// Whether mode Restart is to be committed now: no command is under way any more, or it was waited for long enough.
+    pub(super) fn is_ready_to_restart(&self) -> bool {
+        self.restart_ready
+    }
+
+    pub(super) fn is_restart_wanted(&self) -> bool {
+        self.shutdown == Some(Shutdown::Restart) && self.restart_ready
+    }
+
+    /// A service of a machine that shuts down: stopped, whatever its assignment says.
+    pub(super) fn rest_leaving(&mut self, now: &Now, service: &mut Service) {
+        if service.not_before.is_some_and(|at| now.raw < at) {
+            return;
+        }
+        let current = self.current(service);
+        let may_run = current.as_ref().is_some_and(|report| report.phase.may_run());
+        if !self.may_be_here(service) && !may_run {
+            return;
+        }
+        let uid = current.and_then(|report| report.action_uid);
+        let graceful_ms = service.definition.timeouts.stop_ms();
+        self.set_desired(
+            service,
+            self.report(
+                now,
+                service,
+                uid.as_deref(),
+                Phase::Stopping,
+                Reason::LeftCleanly,
+                "its node shuts down",
+            ),
+        );
+        service.permit = None;
+        service.go(Step::Stop { uid, graceful_ms });
+        self.changed = true;
+    }
+
+    pub(super) fn leave_step(&mut self, now: &Now) {
+        let Some(shutdown) = self.shutdown else { return };
+        if matches!(self.session, Session::Ended) {
+            return;
+        }
+        if self.registered().is_none() {
+            // Nothing of ours is under an epoch. A device that still runs belongs to services that are not settled, unless
+            // everything is cleared: then the daemon may go on petting without a deadline.
+            let cleared = match &self.session {
+                Session::Requesting(_) => self.watchdog.is_staying() || self.watchdog.is_away(),
+                Session::Waiting => self.watchdog.is_staying(),
+                Session::Clearing | Session::Registered(_) | Session::Ended => false,
+            };
+            if !self.watchdog.is_running() || cleared {
+                self.end(exit_of(shutdown));
+            }
+            return;
+        }
+        match shutdown {
+            Shutdown::Restart => self.restart_step(now),
+            Shutdown::Leave(leave) => {
+                if self.has_left() {
+                    if !self.watchdog.is_running() || self.watchdog.is_away() {
+                        self.end(Exit::Left);
+                    }
+                    return;
+                }
+                if self.leaving.is_some() {
+                    return;
+                }
+                self.commit_leave(leave);
+            }
+        }
+    }
+
+    fn restart_step(&mut self, now: &Now) {
+        if !self.restart_ready {
+            let waited = self.shutdown_at.is_some_and(|at| now.raw.since(at) >= RESTART_PATIENCE_MS);
+            let quiet =
+                self.services.values().all(|service| service.task.is_none() && service.cancelling.is_empty());
+            if quiet || waited {
+                self.restart_ready = true;
+                self.changed = true;
+            }
+            return;
+        }
+        let committed = self.node_report().is_some_and(|report| {
+            report.mode == Mode::Restart && !report.armed && report.instance == self.config.instance
+        });
+        if committed
+            && !self.may_be_committed_armed()
+            && (!self.watchdog.is_running() || self.watchdog.is_away())
+        {
+            self.end(Exit::Restart);
+        }
+    }
+
+    /// Whether the clean leave is committed.
+    pub(super) fn has_left(&self) -> bool {
+        self.node_report().is_some_and(|report| match report.mode {
+            Mode::Left(_) => report.instance == self.config.instance,
+            Mode::Registering | Mode::Active | Mode::Restart | Mode::Disarmed => false,
+        })
+    }
+
+    /// FENCING 5 (d): mode Left in one transaction with deleting `alive`, after all stops were committed.
+    fn commit_leave(&mut self, leave: ha_api_types::record::Leave) {
+        let Some((_, _)) = self.active() else { return };
+        let settled = self.services.values().all(|service| {
+            let name = service.name();
+            let ignored = self.is_ignored(name) && service.task.is_none();
+            let confirmed = service.desired.is_none()
+                && service.write.is_none()
+                && service.cancelling.is_empty()
+                && service.task.is_none()
+                && !self.is_active(service);
+            let harmless = !self.is_exclusive(service) && service.presence != Presence::Running;
+            ignored || confirmed || harmless
+        });
+        let Some(registered) = self.registered() else { return };
+        if !settled || registered.beat.is_some() || registered.reread {
+            return;
+        }
+        let node = self.config.node.clone();
+        let Some(alive) = self.view.alive.get(&node) else { return };
+        let report = NodeReport { mode: Mode::Left(leave), armed: false, ..self.base_report() };
+        let Ok(value) = serde_json::to_vec(&report) else { return };
+        let keys = &self.config.keys;
+        let transaction = Transaction::new()
+            .delete(keys.alive(&node), Guard::Unchanged(alive.modified))
+            .put(keys.node_report(&node), self.view.node_reports.guard(&node), value)
+            .guard(keys.fence(&node), self.fence_guard());
+        self.leaving = Some(self.commit(transaction, Lane::Ordinary, Purpose::Leave { report }));
+    }
+
+    pub(super) fn leave_answer(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
+        let node = self.config.node.clone();
+        match outcome {
+            Outcome::Applied(revision) => {
+                self.view.node_reports.wrote(&node, report, *revision);
+                self.view.alive.deleted(&node, *revision);
+                self.unseen_armed = false;
+                self.unseen_report = false;
+            }
+            Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
+                self.tell_outcome("leaving", outcome);
+                self.leaving = None;
+                if let Some(registered) = self.registered_mut() {
+                    registered.reread = true;
+                    registered.next_beat = now.raw;
+                }
+            }
+        }
+        self.changed = true;
+    }
+}
+
+fn exit_of(shutdown: Shutdown) -> Exit {
+    match shutdown {
+        Shutdown::Restart => Exit::Restart,
+        Shutdown::Leave(_) => Exit::Left,
+    }
+}

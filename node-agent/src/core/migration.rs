@@ -1,0 +1,324 @@
+//! Live migration, in both roles (FENCING, section 8).
+
+use super::command::{CommandResult, DriverFailure};
+use super::role::Role;
+use super::service::{KillReason, Presence, ProbeFor, Service, Step};
+use super::session::ReadFor;
+use super::steps::PROBE_RETRY_MS;
+use super::view::peer;
+use super::{AgentCore, Now};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Observed, Phase, ServiceReport};
+use ha_api_types::time::Millis;
+
+/// How often the other side's report is read while its word is awaited.
+const PEEK_MS: Millis = 200;
+
+impl AgentCore {
+    /// Source: waits for the target to be ready, hands over, migrates, says what is left here.
+    pub(super) fn rest_source(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
+        let uid = &assignment.action_uid;
+        let Action::Migrate { target, .. } = &assignment.action else { return };
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
+        if let Some(report) = current {
+            match report.phase {
+                Phase::HandingOver => {
+                    if self.was_begun(service, uid) {
+                        let failure = interrupted("the agent was restarted during the migration");
+                        service.go(Step::MigrateProbe { uid: uid.clone(), failure: Some(failure) });
+                    } else {
+                        self.permitted(now, service, uid, Phase::HandingOver);
+                    }
+                    self.changed = true;
+                }
+                Phase::HandedOver => {
+                    if service.presence == Presence::Running {
+                        self.kill(now, service, KillReason::NotHere);
+                    }
+                }
+                Phase::ProbedRunning
+                | Phase::ProbedStopped
+                | Phase::ProbedUnknown
+                | Phase::Starting
+                | Phase::Running
+                | Phase::Stopping
+                | Phase::Stopped
+                | Phase::Failed
+                | Phase::StopFailed
+                | Phase::Receiving
+                | Phase::MoveFailed => {}
+            }
+            return;
+        }
+        match service.presence {
+            Presence::Unprobed | Presence::Unclear => service.go(Step::Probe { purpose: ProbeFor::Presence }),
+            Presence::Stopped => {
+                let failure = interrupted("it does not run here, so there is nothing to migrate");
+                service.go(Step::Unwind { uid: uid.clone(), failure });
+                self.changed = true;
+            }
+            Presence::Running => {
+                if self.target_is_ready(service.name(), assignment) {
+                    service.go(Step::Permit { uid: uid.clone(), phase: Phase::HandingOver });
+                    self.changed = true;
+                } else if let Some(message) = self.target_gave_up(service.name(), assignment) {
+                    self.set_desired(
+                        service,
+                        self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, &message),
+                    );
+                    self.changed = true;
+                } else {
+                    self.peek(now, service, target);
+                }
+            }
+        }
+    }
+
+    /// Whether the target has committed Receiving for this action under its epoch, and is prepared.
+    pub(super) fn target_is_ready(&self, name: &str, assignment: &Assignment) -> bool {
+        let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action else {
+            return false;
+        };
+        let receives = self.view.peer_reports.value(&peer(target, name)).is_some_and(|report| {
+            report.phase == Phase::Receiving
+                && report.reason == Reason::Migrating
+                && report.action_uid.as_ref() == Some(&assignment.action_uid)
+                && report.epoch == *target_epoch
+                && report.boot_id == *target_boot_id
+        });
+        let open = self
+            .view
+            .fences
+            .value(target)
+            .is_some_and(|fence| fence.state == FenceState::Open && fence.epoch == *target_epoch);
+        receives && open
+    }
+
+    fn target_gave_up(&self, name: &str, assignment: &Assignment) -> Option<String> {
+        let target = AgentCore::migration_target(assignment)?;
+        let report = self.view.peer_reports.value(&peer(&target, name))?;
+        let ended = matches!(report.phase, Phase::Failed | Phase::Stopped | Phase::StopFailed);
+        (ended && report.action_uid.as_ref() == Some(&assignment.action_uid))
+            .then(|| format!("{target} cannot receive it: {}", report.message))
+    }
+
+    /// Reads the other side's report, every now and then.
+    fn peek(&mut self, now: &Now, service: &mut Service, node: &str) {
+        if service.peek_at.is_some_and(|at| now.raw < at) {
+            return;
+        }
+        let purpose = ReadFor::Peer(service.name().to_owned());
+        if self.is_reading(&purpose) {
+            return;
+        }
+        service.peek_at = Some(now.raw + PEEK_MS);
+        let keys = vec![self.config.keys.service_report(node, service.name()), self.config.keys.fence(node)];
+        self.read(purpose, keys);
+    }
+
+    pub(super) fn migrated(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+        let failure = match result {
+            CommandResult::Done | CommandResult::Observed(_) => None,
+            CommandResult::Failed(failure) => Some(failure),
+            CommandResult::Cancelled => Some(interrupted("the migration was cancelled")),
+        };
+        service.presence = Presence::Unclear;
+        let _ = now;
+        service.go(Step::MigrateProbe { uid: uid.to_owned(), failure });
+        self.changed = true;
+    }
+
+    /// FENCING 8: whatever the driver said, the source says HandedOver only when nothing is left here.
+    pub(super) fn migration_probed(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &str,
+        failure: Option<DriverFailure>,
+        observed: Observed,
+    ) {
+        match observed {
+            Observed::NotRunning => {
+                service.presence = Presence::Stopped;
+                service.permit = None;
+                service.begun = None;
+                self.set_desired(
+                    service,
+                    self.report(now, service, Some(uid), Phase::HandedOver, Reason::Moved, ""),
+                );
+                service.go(Step::Rest);
+            }
+            Observed::Running => {
+                service.presence = Presence::Running;
+                service.begun = None;
+                let message = failure.map_or_else(
+                    || "the migration ended well and yet it still runs here".to_owned(),
+                    |failure| failure.message,
+                );
+                self.event(now, service, true, Reason::MoveFailed, &message);
+                self.set_desired(
+                    service,
+                    self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, &message),
+                );
+                service.go(Step::Rest);
+            }
+            Observed::Unknown(message) => {
+                service.presence = Presence::Unclear;
+                service.message = message;
+                service.not_before = Some(now.raw + PROBE_RETRY_MS);
+            }
+        }
+        self.changed = true;
+    }
+
+    /// Target: a permit, preparation, then the source's word.
+    pub(super) fn rest_target(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
+        let uid = &assignment.action_uid;
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
+        let Some(report) = current else {
+            if self.journal_begun(service, uid) {
+                let failure = interrupted("the agent was restarted while it received the service");
+                service.go(Step::Unwind { uid: uid.clone(), failure });
+                self.changed = true;
+                return;
+            }
+            return self.ask_permit(service, assignment, Phase::Receiving);
+        };
+        match report.phase {
+            Phase::Receiving if report.reason == Reason::Migrating => {
+                self.receiving(now, service, assignment);
+            }
+            Phase::Receiving => {
+                if self.was_begun(service, uid) {
+                    let failure =
+                        interrupted("the agent was restarted while it prepared to receive the service");
+                    service.go(Step::Unwind { uid: uid.clone(), failure });
+                } else {
+                    self.permitted(now, service, uid, Phase::Receiving);
+                }
+                self.changed = true;
+            }
+            Phase::Running => self.keep_running(now, service, uid),
+            // What could not be cleared away is tried again, or the move never ends.
+            Phase::StopFailed => self.kill(now, service, KillReason::NotReceived),
+            Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Starting
+            | Phase::Stopping
+            | Phase::Stopped
+            | Phase::Failed
+            | Phase::HandingOver
+            | Phase::HandedOver
+            | Phase::MoveFailed => {}
+        }
+    }
+
+    fn receiving(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
+        let uid = &assignment.action_uid;
+        let source = &assignment.node;
+        let said = self
+            .view
+            .peer_reports
+            .value(&peer(source, service.name()))
+            .filter(|report| report.action_uid.as_ref() == Some(uid))
+            .map(|report| report.phase);
+        match said {
+            Some(Phase::HandedOver) => {
+                service.go(Step::Probe { purpose: ProbeFor::Received { uid: uid.clone() } });
+                self.changed = true;
+            }
+            // It stays on the source, or has ended there: nothing of it may be left here.
+            Some(Phase::MoveFailed | Phase::Failed | Phase::Stopped | Phase::StopFailed) => {
+                self.kill(now, service, KillReason::NotReceived);
+            }
+            Some(
+                Phase::ProbedRunning
+                | Phase::ProbedStopped
+                | Phase::ProbedUnknown
+                | Phase::Starting
+                | Phase::Running
+                | Phase::Stopping
+                | Phase::Receiving
+                | Phase::HandingOver,
+            )
+            | None => {
+                // Source lost: it says nothing more. Once it is proven gone, an active copy here is kept and a paused
+                // one is killed.
+                if self.is_proven_gone(source, assignment.epoch) {
+                    service.go(Step::Probe { purpose: ProbeFor::Received { uid: uid.clone() } });
+                    self.changed = true;
+                } else {
+                    self.peek(now, service, source);
+                }
+            }
+        }
+    }
+
+    /// Whether an epoch of another node is closed with a proof: nothing of it runs or will run (FENCING, section 5).
+    fn is_proven_gone(&self, node: &str, epoch: u64) -> bool {
+        self.view.fences.value(node).is_some_and(|fence| {
+            fence.epoch > epoch
+                && match fence.state {
+                    FenceState::Open | FenceState::Fenced | FenceState::Closed => true,
+                    FenceState::Fencing => false,
+                }
+        })
+    }
+
+    pub(super) fn prepared(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+        match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                let report = self.report(
+                    now,
+                    service,
+                    Some(uid),
+                    Phase::Receiving,
+                    Reason::Migrating,
+                    "it is ready to receive the service",
+                );
+                self.set_desired(service, report);
+                service.go(Step::Rest);
+            }
+            CommandResult::Failed(failure) => service.go(Step::Unwind { uid: uid.to_owned(), failure }),
+            CommandResult::Cancelled => service.go(Step::Rest),
+        }
+        self.changed = true;
+    }
+
+    /// Whether a HandingOver that is about to be committed still finds its target ready.
+    pub(super) fn may_hand_over(&self, service: &Service) -> bool {
+        match self.role(service.name()) {
+            Role::Act { assignment } => {
+                assignment.value.is_some_and(|assignment| self.target_is_ready(service.name(), &assignment))
+            }
+            Role::Target { .. }
+            | Role::Outdated
+            | Role::Elsewhere { .. }
+            | Role::Illegible
+            | Role::Unassigned => false,
+        }
+    }
+}
+
+/// The report of a service whose copy was killed says the most that is true.
+pub(super) fn after_kill(report: &ServiceReport) -> Option<(Phase, Option<String>)> {
+    match report.phase {
+        Phase::Stopped | Phase::Failed | Phase::HandedOver | Phase::ProbedStopped => None,
+        Phase::ProbedRunning | Phase::ProbedUnknown => Some((Phase::ProbedStopped, None)),
+        Phase::HandingOver => Some((Phase::HandedOver, report.action_uid.clone())),
+        Phase::Starting
+        | Phase::Running
+        | Phase::Stopping
+        | Phase::StopFailed
+        | Phase::Receiving
+        | Phase::MoveFailed => match &report.action_uid {
+            Some(uid) => Some((Phase::Stopped, Some(uid.clone()))),
+            None => Some((Phase::ProbedStopped, None)),
+        },
+    }
+}
+
+pub(super) fn interrupted(message: &str) -> DriverFailure {
+    DriverFailure { class: FailureClass::RetryHere, reason: Reason::Interrupted, message: message.to_owned() }
+}

@@ -1,0 +1,210 @@
+//! Start permits: the right to start, which only a commit under every guard can make (FENCING, sections 6 and 8).
+
+use super::commits::Purpose;
+use super::effect::Lane;
+use super::role::Role;
+use super::service::{Service, Step};
+use super::view::{Stored, peer};
+use super::{AgentCore, Now};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Phase, ServiceReport};
+use ha_store::{Guard, Transaction};
+
+/// The right to start a service under an action, while the epoch lasts.
+///
+/// Guarantees: there is no other way to make one than from a report that is committed for this action under this epoch
+/// and boot, in a phase that permits; its commit guarded everything that FENCING, section 6, names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Permit {
+    uid: String,
+    epoch: u64,
+}
+
+impl Permit {
+    /// From the report as it stands in the store.
+    pub(super) fn of_committed(report: &ServiceReport, epoch: u64, boot_id: &str) -> Option<Permit> {
+        let permits = match report.phase {
+            Phase::Starting | Phase::Running | Phase::Receiving => true,
+            Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Stopping
+            | Phase::Stopped
+            | Phase::Failed
+            | Phase::StopFailed
+            | Phase::HandingOver
+            | Phase::HandedOver
+            | Phase::MoveFailed => false,
+        };
+        let uid = report.action_uid.clone()?;
+        (permits && report.epoch == epoch && report.boot_id == boot_id).then_some(Permit { uid, epoch })
+    }
+
+    /// Whether it permits this action under this epoch.
+    pub(super) fn permits(&self, uid: &str, epoch: u64) -> bool {
+        self.uid == uid && self.epoch == epoch
+    }
+}
+
+impl AgentCore {
+    /// What a permit waits for; `None`: nothing.
+    pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool) -> Option<&'static str> {
+        if self.active().is_none() {
+            return Some("a heartbeat under an open epoch");
+        }
+        if self.is_ending() {
+            return Some("the agent's restart");
+        }
+        if !self.before_margin(now) {
+            return Some("a heartbeat that commits in time");
+        }
+        if exclusive {
+            let armed = self
+                .node_report()
+                .is_some_and(|report| report.armed && report.instance == self.config.instance);
+            if !armed {
+                return Some("the watchdog being armed and that being committed");
+            }
+            if !self.watchdog.is_acknowledged() {
+                return Some("the watchdog daemon to acknowledge the deadline");
+            }
+        }
+        None
+    }
+
+    /// Whether the watchdog is known not to be armable, for people why.
+    pub(super) fn cannot_arm(&self) -> Option<String> {
+        // A device that follows a deadline is armed, even if it refuses another timeout.
+        let armed = self.watchdog.follows_deadline();
+        (!self.watchdog.problem.is_empty() && !armed).then(|| self.watchdog.problem.clone())
+    }
+
+    /// Whether this service may be started this very moment: permit, journal, and for an exclusive one the time.
+    pub(super) fn may_start(&self, now: &Now, service: &Service, uid: &str) -> bool {
+        let Some(registered) = self.registered() else { return false };
+        let permitted = service.permit.as_ref().is_some_and(|permit| permit.permits(uid, registered.epoch));
+        let begun = service.begun.as_deref() == Some(uid);
+        let exclusive = self.is_exclusive(service);
+        let in_time = self.before_margin(now) || (!exclusive && service.restarts > 0);
+        // The permit may be older than a stay: what starts while the daemon pets without a deadline is guarded by nothing.
+        let guarded = !exclusive || self.watchdog.follows_deadline();
+        permitted && begun && in_time && guarded && self.fence_is_own(registered)
+    }
+
+    /// Commits the permit of `Step::Permit`, as soon as nothing is in the way.
+    pub(super) fn permit_step(&mut self, now: &Now, service: &mut Service, uid: &str, phase: Phase) {
+        if service.write.is_some()
+            || service.reread
+            || service.write_not_before.is_some_and(|at| now.raw < at)
+        {
+            return;
+        }
+        let name = service.name().to_owned();
+        let Some((epoch, created)) = self.active() else { return };
+        let role = self.role(&name);
+        let committed = self.view.reports.value(&name);
+        let granted = committed.is_some_and(|report| {
+            report.action_uid.as_deref() == Some(uid)
+                && report.phase == phase
+                && report.epoch == epoch
+                && report.boot_id == self.config.boot_id
+        });
+        if granted {
+            service.permit =
+                committed.and_then(|report| Permit::of_committed(report, epoch, &self.config.boot_id));
+            service.desired = None;
+            self.permitted(now, service, uid, phase);
+            return;
+        }
+        let (assignment, definition) = match &role {
+            Role::Act { assignment } | Role::Target { assignment } => {
+                let Some(value) = &assignment.value else { return };
+                if value.action_uid != uid {
+                    service.go(Step::Rest);
+                    self.changed = true;
+                    return;
+                }
+                (assignment.clone(), value.definition.clone())
+            }
+            Role::Outdated | Role::Elsewhere { .. } | Role::Illegible | Role::Unassigned => {
+                service.go(Step::Rest);
+                self.changed = true;
+                return;
+            }
+        };
+        if phase == Phase::HandingOver && !self.may_hand_over(service) {
+            service.go(Step::Rest);
+            return;
+        }
+        if self.refuse_without_watchdog(service, uid, definition.exclusive) {
+            return;
+        }
+        if self.permit_waits_for(now, definition.exclusive).is_some() {
+            return;
+        }
+        let report = match phase {
+            Phase::HandingOver => self.report(now, service, Some(uid), phase, Reason::Migrating, ""),
+            Phase::Receiving => self.report(
+                now,
+                service,
+                Some(uid),
+                phase,
+                Reason::Waiting,
+                "it prepares to receive the service",
+            ),
+            Phase::Starting
+            | Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Running
+            | Phase::Stopping
+            | Phase::Stopped
+            | Phase::Failed
+            | Phase::StopFailed
+            | Phase::HandedOver
+            | Phase::MoveFailed => self.report(now, service, Some(uid), phase, Reason::Starting, ""),
+        };
+        let report = ServiceReport { exclusive: definition.exclusive, uid: definition.uid.clone(), ..report };
+        let Some(transaction) =
+            self.permit_transaction(&name, &report, &assignment, created, definition.exclusive)
+        else {
+            return;
+        };
+        let id = self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report });
+        service.write = Some(id);
+    }
+
+    /// FENCING 6: guards its own report key, `Created(alive)`, `Unchanged(fence)`, `Unchanged(assignment)` and, unless
+    /// `exclusive: false`, `Unchanged(report/<node>/node)` at a revision that says armed. FENCING 8: HandingOver also
+    /// guards the target's report and fence.
+    fn permit_transaction(
+        &self,
+        name: &str,
+        report: &ServiceReport,
+        assignment: &Stored<ha_api_types::record::Assignment>,
+        created: i64,
+        exclusive: bool,
+    ) -> Option<Transaction> {
+        let keys = &self.config.keys;
+        let node = &self.config.node;
+        let mut transaction = Transaction::new()
+            .put(
+                keys.service_report(node, name),
+                self.view.reports.guard(name),
+                serde_json::to_vec(report).ok()?,
+            )
+            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.fence(node), self.fence_guard())
+            .guard(keys.assignment(name), Guard::Unchanged(assignment.modified));
+        if exclusive {
+            transaction = transaction.guard(keys.node_report(node), self.view.node_reports.guard(node));
+        }
+        if report.phase == Phase::HandingOver {
+            let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
+            transaction = transaction
+                .guard(keys.service_report(&target, name), self.view.peer_reports.guard(&peer(&target, name)))
+                .guard(keys.fence(&target), self.view.fences.guard(&target));
+        }
+        Some(transaction)
+    }
+}

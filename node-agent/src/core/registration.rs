@@ -1,0 +1,270 @@
+//! Clearing this node of what may run of an earlier incarnation, and asking for an epoch (FENCING, section 3).
+
+use super::commits::Purpose;
+use super::effect::{Lane, Level};
+use super::service::{KillReason, Presence, Step};
+use super::session::{RETRY_MS, ReadFor, Requesting, Session};
+use super::{AgentCore, Now};
+use ha_api_types::record::{FenceState, Mode, NodeReport, NotStopped, Revision};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Millis;
+use ha_store::{Guard, Outcome, Transaction};
+use std::collections::BTreeSet;
+
+/// How often a service is killed and probed before an unarmed node registers with it as not stopped.
+const GIVE_UP_TRIES: u32 = 5;
+/// How often to look whether another machine of this name has gone.
+const DUPLICATE_RETRY_MS: Millis = 5_000;
+
+impl AgentCore {
+    /// Makes an entry for every service that may concern this node: begun here, wanted, assigned here.
+    pub(super) fn seed_services(&mut self) {
+        let mut names: BTreeSet<String> = self.journal.services.keys().cloned().collect();
+        names.extend(self.view.resources.iter().map(|(name, _)| name.clone()));
+        names.extend(self.view.assignments.iter().map(|(name, _)| name.clone()));
+        names.extend(self.view.reports.iter().map(|(name, _)| name.clone()));
+        for name in names {
+            self.seed_service(&name);
+        }
+    }
+
+    /// Makes an entry for a service, unless there is one or nothing tells how it is run.
+    pub(super) fn seed_service(&mut self, name: &str) {
+        if !self.services.contains_key(name)
+            && let Some(definition) = self.definition_of(name)
+        {
+            self.add_service(definition);
+        }
+    }
+
+    /// How the service is run: as it was started here, else as assigned, else as wanted.
+    pub(super) fn definition_of(&self, name: &str) -> Option<ServiceDefinition> {
+        if let Some(entry) = self.journal.services.get(name) {
+            return Some(entry.definition.clone());
+        }
+        if let Some(assignment) = self.view.assignments.value(name)
+            && assignment.definition.name == *name
+        {
+            return Some(assignment.definition.clone());
+        }
+        self.view.resources.value(name).map(ServiceDefinition::of)
+    }
+
+    pub(super) fn clearing_step(&mut self, now: &Now) {
+        // What is wanted, assigned or managed only since clearing began is looked for and killed like the rest.
+        for name in self.service_names() {
+            self.with_service(&name, |core, service| {
+                let at_rest = !matches!(service.step, Step::Kill { .. } | Step::KillVerify { .. });
+                if at_rest && !service.is_gone() && core.is_exclusive(service) && !core.is_ignored(&name) {
+                    core.kill(now, service, KillReason::Clearing);
+                }
+            });
+        }
+        let mut all_done = true;
+        let mut not_stopped = Vec::new();
+        for service in self.services.values() {
+            if !self.is_exclusive(service) || self.is_ignored(&service.definition.name) {
+                continue;
+            }
+            if service.kill_tries() >= GIVE_UP_TRIES {
+                not_stopped.push(NotStopped {
+                    name: service.definition.name.clone(),
+                    uid: service.definition.uid.clone(),
+                    message: service.message.clone(),
+                });
+            } else if !service.is_gone() {
+                all_done = false;
+            }
+        }
+        if !all_done {
+            return;
+        }
+        // An armed node that cannot verify does not register: it is reset.
+        let may_be_armed = self.watchdog.is_running()
+            || (self.watchdog.is_away()
+                && self
+                    .node_report()
+                    .is_some_and(|report| report.armed && report.boot_id == self.config.boot_id));
+        if !not_stopped.is_empty() && may_be_armed {
+            return;
+        }
+        if self.watchdog.is_armed() && !self.watchdog.is_staying() {
+            // Empty: the daemon is asked to stay first, so that registering takes as long as it takes.
+            return;
+        }
+        self.not_stopped = not_stopped;
+        self.session = Session::Requesting(Requesting::default());
+        self.changed = true;
+    }
+
+    /// Whether everything exclusive has been proven gone since clearing began.
+    pub(super) fn is_cleared(&self) -> bool {
+        self.services.values().all(|service| {
+            !self.is_exclusive(service) || self.is_ignored(&service.definition.name) || service.is_gone()
+        })
+    }
+
+    fn registering_report(&self) -> NodeReport {
+        NodeReport {
+            mode: Mode::Registering,
+            armed: false,
+            epoch: self.fence().map_or(0, |fence| fence.epoch),
+            not_stopped: self.not_stopped.clone(),
+            ..self.base_report()
+        }
+    }
+
+    pub(super) fn requesting_step(&mut self, now: &Now) {
+        let Session::Requesting(requesting) = &self.session else { return };
+        if requesting.write.is_some() {
+            return;
+        }
+        let node = self.config.node.clone();
+        if let Some(request) = requesting.request {
+            let stands = self.view.node_reports.get(&node).is_some_and(|stored| stored.modified == request);
+            let opened = self.fence().filter(|fence| {
+                fence.state == FenceState::Open
+                    && fence.request == Some(request)
+                    && fence.boot_id == self.config.boot_id
+                    && fence.machine_id == self.config.machine_id
+            });
+            if let Some(fence) = opened {
+                let epoch = fence.epoch;
+                self.log(Level::Info, format!("registered: epoch {epoch} is open for this agent"));
+                self.opened(now, epoch, request);
+                return;
+            }
+            let lapsed = self
+                .fence()
+                .is_some_and(|fence| fence.state != FenceState::Open && fence.request == Some(request));
+            if stands && lapsed {
+                // Admitted, and closed again before the first heartbeat: the leader wants a new request, made after
+                // everything was looked for again.
+                return self.lose_epoch(now, "this node's registration lapsed");
+            }
+            if stands {
+                return;
+            }
+            // Somebody else has written there since, so somebody else may have acted here: what was verified is not
+            // certain any more.
+            return self.lose_epoch(now, "this node's registration was overwritten");
+        }
+        if requesting.request.is_none() && self.standing_request().is_some() {
+            // One whose outcome was unknown has arrived late: asking again would have an epoch closed for nothing.
+            return self.recognise_request();
+        }
+        if requesting.retry_at.is_some_and(|retry_at| now.raw < retry_at) || self.is_reading(&ReadFor::Own) {
+            return;
+        }
+        // A device that still runs is let go under an epoch: the request is what settles it.
+        if self.is_ending() && !self.watchdog.is_running() {
+            return;
+        }
+        if self.is_duplicate() {
+            let warned = requesting.warned;
+            if let Session::Requesting(requesting) = &mut self.session {
+                requesting.warned = true;
+                requesting.retry_at = Some(now.raw + DUPLICATE_RETRY_MS);
+            }
+            if !warned {
+                self.log(Level::Error, format!("another machine is alive under the name {node}: give this one another name with --node"));
+            }
+            self.read_own();
+            return;
+        }
+        let report = self.registering_report();
+        let Ok(value) = serde_json::to_vec(&report) else { return };
+        let fence_key = self.config.keys.fence(&node);
+        let transaction = Transaction::new()
+            .put(self.config.keys.node_report(&node), self.view.node_reports.guard(&node), value)
+            .guard(fence_key, self.view.fences.guard(&node));
+        let id = self.commit(transaction, Lane::Ordinary, Purpose::Request { report });
+        if let Session::Requesting(requesting) = &mut self.session {
+            requesting.write = Some(id);
+            requesting.request = None;
+        }
+    }
+
+    /// The name belongs to another machine that still has its `alive`.
+    fn is_duplicate(&self) -> bool {
+        self.fence().is_some_and(|fence| {
+            fence.state == FenceState::Open && fence.machine_id != self.config.machine_id
+        }) && self.view.alive.get(&self.config.node).is_some()
+    }
+
+    pub(super) fn request_answer(&mut self, now: &Now, report: NodeReport, outcome: &Outcome) {
+        let node = self.config.node.clone();
+        let Session::Requesting(requesting) = &mut self.session else { return };
+        requesting.write = None;
+        match outcome {
+            Outcome::Applied(revision) => {
+                requesting.request = Some(*revision);
+                self.view.node_reports.wrote(&node, report, *revision);
+                // A new agent process finds its own request here and goes on.
+                self.journal.boot_id.clone_from(&self.config.boot_id);
+                self.journal.request = Some(*revision);
+                self.journal.epoch = 0;
+                self.journal_changed();
+            }
+            Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_) | Outcome::Unknown(_) => {
+                requesting.retry_at = Some(now.raw + RETRY_MS);
+                self.tell_outcome("registering", outcome);
+                self.read_own();
+            }
+        }
+    }
+
+    /// A request of this process that stands in the store, says what would be said now, and was not admitted and closed
+    /// again.
+    fn standing_request(&self) -> Option<Revision> {
+        let stored = self.view.node_reports.get(&self.config.node)?;
+        let report = stored.value.as_ref()?;
+        let lapsed = self
+            .fence()
+            .is_some_and(|fence| fence.state != FenceState::Open && fence.request == Some(stored.modified));
+        let ours = report.instance == self.config.instance && report.mode == Mode::Registering;
+        (ours && report.not_stopped == self.not_stopped && !lapsed).then_some(stored.modified)
+    }
+
+    /// After a request whose outcome was unknown: is it ours that stands there?
+    pub(super) fn recognise_request(&mut self) {
+        let found = self.standing_request();
+        if let Session::Requesting(requesting) = &mut self.session
+            && requesting.request.is_none()
+            && requesting.write.is_none()
+            && let Some(revision) = found
+        {
+            requesting.request = Some(revision);
+            self.journal.boot_id.clone_from(&self.config.boot_id);
+            self.journal.request = Some(revision);
+            self.journal.epoch = 0;
+            self.journal_changed();
+            self.changed = true;
+        }
+    }
+
+    /// The epoch is open for our request: what was cleared is known to be stopped under it.
+    fn opened(&mut self, now: &Now, epoch: u64, request: i64) {
+        let not_stopped: BTreeSet<String> =
+            self.not_stopped.iter().map(|service| service.name.clone()).collect();
+        for name in self.service_names() {
+            self.with_service(&name, |core, service| {
+                if !service.definition.exclusive {
+                    service.presence = Presence::Unprobed;
+                } else if not_stopped.contains(&name) {
+                    let message = format!("it could not be stopped before registering: {}", service.message);
+                    core.report_not_stopped(now, service, &message);
+                } else {
+                    core.journal.services.remove(&name);
+                }
+            });
+        }
+        self.register(now, epoch, request);
+        self.changed = true;
+    }
+
+    /// The guard of `fence` that an agent's own writes carry.
+    pub(super) fn fence_guard(&self) -> Guard {
+        self.view.fences.guard(&self.config.node)
+    }
+}

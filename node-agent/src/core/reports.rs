@@ -1,0 +1,137 @@
+//! A service's report: what should stand in the store, and getting it there (FENCING, section 6).
+
+use super::commits::Purpose;
+use super::effect::{Effect, Lane};
+use super::role::Role;
+use super::service::{Service, Step};
+use super::{AgentCore, Now};
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Phase, ServiceReport};
+use ha_api_types::time::Timestamp;
+use ha_store::{Guard, Transaction};
+
+impl AgentCore {
+    /// A report of a service under the present epoch.
+    pub(super) fn report(
+        &self,
+        now: &Now,
+        service: &Service,
+        uid: Option<&str>,
+        phase: Phase,
+        reason: Reason,
+        message: &str,
+    ) -> ServiceReport {
+        ServiceReport {
+            uid: service.definition.uid.clone(),
+            action_uid: uid.map(ToOwned::to_owned),
+            epoch: self.registered().map_or(0, |registered| registered.epoch),
+            boot_id: self.config.boot_id.clone(),
+            probed_generation: 0,
+            exclusive: self.is_exclusive(service),
+            phase,
+            restarts: service.restarts,
+            reason,
+            message: message.to_owned(),
+            failure: None,
+            at: now.timestamp(),
+        }
+    }
+
+    /// Says what should stand in the store; nothing is written when it already stands there.
+    pub(super) fn set_desired(&mut self, service: &mut Service, report: ServiceReport) {
+        let stands = self.view.reports.value(service.name()).is_some_and(|known| {
+            ServiceReport { at: Timestamp::default(), ..known.clone() }
+                == ServiceReport { at: Timestamp::default(), ..report.clone() }
+        });
+        // A write under way may change what stands there, so only a settled key is left alone.
+        service.desired = (!stands || service.write.is_some()).then_some(report);
+        self.changed = true;
+    }
+
+    /// Writes what is not written yet: level-triggered, one write at a time for each key.
+    pub(super) fn write_report(&mut self, now: &Now, service: &mut Service) {
+        let Some(desired) = &service.desired else { return };
+        if service.write.is_some()
+            || service.reread
+            || service.write_not_before.is_some_and(|at| now.raw < at)
+        {
+            return;
+        }
+        let Some((epoch, created)) = self.active() else { return };
+        let name = service.name().to_owned();
+        if self.view.reports.value(&name) == Some(desired) {
+            service.desired = None;
+            self.changed = true;
+            return;
+        }
+        if desired.epoch != epoch {
+            // Said under an epoch that is gone: nobody asks for it any more.
+            service.desired = None;
+            return;
+        }
+        let Ok(value) = serde_json::to_vec(desired) else { return };
+        let node = &self.config.node;
+        let keys = &self.config.keys;
+        let transaction = Transaction::new()
+            .put(keys.service_report(node, &name), self.view.reports.guard(&name), value)
+            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.fence(node), self.fence_guard());
+        let report = desired.clone();
+        service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report }));
+    }
+
+    /// A resource that is gone, or not managed any more: its report and its journal entry go, the service is left alone.
+    pub(super) fn forget(&mut self, now: &Now, service: &mut Service) {
+        if service.task.is_some() || service.write.is_some() || service.reread || service.step != Step::Rest {
+            return;
+        }
+        if service.write_not_before.is_some_and(|at| now.raw < at) {
+            return;
+        }
+        let Some((_, created)) = self.active() else { return };
+        let name = service.name().to_owned();
+        if self.view.reports.get(&name).is_some() {
+            let node = &self.config.node;
+            let keys = &self.config.keys;
+            let transaction = Transaction::new()
+                .delete(keys.service_report(node, &name), self.view.reports.guard(&name))
+                .guard(keys.alive(node), Guard::Created(created))
+                .guard(keys.fence(node), self.fence_guard());
+            service.desired = None;
+            service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Forget { name }));
+            return;
+        }
+        if self.journal.services.remove(&name).is_some() {
+            self.journal_changed();
+        }
+        service.desired = None;
+        service.permit = None;
+        service.begun = None;
+        service.forgotten = self.role(&name) == Role::Unassigned && self.view.resources.get(&name).is_none();
+    }
+
+    pub(super) fn event(
+        &mut self,
+        now: &Now,
+        service: &Service,
+        warning: bool,
+        reason: Reason,
+        message: &str,
+    ) {
+        let event = Event {
+            kind: Kind::Resource,
+            name: service.name().to_owned(),
+            uid: service.definition.uid.clone(),
+            event_type: if warning { EventType::Warning } else { EventType::Normal },
+            reason,
+            message: message.to_owned(),
+            source: format!("agent/{}", self.config.node),
+            node: Some(self.config.node.clone()),
+            action_uid: service.step.uid().map(ToOwned::to_owned),
+            at: now.timestamp(),
+        };
+        self.effects.push_back(Effect::Event(event));
+    }
+}

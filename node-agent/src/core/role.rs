@@ -1,0 +1,81 @@
+//! What a service's assignment makes of this node.
+
+use super::AgentCore;
+use super::service::Service;
+use super::view::Stored;
+use ha_api_types::record::{Action, Assignment};
+use ha_api_types::resource::RequestedState;
+
+/// What this node is for a service.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Role {
+    /// Told to act, under this epoch and boot.
+    Act {
+        /// The assignment.
+        assignment: Stored<Assignment>,
+    },
+    /// Told to receive it from another node, under this epoch and boot.
+    Target {
+        /// The assignment; its node is the source.
+        assignment: Stored<Assignment>,
+    },
+    /// Told under an epoch or boot that is not the present one: a fresh assignment will come.
+    Outdated,
+    /// Another node is told to act.
+    Elsewhere {
+        /// When it was told.
+        modified: i64,
+    },
+    /// The assignment was written by a newer version: nothing is done.
+    Illegible,
+    /// Nobody is told anything.
+    Unassigned,
+}
+
+impl AgentCore {
+    /// What this node is for a service now.
+    pub(super) fn role(&self, name: &str) -> Role {
+        let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
+        let Some(assignment) = &stored.value else { return Role::Illegible };
+        let Some(registered) = self.registered() else { return Role::Outdated };
+        let own = |node: &str, epoch: u64, boot_id: &str| {
+            (node == self.config.node).then(|| epoch == registered.epoch && boot_id == self.config.boot_id)
+        };
+        if let Some(current) = own(&assignment.node, assignment.epoch, &assignment.boot_id) {
+            return if current { Role::Act { assignment: stored.clone() } } else { Role::Outdated };
+        }
+        match &assignment.action {
+            Action::Migrate { target, target_epoch, target_boot_id } => {
+                match own(target, *target_epoch, target_boot_id) {
+                    Some(true) => Role::Target { assignment: stored.clone() },
+                    Some(false) => Role::Outdated,
+                    None => Role::Elsewhere { modified: stored.modified },
+                }
+            }
+            Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => {
+                Role::Elsewhere { modified: stored.modified }
+            }
+        }
+    }
+
+    /// Whether the service is not to be touched.
+    pub(super) fn is_ignored(&self, name: &str) -> bool {
+        self.view.resources.value(name).is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
+    }
+
+    /// Whether promise 1 covers it: as it was started here, or as it is wanted or assigned now.
+    pub(super) fn is_exclusive(&self, service: &Service) -> bool {
+        let name = service.name();
+        service.definition.exclusive
+            || self.view.resources.value(name).is_some_and(|resource| resource.spec.exclusive)
+            || self.view.assignments.value(name).is_some_and(|assignment| assignment.definition.exclusive)
+    }
+
+    /// The receiving node of a migration.
+    pub(super) fn migration_target(assignment: &Assignment) -> Option<String> {
+        match &assignment.action {
+            Action::Migrate { target, .. } => Some(target.clone()),
+            Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => None,
+        }
+    }
+}

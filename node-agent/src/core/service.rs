@@ -1,0 +1,250 @@
+//! One service on this node: what is known of its copy here, and what is being done about it.
+
+use super::command::{CommandId, DriverFailure};
+use super::effect::{CommitId, JournalWriteId};
+use super::permit::Permit;
+use ha_api_types::record::{Phase, ServiceReport};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::{Millis, Mono};
+use std::collections::BTreeSet;
+
+/// Whether a copy runs here, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Nobody has looked yet.
+    Unprobed,
+    /// It runs.
+    Running,
+    /// It does not: a probe or a driver confirmed it.
+    Stopped,
+    /// It cannot be told.
+    Unclear,
+}
+
+/// What is being done about a service. Every step but `Rest`, `Permit` and `Journal` has one command of the driver.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    /// Nothing is under way.
+    Rest,
+    /// Looks whether it runs here.
+    Probe { purpose: ProbeFor },
+    /// Commits a permit (Starting, Receiving) or the source's HandingOver.
+    Permit { uid: String, phase: Phase },
+    /// Writes the journal before the action is begun.
+    Journal { uid: String, write: Option<JournalWriteId> },
+    /// Stops the running copy before it is started again (Restart, or another definition).
+    StopFirst { uid: String },
+    /// Removes what an earlier attempt left behind.
+    Clean { uid: String },
+    /// Starts it, or adopts it.
+    Start { uid: String },
+    /// Stops what a failed attempt left, before Failed may be said.
+    Unwind { uid: String, failure: DriverFailure },
+    /// Looks whether anything is left, before Failed may be said.
+    Verify { uid: String, failure: DriverFailure },
+    /// Stops it.
+    Stop { uid: Option<String>, graceful_ms: Millis },
+    /// Target of a migration: prepares.
+    Prepare { uid: String },
+    /// Source of a migration: moves it.
+    Migrate { uid: String, target: String },
+    /// Source of a migration: looks what is left here.
+    MigrateProbe { uid: String, failure: Option<DriverFailure> },
+    /// Kills it at once.
+    Kill { why: KillReason, tries: u32 },
+    /// Looks whether it is dead.
+    KillVerify { why: KillReason, tries: u32 },
+}
+
+/// What a probe is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ProbeFor {
+    /// To know.
+    Presence,
+    /// To answer for a resource that is not assigned here, as of this generation.
+    Unassigned { generation: i64 },
+    /// To go on with what ran before this process.
+    Adopt { uid: String },
+    /// An action was begun and its end was not seen.
+    Interrupted { uid: String },
+    /// Target of a migration: whether it has arrived.
+    Received { uid: String },
+}
+
+/// Why a service is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KillReason {
+    /// D − Ts has come (FENCING 4, stop then stay).
+    LeaseLost,
+    /// The epoch is not ours: cleared before registering.
+    Clearing,
+    /// It is assigned elsewhere.
+    NotHere,
+    /// Its migration to this node has failed.
+    NotReceived,
+}
+
+/// How a service ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ExitSeen {
+    pub(super) message: String,
+    pub(super) by_hand: bool,
+}
+
+/// A service.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
+pub(super) struct Service {
+    /// As it was started here; else as assigned; else as wanted.
+    pub(super) definition: ServiceDefinition,
+    pub(super) presence: Presence,
+    pub(super) step: Step,
+    /// The command under way for `step`.
+    pub(super) task: Option<CommandId>,
+    /// Commands that were cancelled and have not ended yet.
+    pub(super) cancelling: BTreeSet<CommandId>,
+    /// What should stand in the store; `None`: what stands there is right.
+    pub(super) desired: Option<ServiceReport>,
+    /// The write of its report under way.
+    pub(super) write: Option<CommitId>,
+    /// Its report must be read again first.
+    pub(super) reread: bool,
+    pub(super) write_not_before: Option<Mono>,
+    /// The right to start, which only a committed report makes.
+    pub(super) permit: Option<Permit>,
+    /// The action that this process has begun (it is in the journal, on disk).
+    pub(super) begun: Option<String>,
+    /// The action for which the old copy was stopped first.
+    pub(super) stopped_for: Option<String>,
+    /// Failed starts in a row.
+    pub(super) failures: u32,
+    pub(super) restarts: u32,
+    /// What runs now is the restart after a crash.
+    pub(super) crashed_before: bool,
+    pub(super) started_at: Option<Mono>,
+    /// The next command waits until then.
+    pub(super) not_before: Option<Mono>,
+    /// The other side of a migration is looked at again then.
+    pub(super) peek_at: Option<Mono>,
+    /// How it ended by itself, until that is dealt with.
+    pub(super) exit: Option<ExitSeen>,
+    /// It could not be stopped before registering, and that is not yet reported.
+    pub(super) not_stopped: bool,
+    /// It may have been moved by hand while the cluster was disarmed: it is looked for, and not restarted in place.
+    pub(super) recheck: bool,
+    /// Nothing is left of it, here and in the store.
+    pub(super) forgotten: bool,
+    /// What a driver said last.
+    pub(super) message: String,
+}
+
+impl Service {
+    pub(super) fn new(definition: ServiceDefinition) -> Service {
+        Service {
+            definition,
+            presence: Presence::Unprobed,
+            step: Step::Rest,
+            task: None,
+            cancelling: BTreeSet::new(),
+            desired: None,
+            write: None,
+            reread: false,
+            write_not_before: None,
+            permit: None,
+            begun: None,
+            stopped_for: None,
+            failures: 0,
+            restarts: 0,
+            crashed_before: false,
+            started_at: None,
+            not_before: None,
+            peek_at: None,
+            exit: None,
+            not_stopped: false,
+            recheck: false,
+            forgotten: false,
+            message: String::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Confirmed stopped, with no worker that could change it.
+    pub(super) fn is_gone(&self) -> bool {
+        self.presence == Presence::Stopped && self.task.is_none() && self.cancelling.is_empty()
+    }
+
+    /// Nothing is going on with it: only a change from outside makes it worth a look.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.step == Step::Rest
+            && self.task.is_none()
+            && self.cancelling.is_empty()
+            && self.desired.is_none()
+            && self.write.is_none()
+            && !self.reread
+            && !self.not_stopped
+            && self.exit.is_none()
+            && self.not_before.is_none()
+            && self.peek_at.is_none()
+    }
+
+    /// How often it was killed in vain.
+    pub(super) fn kill_tries(&self) -> u32 {
+        if let Step::Kill { tries, .. } | Step::KillVerify { tries, .. } = &self.step { *tries } else { 0 }
+    }
+
+    /// Goes to another step; nothing of the one before is under way any more.
+    pub(super) fn go(&mut self, step: Step) {
+        self.step = step;
+        self.task = None;
+    }
+}
+
+impl Step {
+    /// The action that the step belongs to.
+    pub(super) fn uid(&self) -> Option<&str> {
+        match self {
+            Step::Permit { uid, .. }
+            | Step::Journal { uid, .. }
+            | Step::StopFirst { uid }
+            | Step::Clean { uid }
+            | Step::Start { uid }
+            | Step::Unwind { uid, .. }
+            | Step::Verify { uid, .. }
+            | Step::Prepare { uid }
+            | Step::Migrate { uid, .. }
+            | Step::MigrateProbe { uid, .. } => Some(uid),
+            Step::Stop { uid, .. } => uid.as_deref(),
+            Step::Probe { purpose } => match purpose {
+                ProbeFor::Adopt { uid } | ProbeFor::Interrupted { uid } | ProbeFor::Received { uid } => {
+                    Some(uid)
+                }
+                ProbeFor::Presence | ProbeFor::Unassigned { .. } => None,
+            },
+            Step::Rest | Step::Kill { .. } | Step::KillVerify { .. } => None,
+        }
+    }
+
+    /// What it waits for or does, for people.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Step::Rest => "rest",
+            Step::Probe { .. } => "probe",
+            Step::Permit { .. } => "permit",
+            Step::Journal { .. } => "journal",
+            Step::StopFirst { .. } => "stop before the start",
+            Step::Clean { .. } => "clean up",
+            Step::Start { .. } => "start",
+            Step::Unwind { .. } => "stop after a failure",
+            Step::Verify { .. } => "verify after a failure",
+            Step::Stop { .. } => "stop",
+            Step::Prepare { .. } => "prepare to receive",
+            Step::Migrate { .. } => "migrate",
+            Step::MigrateProbe { .. } => "verify the migration",
+            Step::Kill { .. } => "kill",
+            Step::KillVerify { .. } => "verify the kill",
+        }
+    }
+}

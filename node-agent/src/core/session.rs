@@ -1,0 +1,385 @@
+//! Whom this process acts as: waiting, clearing, asking for an epoch, registered, ended.
+
+use super::effect::{CommitId, Effect, Exit, Level, ReadId};
+use super::service::{KillReason, Presence};
+use super::{AgentCore, Shutdown};
+use crate::watchdog::Moment;
+use ha_api_types::record::{Fence, FenceState, NodeReport, Revision};
+use ha_api_types::time::{Millis, Mono, Now};
+use ha_store::Entry;
+
+/// How far this process is with acting for its node.
+#[derive(Clone, Debug)]
+pub(super) enum Session {
+    /// Waits for a complete view.
+    Waiting,
+    /// Stops every exclusive service and verifies it, before it may register.
+    Clearing,
+    /// Asks for an epoch.
+    Requesting(Requesting),
+    /// Acts under an epoch that was opened for it.
+    Registered(Registered),
+    /// Does nothing more.
+    Ended,
+}
+
+/// Asks for an epoch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Requesting {
+    /// The revision at which our request stands in the node's report.
+    pub(super) request: Option<Revision>,
+    pub(super) write: Option<CommitId>,
+    pub(super) retry_at: Option<Mono>,
+    pub(super) warned: bool,
+}
+
+/// Acts under an epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Registered {
+    pub(super) epoch: u64,
+    pub(super) request: Revision,
+    /// The create revision of our own `alive`; `None` while there is none.
+    pub(super) created: Option<Revision>,
+    /// This process has had an `alive` of its own: another instance in it means that it was taken over.
+    pub(super) held: bool,
+    pub(super) sequence: u64,
+    pub(super) beat: Option<CommitId>,
+    pub(super) next_beat: Mono,
+    /// Something is not as expected: read again before the next heartbeat.
+    pub(super) reread: bool,
+}
+
+/// What a reading is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ReadFor {
+    /// Our own keys: fence, alive, node report.
+    Own,
+    /// A service's keys after a write whose outcome is not what was hoped for.
+    Service(String),
+    /// The other side of a migration of this service.
+    Peer(String),
+}
+
+/// A reading under way.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) purpose: ReadFor,
+    pub(super) keys: Vec<String>,
+    /// The highest revision known when it was asked: an older answer comes from a restored store.
+    pub(super) not_before: Revision,
+}
+
+/// How long to wait before asking again where nobody answers.
+pub(super) const RETRY_MS: Millis = 1_000;
+
+impl AgentCore {
+    /// The node's report as it stands in the store.
+    pub(super) fn node_report(&self) -> Option<&NodeReport> {
+        self.view.node_reports.value(&self.config.node)
+    }
+
+    pub(super) fn fence(&self) -> Option<&Fence> {
+        self.view.fences.value(&self.config.node)
+    }
+
+    pub(super) fn registered(&self) -> Option<&Registered> {
+        match &self.session {
+            Session::Registered(registered) => Some(registered),
+            Session::Waiting | Session::Clearing | Session::Requesting(_) | Session::Ended => None,
+        }
+    }
+
+    pub(super) fn registered_mut(&mut self) -> Option<&mut Registered> {
+        match &mut self.session {
+            Session::Registered(registered) => Some(registered),
+            Session::Waiting | Session::Clearing | Session::Requesting(_) | Session::Ended => None,
+        }
+    }
+
+    /// Epoch and create revision of `alive`, while this process holds it under a fence that is its own.
+    pub(super) fn active(&self) -> Option<(u64, Revision)> {
+        let registered = self.registered()?;
+        if !self.fence_is_own(registered) {
+            return None;
+        }
+        Some((registered.epoch, registered.created?))
+    }
+
+    /// FENCING 3: `fence` changed but epoch, boot id and request are its own: read again and go on.
+    pub(super) fn fence_is_own(&self, registered: &Registered) -> bool {
+        self.fence().is_some_and(|fence| {
+            fence.state == FenceState::Open
+                && fence.epoch == registered.epoch
+                && fence.boot_id == self.config.boot_id
+                && fence.machine_id == self.config.machine_id
+                && fence.request == Some(registered.request)
+        })
+    }
+
+    /// Reads our own keys, unless that is under way.
+    pub(super) fn read_own(&mut self) {
+        let keys = vec![
+            self.config.keys.fence(&self.config.node),
+            self.config.keys.alive(&self.config.node),
+            self.config.keys.node_report(&self.config.node),
+        ];
+        self.read(ReadFor::Own, keys);
+    }
+
+    pub(super) fn read(&mut self, purpose: ReadFor, keys: Vec<String>) {
+        if self.reads.values().any(|reading| reading.purpose == purpose) {
+            return;
+        }
+        let id = ReadId(self.next_id());
+        let not_before = self.highest;
+        self.reads.insert(id, Reading { purpose, keys: keys.clone(), not_before });
+        self.effects.push_back(Effect::Read { id, keys });
+    }
+
+    pub(super) fn is_reading(&self, purpose: &ReadFor) -> bool {
+        self.reads.values().any(|reading| reading.purpose == *purpose)
+    }
+
+    pub(super) fn read_answer(
+        &mut self,
+        now: &Now,
+        id: ReadId,
+        result: Result<(Vec<Entry>, Revision), String>,
+    ) {
+        let Some(reading) = self.reads.remove(&id) else { return };
+        match result {
+            Ok((entries, revision)) => {
+                if revision < reading.not_before {
+                    self.log(
+                        Level::Error,
+                        format!(
+                            "the store went back from revision {} to {revision}: it was restored",
+                            reading.not_before
+                        ),
+                    );
+                    self.highest = revision;
+                    self.lose_epoch(now, "the store was restored from a backup");
+                    return;
+                }
+                self.highest = self.highest.max(revision);
+                self.view.read(&reading.keys, &entries, revision);
+                match reading.purpose {
+                    ReadFor::Own => self.own_read(now),
+                    ReadFor::Service(name) => {
+                        if let Some(service) = self.services.get_mut(&name) {
+                            service.reread = false;
+                        }
+                    }
+                    ReadFor::Peer(_) => {}
+                }
+            }
+            Err(message) => {
+                self.log(Level::Debug, format!("reading again failed: {message}"));
+                match reading.purpose {
+                    ReadFor::Own => self.read_retry_at = Some(now.raw + RETRY_MS / 4),
+                    ReadFor::Service(name) => {
+                        if let Some(service) = self.services.get_mut(&name) {
+                            service.write_not_before = Some(now.raw + RETRY_MS);
+                        }
+                    }
+                    ReadFor::Peer(_) => {}
+                }
+            }
+        }
+    }
+
+    fn own_read(&mut self, now: &Now) {
+        self.own_is_read = true;
+        match &self.session {
+            Session::Registered(_) => self.recognise(now),
+            Session::Requesting(_) => self.recognise_request(),
+            Session::Waiting | Session::Clearing | Session::Ended => {}
+        }
+    }
+
+    /// After a heartbeat that did not apply: what is it that changed? (FENCING 3, last two rules.)
+    fn recognise(&mut self, now: &Now) {
+        let alive = self.view.alive.get(&self.config.node).cloned();
+        let instance = self.config.instance.clone();
+        let Some(registered) = self.registered_mut() else { return };
+        registered.reread = false;
+        match alive {
+            Some(stored) if stored.value.as_ref().is_some_and(|alive| alive.instance == instance) => {
+                // A creation whose outcome was unknown has been applied.
+                registered.created = Some(stored.created);
+                registered.held = true;
+            }
+            Some(_) if registered.held => return self.taken_over(),
+            Some(_) | None => registered.created = None,
+        }
+        if let Some(registered) = self.registered()
+            && !self.fence_is_own(registered)
+        {
+            self.lose_epoch(now, "the leader has closed this node's epoch");
+        }
+    }
+
+    /// Another process of this node holds `alive`: write nothing more and touch nothing.
+    fn taken_over(&mut self) {
+        self.log(
+            Level::Error,
+            "another agent process has taken over this node: ending without touching services".to_owned(),
+        );
+        self.end(Exit::TakenOver);
+    }
+
+    pub(super) fn end(&mut self, exit: Exit) {
+        self.session = Session::Ended;
+        self.commits.clear();
+        self.reads.clear();
+        self.effects.push_back(Effect::Exit(exit));
+    }
+
+    /// FENCING 3: another epoch, or a revision below the journal's: stop every exclusive service, verify, register.
+    pub(super) fn lose_epoch(&mut self, now: &Now, why: &str) {
+        // Who waits for a complete view clears afterwards, by what the whole view says.
+        if matches!(self.session, Session::Ended | Session::Clearing | Session::Waiting) {
+            return;
+        }
+        self.log(Level::Warning, format!("{why}: stopping every exclusive service, then registering anew"));
+        self.begin_clearing(now);
+    }
+
+    pub(super) fn begin_clearing(&mut self, now: &Now) {
+        self.session = Session::Clearing;
+        self.changed = true;
+        self.all_stale = true;
+        // What is still under way guards the fence that has changed, so it cannot be applied any more; an answer to it
+        // belongs to the epoch that is gone.
+        self.commits.clear();
+        self.seed_services();
+        for name in self.service_names() {
+            self.with_service(&name, |core, service| {
+                service.permit = None;
+                service.desired = None;
+                service.begun = None;
+                service.write = None;
+                if core.is_exclusive(service) && !core.is_ignored(&service.definition.name) {
+                    // Verified anew, whatever was known: the registration rests on it.
+                    if service.presence == Presence::Stopped {
+                        service.presence = Presence::Unprobed;
+                    }
+                    core.kill(now, service, KillReason::Clearing);
+                }
+            });
+        }
+    }
+
+    /// Goes on from Waiting once the view is complete.
+    pub(super) fn session_step(&mut self, now: &Now) {
+        if let Some(retry_at) = self.read_retry_at
+            && now.raw >= retry_at
+        {
+            self.read_retry_at = None;
+        }
+        match &self.session {
+            Session::Waiting => {
+                if !self.view.is_complete() {
+                    return;
+                }
+                if !self.own_is_read {
+                    if self.read_retry_at.is_none() {
+                        self.read_own();
+                    }
+                    return;
+                }
+                self.enter(now);
+            }
+            Session::Clearing => self.clearing_step(now),
+            Session::Requesting(_) => self.requesting_step(now),
+            Session::Registered(registered) => {
+                let (reread, fence_known) =
+                    (registered.reread, self.view.fences.get(&self.config.node).is_some());
+                if fence_known && !self.fence_is_own(registered) {
+                    return self.lose_epoch(now, "this node's epoch was closed");
+                }
+                if reread && self.read_retry_at.is_none() {
+                    self.read_own();
+                }
+            }
+            Session::Ended => {}
+        }
+    }
+
+    /// FENCING 3 and 6: the same boot and epoch, and the file lock: take over at once and go on; anything else stops what
+    /// runs, verifies, and registers.
+    fn enter(&mut self, now: &Now) {
+        self.seed_services();
+        let own = self.fence().and_then(|fence| {
+            let same = fence.state == FenceState::Open
+                && fence.boot_id == self.config.boot_id
+                && fence.machine_id == self.config.machine_id
+                && self.journal.boot_id == self.config.boot_id
+                && fence.request.is_some()
+                && fence.request == self.journal.request
+                && self.view.revision >= self.journal.revision;
+            same.then(|| (fence.epoch, fence.request.unwrap_or_default()))
+        });
+        if let Some((epoch, request)) = own {
+            if let Some(report) = self.node_report().filter(|report| report.boot_id == self.config.boot_id) {
+                self.in_force = report.timings;
+            }
+            self.log(Level::Info, format!("taking over under epoch {epoch}: same boot, unchanged epoch"));
+            self.register(now, epoch, request);
+        } else {
+            self.log(
+                Level::Info,
+                "registering: first stopping what may run of an earlier incarnation".to_owned(),
+            );
+            self.begin_clearing(now);
+        }
+        self.changed = true;
+    }
+
+    pub(super) fn register(&mut self, now: &Now, epoch: u64, request: Revision) {
+        self.all_stale = true;
+        self.session = Session::Registered(Registered {
+            epoch,
+            request,
+            created: None,
+            held: false,
+            sequence: 0,
+            beat: None,
+            next_beat: now.raw,
+            reread: false,
+        });
+        self.deadline = None;
+        self.journal.boot_id.clone_from(&self.config.boot_id);
+        self.journal.request = Some(request);
+        self.journal.epoch = epoch;
+        self.journal_changed();
+    }
+
+    /// D as far as it is proven by this process, or left behind by the one before.
+    pub(super) fn deadline_moment(&self) -> Option<Moment> {
+        self.deadline.or_else(|| self.watchdog.inherited())
+    }
+
+    /// Milliseconds to D on the clock that is nearer to it; 0 when it has passed; `None` when there is no D.
+    pub(super) fn left_ms(&self, now: &Now) -> Option<Millis> {
+        let deadline = self.deadline_moment()?;
+        Some(Moment::from(now).left_ns(deadline).map_or(0, |left_ns| left_ns / 1_000_000))
+    }
+
+    /// FENCING 6: now < D − Ts, under a D that this process has proven itself.
+    pub(super) fn before_margin(&self, now: &Now) -> bool {
+        self.deadline.is_some_and(|deadline| {
+            Moment::from(now)
+                .left_ns(deadline)
+                .is_some_and(|left_ns| left_ns / 1_000_000 > self.pace().stop_margin_ms)
+        })
+    }
+
+    /// Whether the process was told to end.
+    pub(super) fn is_ending(&self) -> bool {
+        match self.shutdown {
+            None => false,
+            Some(Shutdown::Restart | Shutdown::Leave(_)) => true,
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! What to do about a service when nothing is under way, and when to give up what is.
+
+use super::command::DriverFailure;
+use super::effect::Level;
+use super::role::Role;
+use super::service::{KillReason, Presence, ProbeFor, Service, Step};
+use super::{AgentCore, Now};
+use ha_api_types::cluster::Disarmed;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment, FailureClass, Phase, ServiceReport};
+use ha_api_types::time::Millis;
+
+/// How long to wait before a stop that failed is tried again under the same action.
+const STOP_RETRY_MS: Millis = 30_000;
+/// How long to wait before a probe that could not tell is made again.
+pub(super) const PROBE_RETRY_MS: Millis = 2_000;
+/// How long to wait before a probe for the leader that could not tell is made again.
+const UNKNOWN_RETRY_MS: Millis = 30_000;
+
+impl AgentCore {
+    /// Takes a service as far as it goes without waiting.
+    pub(super) fn advance(&mut self, now: &Now, service: &mut Service) {
+        if matches!(service.step, Step::Kill { .. } | Step::KillVerify { .. }) {
+            return;
+        }
+        if self.registered().is_none() {
+            return;
+        }
+        self.reconsider(now, service);
+        match service.step.clone() {
+            Step::Rest => self.rest(now, service),
+            Step::Permit { uid, phase } => self.permit_step(now, service, &uid, phase),
+            Step::Journal { uid, write } => self.journal_step_of(now, service, &uid, write),
+            Step::Probe { .. }
+            | Step::StopFirst { .. }
+            | Step::Clean { .. }
+            | Step::Start { .. }
+            | Step::Unwind { .. }
+            | Step::Verify { .. }
+            | Step::Stop { .. }
+            | Step::Prepare { .. }
+            | Step::Migrate { .. }
+            | Step::MigrateProbe { .. }
+            | Step::Kill { .. }
+            | Step::KillVerify { .. } => {}
+        }
+    }
+
+    /// Gives up a step that the assignment no longer asks for.
+    fn reconsider(&mut self, now: &Now, service: &mut Service) {
+        let role = self.role(service.name());
+        if self.is_elsewhere(service, &role) && self.may_be_here(service) && !self.is_ignored(service.name())
+        {
+            self.log(
+                Level::Warning,
+                format!("{} must not run here (it is assigned elsewhere, or this node registered anew): killing it", service.name()),
+            );
+            self.kill(now, service, KillReason::NotHere);
+            return;
+        }
+        let superseded = match (service.step.uid(), &role) {
+            (Some(uid), Role::Act { assignment } | Role::Target { assignment }) => assignment
+                .value
+                .as_ref()
+                .is_some_and(|value| value.action_uid != uid && value.action != Action::Leave),
+            (Some(_), Role::Outdated | Role::Elsewhere { .. }) => self.is_elsewhere(service, &role),
+            (None, _) | (Some(_), Role::Illegible | Role::Unassigned) => false,
+        };
+        let stopping_down = self.is_leaving();
+        match &service.step {
+            Step::Start { .. }
+            | Step::StopFirst { .. }
+            | Step::Clean { .. }
+            | Step::Prepare { .. }
+            | Step::Journal { .. }
+                if superseded || stopping_down =>
+            {
+                self.interrupt(service);
+            }
+            Step::Permit { .. } if stopping_down => self.interrupt(service),
+            Step::Probe { .. } if superseded => self.interrupt(service),
+            Step::Migrate { uid, .. } if superseded => {
+                let uid = uid.clone();
+                self.interrupt(service);
+                let failure = DriverFailure {
+                    class: FailureClass::RetryHere,
+                    reason: Reason::Interrupted,
+                    message: "the leader called the migration off".to_owned(),
+                };
+                service.go(Step::MigrateProbe { uid, failure: Some(failure) });
+            }
+            Step::Stop { graceful_ms, .. } if superseded => {
+                // A stop that should end sooner than the one under way.
+                let sooner =
+                    self.stop_wanted(service, &role).is_some_and(|wanted_ms| wanted_ms < *graceful_ms);
+                if sooner {
+                    self.interrupt(service);
+                }
+            }
+            Step::Rest
+            | Step::Probe { .. }
+            | Step::Permit { .. }
+            | Step::Journal { .. }
+            | Step::StopFirst { .. }
+            | Step::Clean { .. }
+            | Step::Start { .. }
+            | Step::Unwind { .. }
+            | Step::Verify { .. }
+            | Step::Stop { .. }
+            | Step::Prepare { .. }
+            | Step::Migrate { .. }
+            | Step::MigrateProbe { .. }
+            | Step::Kill { .. }
+            | Step::KillVerify { .. } => {}
+        }
+    }
+
+    fn stop_wanted(&self, service: &Service, role: &Role) -> Option<Millis> {
+        let _ = self;
+        match role {
+            Role::Act { assignment } => match &assignment.value.as_ref()?.action {
+                Action::Stop { timeout_ms } => {
+                    Some(timeout_ms.unwrap_or_else(|| service.definition.timeouts.stop_ms()))
+                }
+                Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => None,
+            },
+            Role::Target { .. }
+            | Role::Outdated
+            | Role::Elsewhere { .. }
+            | Role::Illegible
+            | Role::Unassigned => None,
+        }
+    }
+
+    /// Another node acts for it, told so after our own report (FENCING 10: whenever, where it may run twice); or this
+    /// node's assignment is of an earlier epoch, under which nothing exclusive may go on.
+    fn is_elsewhere(&self, service: &Service, role: &Role) -> bool {
+        match role {
+            Role::Elsewhere { modified } => {
+                // A probe's answer that is newer is the leader's to decide; what ran by an action of ours has ended. What may
+                // run twice was not cleared before registering, so it is always reported later than it was assigned.
+                !service.definition.exclusive
+                    || self.view.reports.get(service.name()).is_none_or(|stored| {
+                        stored.modified < *modified
+                            || stored.value.as_ref().is_none_or(|report| report.action_uid.is_some())
+                    })
+            }
+            Role::Outdated => self.is_exclusive(service),
+            Role::Act { .. } | Role::Target { .. } | Role::Illegible | Role::Unassigned => false,
+        }
+    }
+
+    /// What stands, or is about to stand, in the store for it under the present epoch and boot.
+    pub(super) fn current(&self, service: &Service) -> Option<ServiceReport> {
+        let report = service.desired.as_ref().or_else(|| self.view.reports.value(service.name()))?;
+        let epoch = self.registered()?.epoch;
+        (report.epoch == epoch && report.boot_id == self.config.boot_id).then(|| report.clone())
+    }
+
+    fn rest(&mut self, now: &Now, service: &mut Service) {
+        let Some((epoch, _)) = self.active() else { return };
+        let name = service.name().to_owned();
+        let role = self.role(&name);
+        if role == Role::Unassigned && (self.is_ignored(&name) || self.view.resources.get(&name).is_none()) {
+            return self.forget(now, service);
+        }
+        if self.is_ignored(&name) {
+            return;
+        }
+        if self.is_exclusive(service) && !self.before_margin(now) && !self.has_acknowledged_disarm() {
+            // From D − Ts on, what is here is killed and nothing else is begun.
+            return;
+        }
+        if self.is_leaving() {
+            return self.rest_leaving(now, service);
+        }
+        if self.disarmed() == Some(Disarmed::Ignore) {
+            service.recheck = true;
+            service.presence = Presence::Unprobed;
+        }
+        if self.is_ending() || self.is_disarmed() || service.not_before.is_some_and(|at| now.raw < at) {
+            return;
+        }
+        service.not_before = None;
+        if service.permit.is_none() {
+            let committed = self.view.reports.value(&name);
+            service.permit = committed
+                .filter(|_| service.desired.is_none())
+                .and_then(|report| super::permit::Permit::of_committed(report, epoch, &self.config.boot_id));
+        }
+        match role {
+            Role::Act { assignment } => {
+                let Some(assignment) = assignment.value else { return };
+                match &assignment.action {
+                    Action::Start | Action::Restart => self.rest_start(now, service, &assignment),
+                    Action::Stop { timeout_ms } => {
+                        let graceful_ms = timeout_ms.unwrap_or_else(|| service.definition.timeouts.stop_ms());
+                        self.rest_stop(now, service, &assignment.action_uid, graceful_ms);
+                    }
+                    Action::Migrate { .. } => self.rest_source(now, service, &assignment),
+                    Action::Leave => {}
+                }
+            }
+            Role::Target { assignment } => {
+                if let Some(assignment) = assignment.value {
+                    self.rest_target(now, service, &assignment);
+                }
+            }
+            Role::Outdated | Role::Elsewhere { .. } | Role::Unassigned => {
+                self.rest_unassigned(now, service, role == Role::Unassigned);
+            }
+            Role::Illegible => {}
+        }
+    }
+
+    /// Start and Restart.
+    fn rest_start(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
+        let uid = &assignment.action_uid;
+        let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
+        match current {
+            Some(report) => match report.phase {
+                Phase::Starting => {
+                    if self.was_begun(service, uid) {
+                        service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
+                    } else {
+                        self.permitted(now, service, uid, Phase::Starting);
+                    }
+                }
+                Phase::Running => self.keep_running(now, service, uid),
+                Phase::Stopping => {
+                    let graceful_ms = service.definition.timeouts.stop_ms();
+                    service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
+                }
+                Phase::Stopped | Phase::Failed | Phase::HandedOver => self.keep_stopped(now, service, uid),
+                Phase::StopFailed
+                | Phase::ProbedRunning
+                | Phase::ProbedStopped
+                | Phase::ProbedUnknown
+                | Phase::Receiving
+                | Phase::HandingOver
+                | Phase::MoveFailed => {}
+            },
+            None if self.journal_begun(service, uid) => {
+                service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
+            }
+            None => self.ask_permit(service, assignment, Phase::Starting),
+        }
+    }
+
+    /// A new action that needs a permit.
+    pub(super) fn ask_permit(&mut self, service: &mut Service, assignment: &Assignment, phase: Phase) {
+        if self.refuse_without_watchdog(service, &assignment.action_uid, assignment.definition.exclusive) {
+            return;
+        }
+        service.failures = 0;
+        service.restarts = 0;
+        service.crashed_before = false;
+        service.exit = None;
+        service.stopped_for = None;
+        service.go(Step::Permit { uid: assignment.action_uid.clone(), phase });
+        self.changed = true;
+    }
+
+    /// FENCING 6: no permit without an armed watchdog, so an exclusive service is answered with a failure to try
+    /// elsewhere where it cannot be armed.
+    pub(super) fn refuse_without_watchdog(
+        &mut self,
+        service: &mut Service,
+        uid: &str,
+        exclusive: bool,
+    ) -> bool {
+        let Some(problem) = self.cannot_arm().filter(|_| exclusive) else { return false };
+        let failure = DriverFailure {
+            class: FailureClass::TryElsewhere,
+            reason: Reason::WatchdogFailed,
+            message: format!("the watchdog cannot be armed: {problem}"),
+        };
+        service.go(Step::Unwind { uid: uid.to_owned(), failure });
+        self.changed = true;
+        true
+    }
+
+    /// The report says Running: so it must.
+    pub(super) fn keep_running(&mut self, now: &Now, service: &mut Service, uid: &str) {
+        if self.is_spent(service, uid) {
+            // An earlier process killed it before the deadline and could not say so any more.
+            let graceful_ms = service.definition.timeouts.stop_ms();
+            service.go(Step::Stop { uid: Some(uid.to_owned()), graceful_ms });
+            self.changed = true;
+            return;
+        }
+        match service.presence {
+            Presence::Running => {}
+            Presence::Stopped if service.recheck => {
+                service.recheck = false;
+                service.permit = None;
+                let text = "it was moved or stopped while the cluster was disarmed";
+                let report =
+                    self.report(now, service, Some(uid), Phase::Stopped, Reason::StoppedOutside, text);
+                self.set_desired(service, report);
+            }
+            Presence::Stopped => self.crashed(now, service, uid),
+            Presence::Unprobed | Presence::Unclear => {
+                service.go(Step::Probe { purpose: ProbeFor::Adopt { uid: uid.to_owned() } });
+            }
+        }
+    }
+
+    /// The report says that it has ended here: so it stays (SEMANTICS 2, Stopped is enforced always).
+    fn keep_stopped(&mut self, now: &Now, service: &mut Service, uid: &str) {
+        match service.presence {
+            Presence::Stopped => {}
+            Presence::Unprobed => service.go(Step::Probe { purpose: ProbeFor::Presence }),
+            Presence::Running | Presence::Unclear => {
+                self.event(
+                    now,
+                    service,
+                    true,
+                    Reason::StartedOutside,
+                    "it was started outside hactl while it must not run here: stopping it",
+                );
+                self.set_desired(
+                    service,
+                    self.report(now, service, Some(uid), Phase::Stopping, Reason::StartedOutside, ""),
+                );
+                let graceful_ms = service.definition.timeouts.stop_ms();
+                service.go(Step::Stop { uid: Some(uid.to_owned()), graceful_ms });
+                self.changed = true;
+            }
+        }
+    }
+
+    fn rest_stop(&mut self, now: &Now, service: &mut Service, uid: &str, graceful_ms: Millis) {
+        let current = self.current(service).filter(|report| report.action_uid.as_deref() == Some(uid));
+        match current.map(|report| report.phase) {
+            Some(Phase::Stopped) => return self.keep_stopped(now, service, uid),
+            Some(
+                Phase::Stopping
+                | Phase::StopFailed
+                | Phase::ProbedRunning
+                | Phase::ProbedStopped
+                | Phase::ProbedUnknown
+                | Phase::Starting
+                | Phase::Running
+                | Phase::Failed
+                | Phase::Receiving
+                | Phase::HandingOver
+                | Phase::HandedOver
+                | Phase::MoveFailed,
+            )
+            | None => {}
+        }
+        service.permit = None;
+        self.set_desired(
+            service,
+            self.report(now, service, Some(uid), Phase::Stopping, Reason::Stopping, ""),
+        );
+        service.go(Step::Stop { uid: Some(uid.to_owned()), graceful_ms });
+        self.changed = true;
+    }
+
+    /// Stop failed: the report says so, and it is tried again after a while for as long as it is wanted.
+    pub(super) fn stop_failed(&mut self, now: &Now, service: &mut Service, uid: Option<&str>, message: &str) {
+        service.presence = Presence::Unclear;
+        service.permit = None;
+        self.event(now, service, true, Reason::StopFailed, message);
+        self.set_desired(
+            service,
+            self.report(now, service, uid, Phase::StopFailed, Reason::StopFailed, message),
+        );
+        service.not_before = Some(now.raw + STOP_RETRY_MS);
+        service.go(Step::Rest);
+        self.changed = true;
+    }
+
+    /// Not assigned here: answer for it, and keep it stopped if another node acts.
+    fn rest_unassigned(&mut self, now: &Now, service: &mut Service, unassigned: bool) {
+        let Some(resource) = self.view.resources.value(service.name()) else { return };
+        let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);
+        let current = self.current(service).filter(|report| report.uid == uid);
+        let Some(report) = current else {
+            service.go(Step::Probe { purpose: ProbeFor::Unassigned { generation } });
+            return;
+        };
+        let outdated = (unassigned && report.probed_generation < generation)
+            || (service.presence == Presence::Unprobed && self.may_be_here(service));
+        if outdated || report.phase == Phase::ProbedUnknown {
+            service.go(Step::Probe { purpose: ProbeFor::Unassigned { generation } });
+            return;
+        }
+        let says_running = report.phase.may_run();
+        let differs = match service.presence {
+            Presence::Running => !says_running,
+            Presence::Stopped => says_running,
+            Presence::Unprobed | Presence::Unclear => false,
+        };
+        if differs {
+            let generation = report.probed_generation;
+            self.answer_probe(now, service, generation, "");
+        }
+    }
+
+    /// Puts what was seen of an unassigned service into its report.
+    pub(super) fn answer_probe(&mut self, now: &Now, service: &mut Service, generation: i64, message: &str) {
+        let phase = match service.presence {
+            Presence::Running => Phase::ProbedRunning,
+            Presence::Stopped => Phase::ProbedStopped,
+            Presence::Unprobed | Presence::Unclear => {
+                service.not_before = Some(now.raw + UNKNOWN_RETRY_MS);
+                Phase::ProbedUnknown
+            }
+        };
+        service.permit = None;
+        let uid = self.view.resources.value(service.name()).map(|resource| resource.metadata.uid.clone());
+        let report = self.report(now, service, None, phase, Reason::NotProbed, message);
+        let report = ServiceReport {
+            uid: uid.unwrap_or(report.uid.clone()),
+            probed_generation: generation,
+            reason: if phase == Phase::ProbedStopped { Reason::StoppedAsWanted } else { Reason::Running },
+            ..report
+        };
+        let report = if phase == Phase::ProbedUnknown {
+            ServiceReport { reason: Reason::NotProbed, ..report }
+        } else {
+            report
+        };
+        self.set_desired(service, report);
+        service.go(Step::Rest);
+        self.changed = true;
+    }
+}

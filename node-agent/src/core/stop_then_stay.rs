@@ -1,0 +1,317 @@
+//! From D − Ts: kill what is exclusive, verify, then stay; and what counts as active and as empty (FENCING, section 4).
+
+use super::effect::{Effect, Level};
+use super::migration::after_kill;
+use super::service::{KillReason, Presence, Service, Step};
+use super::session::Session;
+use super::{AgentCore, Now};
+use ha_api_types::cluster::Disarmed;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Mode, Phase, ServiceReport};
+use ha_api_types::time::{Millis, Mono};
+
+/// How soon a kill that left something is repeated before the deadline.
+const KILL_RETRY_MS: Millis = 200;
+/// The longest wait between kills when no deadline presses.
+const LONGEST_KILL_RETRY_MS: Millis = 30_000;
+
+impl AgentCore {
+    /// Whether a copy may be here: it runs, cannot be told, was begun and not looked for, or a worker is at it.
+    pub(super) fn may_be_here(&self, service: &Service) -> bool {
+        let by_presence =
+            match service.presence {
+                Presence::Running | Presence::Unclear => true,
+                Presence::Stopped => false,
+                Presence::Unprobed => {
+                    self.journal.services.contains_key(service.name())
+                        || self.view.reports.value(service.name()).is_some_and(|report| {
+                            report.boot_id == self.config.boot_id && report.phase.may_run()
+                        })
+                }
+            };
+        by_presence
+            || !service.cancelling.is_empty()
+            || (service.task.is_some() && !matches!(service.step, Step::Probe { .. }))
+    }
+
+    /// FENCING 4: active unless confirmed stopped, Ignored, or `exclusive: false`; a permit under way counts.
+    pub(super) fn is_active(&self, service: &Service) -> bool {
+        if !self.is_exclusive(service) || self.is_ignored(service.name()) {
+            return false;
+        }
+        let under_way = match &service.step {
+            Step::Rest | Step::Probe { .. } => false,
+            Step::Permit { .. }
+            | Step::Journal { .. }
+            | Step::StopFirst { .. }
+            | Step::Clean { .. }
+            | Step::Start { .. }
+            | Step::Unwind { .. }
+            | Step::Verify { .. }
+            | Step::Stop { .. }
+            | Step::Prepare { .. }
+            | Step::Migrate { .. }
+            | Step::MigrateProbe { .. }
+            | Step::Kill { .. }
+            | Step::KillVerify { .. } => true,
+        };
+        let epoch = self.registered().map_or(0, |registered| registered.epoch);
+        let says_so = |report: &ServiceReport| {
+            report.epoch == epoch && report.boot_id == self.config.boot_id && report.phase.may_run()
+        };
+        under_way
+            || self.may_be_here(service)
+            || service.write.is_some() && service.permit.is_some()
+            || service.desired.as_ref().is_some_and(says_so)
+            || self.view.reports.value(service.name()).is_some_and(says_so)
+    }
+
+    /// Whether the watchdog is to be armed: only while something exclusive is active.
+    pub(super) fn wants_watchdog(&self) -> bool {
+        if self.registered().is_none() || self.is_disarmed() || self.leaving.is_some() {
+            return false;
+        }
+        if self.is_restart_wanted() {
+            return false;
+        }
+        self.services.values().any(|service| self.is_active(service))
+    }
+
+    /// No exclusive service, and no worker at one, is left on this node.
+    fn is_empty(&self) -> bool {
+        self.services.values().all(|service| {
+            !self.is_exclusive(service) || self.is_ignored(service.name()) || !self.may_be_here(service)
+        })
+    }
+
+    /// Whether the daemon may pet without a deadline: the margin has come, or the epoch is lost, and the node is empty.
+    pub(super) fn may_stay(&self, now: &Now) -> bool {
+        let margin_has_come =
+            || self.left_ms(now).is_some_and(|left_ms| left_ms <= self.pace().stop_margin_ms);
+        match &self.session {
+            Session::Registered(_) => margin_has_come() && self.is_empty(),
+            // What is here is known from the journal alone, so it must be of this boot.
+            Session::Waiting => {
+                margin_has_come() && self.journal.boot_id == self.config.boot_id && self.is_empty()
+            }
+            Session::Clearing => self.is_cleared(),
+            // Everything was cleared before it began.
+            Session::Requesting(requesting) => requesting.request.is_none(),
+            Session::Ended => false,
+        }
+    }
+
+    /// Whether what an earlier process left armed may be released, should nothing be active.
+    pub(super) fn inherited_is_settled(&self) -> bool {
+        match &self.session {
+            Session::Registered(registered) => registered.created.is_some() || self.leaving.is_some(),
+            Session::Requesting(requesting) => requesting.request.is_some(),
+            Session::Waiting | Session::Clearing => {
+                self.watchdog.inherited().is_none() && self.watchdog.was_opened_to_look()
+            }
+            Session::Ended => false,
+        }
+    }
+
+    /// Whether the device may be opened without a deadline, to see what it is. Not while an earlier process may have left
+    /// *armed: true* committed, or services running: a device that still runs is theirs, and must end by their deadline.
+    pub(super) fn may_look(&self) -> bool {
+        match &self.session {
+            Session::Registered(registered) => registered.created.is_some(),
+            Session::Requesting(_) => self.is_cleared(),
+            Session::Waiting | Session::Clearing | Session::Ended => false,
+        }
+    }
+
+    /// Whether this node has acknowledged that the cluster is disarmed: no deadline counts then.
+    pub(super) fn has_acknowledged_disarm(&self) -> bool {
+        self.node_report().is_some_and(|report| {
+            report.instance == self.config.instance
+                && !report.armed
+                && match report.mode {
+                    Mode::Disarmed | Mode::Restart | Mode::Left(_) => true,
+                    Mode::Registering | Mode::Active => false,
+                }
+        })
+    }
+
+    /// Whether the cluster is to be disarmed.
+    pub(super) fn is_disarmed(&self) -> bool {
+        self.disarmed().is_some()
+    }
+
+    /// How the cluster is to be disarmed.
+    pub(super) fn disarmed(&self) -> Option<Disarmed> {
+        self.view.cluster()?.spec.disarmed
+    }
+
+    /// From D − Ts: kills every exclusive service and every worker at one.
+    pub(super) fn stop_then_stay_step(&mut self, now: &Now) {
+        match &self.session {
+            Session::Registered(_) | Session::Waiting => {}
+            Session::Clearing | Session::Requesting(_) | Session::Ended => return,
+        }
+        if self.has_acknowledged_disarm() {
+            return;
+        }
+        let Some(left_ms) = self.left_ms(now) else { return };
+        if left_ms > self.pace().stop_margin_ms {
+            return;
+        }
+        let mut killed = 0;
+        for name in self.service_names() {
+            self.with_service(&name, |core, service| {
+                let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
+                let dying = matches!(
+                    service.step,
+                    Step::Kill { why: KillReason::LeaseLost, .. }
+                        | Step::KillVerify { why: KillReason::LeaseLost, .. }
+                );
+                if concerns && !dying {
+                    if core.may_be_here(service) {
+                        killed += 1;
+                        core.kill(now, service, KillReason::LeaseLost);
+                    } else if matches!(
+                        service.step,
+                        Step::Permit { .. } | Step::Journal { .. } | Step::Start { .. }
+                    ) {
+                        // Not begun: it waits for a heartbeat like everything else.
+                        service.go(Step::Rest);
+                    }
+                }
+            });
+        }
+        if killed > 0 {
+            self.log(
+                Level::Error,
+                format!("no heartbeat has committed in time: killing {killed} exclusive services, {left_ms} ms before the deadline"),
+            );
+        }
+    }
+
+    /// Ends what is under way for a service; the command is answered later.
+    pub(super) fn interrupt(&mut self, service: &mut Service) {
+        if let Some(task) = service.task.take() {
+            service.cancelling.insert(task);
+            self.effects.push_back(Effect::Cancel(task));
+            if !matches!(
+                service.step,
+                Step::Probe { .. }
+                    | Step::Verify { .. }
+                    | Step::KillVerify { .. }
+                    | Step::MigrateProbe { .. }
+            ) {
+                service.presence = Presence::Unclear;
+            }
+        }
+        service.go(Step::Rest);
+        service.not_before = None;
+        self.changed = true;
+    }
+
+    /// Begins to kill a service; where nobody knows whether it runs, it is looked for first.
+    pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+        if let Step::Kill { why: known, tries } | Step::KillVerify { why: known, tries } = &mut service.step {
+            *known = why;
+            *tries = 0;
+            service.not_before = None;
+            return;
+        }
+        self.interrupt(service);
+        service.permit = None;
+        service.exit = None;
+        let _ = now;
+        match service.presence {
+            Presence::Stopped if service.cancelling.is_empty() => {}
+            Presence::Unprobed | Presence::Stopped => service.go(Step::KillVerify { why, tries: 0 }),
+            Presence::Running | Presence::Unclear => service.go(Step::Kill { why, tries: 0 }),
+        }
+        self.changed = true;
+    }
+
+    pub(super) fn kill_again(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        why: KillReason,
+        tries: u32,
+        message: String,
+    ) {
+        service.presence = Presence::Unclear;
+        if !message.is_empty() {
+            service.message = message;
+        }
+        let wait_ms = match why {
+            // Only looked at so far.
+            _ if tries == 0 => 0,
+            KillReason::LeaseLost => KILL_RETRY_MS,
+            KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived => {
+                (KILL_RETRY_MS << tries.min(10)).min(LONGEST_KILL_RETRY_MS)
+            }
+        };
+        if tries == 3 {
+            let text = format!("it cannot be killed: {}", service.message);
+            self.event(now, service, true, Reason::StopFailed, &text);
+        }
+        service.not_before = (wait_ms > 0).then(|| now.raw + wait_ms);
+        service.go(Step::Kill { why, tries });
+        self.changed = true;
+    }
+
+    /// It is dead for certain: the action under which it ran is spent.
+    pub(super) fn killed(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+        service.presence = Presence::Stopped;
+        service.permit = None;
+        service.begun = None;
+        service.not_before = None;
+        service.go(Step::Rest);
+        self.changed = true;
+        if why == KillReason::LeaseLost
+            && let Some(entry) = self.journal.services.get_mut(service.name())
+        {
+            entry.spent = true;
+            self.journal_changed();
+        }
+        let (reason, message) = match why {
+            KillReason::Clearing => return,
+            KillReason::LeaseLost => {
+                (Reason::LeaseLost, "it was killed before the deadline, as no heartbeat committed in time")
+            }
+            KillReason::NotHere => (Reason::StartedOutside, "it must not run here and was killed"),
+            KillReason::NotReceived => (Reason::MoveFailed, "its migration to this node did not take place"),
+        };
+        self.event(now, service, why != KillReason::NotReceived, reason, message);
+        let Some(current) = self.current(service) else { return };
+        if let Some((phase, uid)) = after_kill(&current) {
+            let generation = current.probed_generation;
+            let report = self.report(now, service, uid.as_deref(), phase, reason, message);
+            self.set_desired(service, ServiceReport { probed_generation: generation, ..report });
+        }
+    }
+
+    /// A service that could not be stopped before registering is an unconfirmed error: it counts as running.
+    pub(super) fn report_not_stopped(&mut self, now: &Now, service: &mut Service, message: &str) {
+        service.presence = Presence::Unclear;
+        service.go(Step::Rest);
+        self.event(now, service, true, Reason::StopFailed, message);
+        message.clone_into(&mut service.message);
+        service.not_stopped = true;
+    }
+
+    /// Once registered, says of such a service that it may still run.
+    pub(super) fn tell_not_stopped(&mut self, now: &Now, service: &mut Service) {
+        if service.not_stopped && self.active().is_some() {
+            service.not_stopped = false;
+            let message = service.message.clone();
+            let report = self.report(now, service, None, Phase::StopFailed, Reason::StopFailed, &message);
+            self.set_desired(service, report);
+        }
+    }
+
+    /// When D − Ts comes.
+    pub(super) fn margin_due(&self, now_raw: Mono) -> Option<Mono> {
+        let deadline = self.deadline_moment()?;
+        let raw = Mono(deadline.monotonic_raw_ns / 1_000_000) - self.pace().stop_margin_ms;
+        (raw > now_raw).then_some(raw)
+    }
+}

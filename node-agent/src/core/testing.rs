@@ -1,0 +1,440 @@
+//! A small world around one core: store, watchdog daemon with its device, drivers, journal, and the leader's pen.
+
+mod adoption;
+mod checks;
+mod device;
+mod guarded;
+mod heartbeats;
+mod migrations;
+mod pen;
+mod permits;
+mod properties;
+mod registering;
+mod restarts;
+mod stopping;
+
+use super::*;
+use crate::watchdog::core as daemon;
+use crate::watchdog::protocol;
+use ha_api_types::driver::{DriverSpec, SimulatedDriver};
+use ha_api_types::record::{
+    Action, Alive, Assignment, FailureClass, Fence, FenceState, NodeReport, Observed, Phase, ServiceReport,
+};
+use ha_api_types::resource::{Resource, ResourceSpec};
+use ha_store::memory_state::MemoryState;
+use ha_store::{Change, Guard, LeaseId, Outcome, Transaction};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+
+pub(super) const NODE: &str = "n1";
+
+/// What becomes of commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Net {
+    Up,
+    /// Nothing reaches the store.
+    Down,
+    /// Requests reach it, answers do not come back.
+    Deaf,
+}
+
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault that a test switches on")]
+pub(super) struct Copy {
+    pub(super) running: bool,
+    pub(super) starts: u32,
+    pub(super) fail_starts: u32,
+    pub(super) stop_fails: bool,
+    pub(super) kill_fails: bool,
+    pub(super) probe_unknown: bool,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault that a test switches on")]
+pub(super) struct World {
+    pub(super) core: AgentCore,
+    pub(super) config: Config,
+    pub(super) keys: Keys,
+    pub(super) now_ms: u64,
+    pub(super) state: MemoryState,
+    seen: Revision,
+    pub(super) net: Net,
+    /// Commands by name that do not end by themselves.
+    pub(super) hold: BTreeSet<&'static str>,
+    pub(super) held: Vec<(CommandId, Command, ServiceDefinition)>,
+    pub(super) copies: BTreeMap<String, Copy>,
+    pub(super) ran: Vec<(String, Command)>,
+    pub(super) commits: Vec<(Transaction, Outcome)>,
+    pub(super) journal: Journal,
+    pub(super) journal_fails: bool,
+    pub(super) daemon: daemon::Core,
+    number: u64,
+    asked: BTreeMap<u64, WatchdogRequestId>,
+    pub(super) daemon_up: bool,
+    pub(super) refuse_arm: bool,
+    /// When the device resets the machine.
+    pub(super) fires_at_ms: Option<u64>,
+    device_timeout_ms: u64,
+    pub(super) reset: bool,
+    pub(super) events: Vec<ha_api_types::event::Event>,
+    pub(super) logs: Vec<String>,
+    pub(super) exit: Option<Exit>,
+    /// s of the last heartbeat that was applied and answered.
+    pub(super) proven_ms: Option<u64>,
+    beats: BTreeMap<CommitId, u64>,
+    actions: u64,
+    /// The process is gone: nobody handles anything.
+    pub(super) dead: bool,
+    inbox: VecDeque<Input>,
+    busy: bool,
+    /// `alive` as an observer last saw it, and when.
+    observed: (Option<Revision>, u64),
+    /// What was asked of the daemon.
+    pub(super) requests: Vec<protocol::Request>,
+}
+
+pub(super) fn config(instance: &str, boot_id: &str) -> Config {
+    Config {
+        keys: Keys::new("t"),
+        node: NODE.to_owned(),
+        instance: instance.to_owned(),
+        machine_id: "machine-1".to_owned(),
+        boot_id: boot_id.to_owned(),
+        is_virtual: false,
+        drivers: vec!["simulated".to_owned()],
+        capacity: Amounts::default(),
+        version: "test".to_owned(),
+    }
+}
+
+impl World {
+    /// A node that was never seen before.
+    pub(super) fn new() -> World {
+        let config = config("i1", "boot-1");
+        let mut world = World {
+            core: AgentCore::new(config.clone(), Journal::default()),
+            keys: config.keys.clone(),
+            config,
+            now_ms: 1_000_000,
+            state: MemoryState::default(),
+            seen: 1,
+            net: Net::Up,
+            hold: BTreeSet::new(),
+            held: Vec::new(),
+            copies: BTreeMap::new(),
+            ran: Vec::new(),
+            commits: Vec::new(),
+            journal: Journal::default(),
+            journal_fails: false,
+            daemon: daemon::Core::new(protocol::Privileges::default()),
+            number: 0,
+            asked: BTreeMap::new(),
+            daemon_up: true,
+            refuse_arm: false,
+            fires_at_ms: None,
+            device_timeout_ms: 0,
+            reset: false,
+            events: Vec::new(),
+            logs: Vec::new(),
+            exit: None,
+            proven_ms: None,
+            beats: BTreeMap::new(),
+            actions: 0,
+            dead: false,
+            inbox: VecDeque::new(),
+            busy: false,
+            observed: (None, 1_000_000),
+            requests: Vec::new(),
+        };
+        world.boot_core();
+        world
+    }
+
+    /// A node that is registered under epoch 1, with nothing to do.
+    pub(super) fn active() -> World {
+        let mut world = World::new();
+        world.open();
+        world.advance(1_500);
+        assert_eq!(world.report().mode, ha_api_types::record::Mode::Active, "{:?}", world.logs);
+        world
+    }
+
+    /// A node on which `web` runs under a permit.
+    pub(super) fn running() -> World {
+        let mut world = World::active();
+        world.resource("web");
+        world.assign("web", Action::Start);
+        world.advance(1_000);
+        assert!(world.copies["web"].running, "{:?} {:?}", world.logs, world.core.waiting(&world.now()));
+        assert_eq!(world.service("web").phase, Phase::Running);
+        world
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { raw: Mono(self.now_ms), boot: Mono(self.now_ms + 5_000), wall_unix_ms: i128::from(self.now_ms) }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment::from(&self.now())
+    }
+
+    /// The process starts: it reads the store and meets the daemon.
+    pub(super) fn boot_core(&mut self) {
+        if self.daemon_up {
+            self.daemon_input(daemon::Input::Connected);
+        }
+        self.sync();
+    }
+
+    /// Another agent process on the same machine; the old one is gone without a word.
+    pub(super) fn restart_agent(&mut self, boot_id: &str) {
+        self.actions += 1;
+        self.config = config(&format!("i{}", self.actions + 1), boot_id);
+        self.core = AgentCore::new(self.config.clone(), self.journal.clone());
+        self.held.clear();
+        self.asked.clear();
+        self.beats.clear();
+        self.proven_ms = None;
+        self.number = 0;
+        self.exit = None;
+        self.dead = false;
+        if self.daemon_up {
+            self.daemon_input(daemon::Input::Disconnected);
+        }
+        self.boot_core();
+    }
+
+    pub(super) fn sync(&mut self) {
+        for prefix in prefixes(&self.keys, NODE) {
+            let reading = self.state.list(&prefix);
+            self.input(Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
+        }
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        self.inbox.push_back(input);
+        if std::mem::replace(&mut self.busy, true) {
+            return;
+        }
+        let mut handled = 0;
+        while let Some(input) = self.inbox.pop_front() {
+            if self.dead {
+                continue;
+            }
+            handled += 1;
+            assert!(
+                handled < 5_000,
+                "it never rests: {input:?} {:#?}",
+                &self.logs[self.logs.len().saturating_sub(20)..]
+            );
+            let now = self.now();
+            self.core.handle(&now, input);
+            while let Some(effect) = self.core.poll_effect() {
+                self.effect(effect);
+            }
+            self.observe();
+        }
+        self.busy = false;
+    }
+
+    /// Delivers what the watches have to say.
+    pub(super) fn deliver(&mut self) {
+        if self.net != Net::Up {
+            return;
+        }
+        let revision = self.state.revision();
+        if revision == self.seen {
+            return;
+        }
+        let mut changes = Vec::new();
+        for (_, found) in self.state.changes_since(self.keys.root(), self.seen + 1).expect("not compacted") {
+            changes.extend(found.into_iter().filter(|change| {
+                let key = match change {
+                    Change::Put(entry) => &entry.key,
+                    Change::Delete { key, .. } => key,
+                };
+                prefixes(&self.keys, NODE).iter().any(|prefix| key.starts_with(prefix))
+            }));
+        }
+        self.seen = revision;
+        self.input(Input::Changed { changes, revision });
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Commit { id, transaction, lane } => {
+                self.check_transaction(&transaction);
+                let reaches = self.net != Net::Down;
+                let outcome = if reaches {
+                    self.state.commit(&transaction)
+                } else {
+                    Outcome::Unknown("down".to_owned())
+                };
+                self.commits.push((transaction, outcome.clone()));
+                let answer = match self.net {
+                    Net::Up => outcome,
+                    Net::Down | Net::Deaf => Outcome::Unknown("no answer".to_owned()),
+                };
+                if let Lane::Heartbeat { .. } = lane
+                    && answer.applied().is_some()
+                {
+                    self.proven_ms = Some(self.now_ms);
+                }
+                self.input(Input::Committed { id, outcome: answer });
+            }
+            Effect::Read { id, keys } => {
+                let result = if self.net == Net::Up {
+                    let entries = keys.iter().flat_map(|key| self.state.get(key).entries).collect();
+                    Ok((entries, self.state.revision()))
+                } else {
+                    Err("no answer".to_owned())
+                };
+                self.input(Input::Read { id, result });
+            }
+            Effect::GrantLease { id, ttl_seconds } => {
+                let result = if self.net == Net::Up {
+                    Ok(self.state.grant_lease(Mono(self.now_ms), ttl_seconds))
+                } else {
+                    Err("no answer".to_owned())
+                };
+                self.input(Input::LeaseGranted { id, result });
+            }
+            Effect::KeepAlive(lease) => {
+                let kept = if self.net == Net::Up {
+                    match self.state.keep_alive(Mono(self.now_ms), lease) {
+                        Ok(_) => LeaseKept::Kept,
+                        Err(_) => LeaseKept::Gone,
+                    }
+                } else {
+                    LeaseKept::Unknown("no answer".to_owned())
+                };
+                self.input(Input::LeaseKept { lease, kept });
+            }
+            Effect::WriteJournal { id, journal } => {
+                let result = if self.journal_fails {
+                    Err("no space left on device".to_owned())
+                } else {
+                    self.journal = journal;
+                    Ok(())
+                };
+                self.input(Input::JournalWritten { id, result });
+            }
+            Effect::Run { id, command, service } => {
+                self.check_command(&command, &service);
+                self.ran.push((service.name.clone(), command.clone()));
+                if self.hold.contains(command.name()) {
+                    self.held.push((id, command, service));
+                } else {
+                    self.finish(id, &command, &service);
+                }
+            }
+            Effect::Cancel(id) => {
+                if let Some(at) = self.held.iter().position(|(held, _, _)| *held == id) {
+                    self.held.remove(at);
+                    self.input(Input::Ended { id, result: CommandResult::Cancelled });
+                }
+            }
+            Effect::Watchdog { id, request } => {
+                if !self.daemon_up {
+                    return;
+                }
+                self.requests.push(request);
+                self.number += 1;
+                self.asked.insert(self.number, id);
+                if self.refuse_arm && matches!(request, protocol::Request::Arm(_)) {
+                    // The daemon counts the number as used.
+                    let status = self.daemon.status();
+                    self.asked.clear();
+                    self.daemon_input(daemon::Input::Message {
+                        number: self.number,
+                        request: protocol::Request::Query,
+                    });
+                    let news = WatchdogNews::Answered { id, refusal: Some("no device".to_owned()), status };
+                    return self.input(Input::Watchdog(news));
+                }
+                self.daemon_input(daemon::Input::Message { number: self.number, request });
+            }
+            Effect::Event(event) => self.events.push(event),
+            Effect::Log { message, .. } => self.logs.push(format!("{} {message}", self.now_ms)),
+            Effect::Exit(exit) => self.exit = Some(exit),
+        }
+    }
+
+    /// Ends a command as its copy does.
+    pub(super) fn finish(&mut self, id: CommandId, command: &Command, service: &ServiceDefinition) {
+        let copy = self.copies.entry(service.name.clone()).or_default();
+        let failure = |message: &str| {
+            CommandResult::Failed(DriverFailure {
+                class: FailureClass::RetryHere,
+                reason: ha_api_types::reason::Reason::StartFailed,
+                message: message.to_owned(),
+            })
+        };
+        let result = match command {
+            Command::Probe if copy.probe_unknown => {
+                CommandResult::Observed(Observed::Unknown("cannot tell".to_owned()))
+            }
+            Command::Probe if copy.running => CommandResult::Observed(Observed::Running),
+            Command::Probe => CommandResult::Observed(Observed::NotRunning),
+            Command::Start if copy.fail_starts > 0 => {
+                copy.fail_starts -= 1;
+                failure("exit status 1")
+            }
+            Command::Start => {
+                copy.starts += u32::from(!copy.running);
+                copy.running = true;
+                CommandResult::Done
+            }
+            Command::Stop { .. } if copy.stop_fails => failure("it does not end"),
+            Command::Kill if copy.kill_fails => failure("it does not die"),
+            Command::Receive => CommandResult::Done,
+            Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {
+                copy.running = false;
+                CommandResult::Done
+            }
+        };
+        self.input(Input::Ended { id, result });
+    }
+
+    pub(super) fn finish_held(&mut self) {
+        for (id, command, service) in std::mem::take(&mut self.held) {
+            self.finish(id, &command, &service);
+        }
+    }
+
+    /// Lets time pass, with everything that falls due in it.
+    pub(super) fn advance(&mut self, ms: u64) {
+        let end = self.now_ms + ms;
+        for _ in 0..100_000 {
+            self.state.expire(Mono(self.now_ms));
+            self.deliver();
+            self.observe();
+            let due = if self.dead { None } else { self.core.deadline() };
+            let core = due.map(|(at, _)| at.0.max(self.now_ms));
+            let daemon = if self.daemon_up {
+                self.daemon.deadline().map(|(ns, _)| ns.div_ceil(1_000_000))
+            } else {
+                None
+            };
+            let lease = self.state.next_expiry().map(|at| at.0);
+            let next = [core, daemon, lease].into_iter().flatten().min().unwrap_or(end).max(self.now_ms);
+            if next >= end && self.now_ms >= end {
+                return;
+            }
+            self.now_ms = next.min(end);
+            if self.fires_at_ms.is_some_and(|at| self.now_ms >= at) {
+                self.reset = true;
+            }
+            if daemon.is_some_and(|at| at <= self.now_ms) {
+                self.daemon_input(daemon::Input::Tick);
+            }
+            if core.is_some_and(|at| at <= self.now_ms) {
+                self.input(Input::Tick);
+            }
+            if self.now_ms >= end && core.is_none_or(|at| at < end) {
+                self.deliver();
+                return;
+            }
+        }
+        panic!("the core never rests: {:?}", self.core.deadline());
+    }
+}

@@ -1,0 +1,158 @@
+//! FENCING 6 and 7: taking over after a restart, adopting, probing.
+
+use super::*;
+use ha_api_types::record::Mode;
+use ha_api_types::resource::RequestedState;
+
+#[test]
+fn a_new_process_of_the_same_boot_heartbeats_first_then_probes_and_adopts() {
+    let mut world = World::running();
+    world.advance(2_000);
+    world.ran.clear();
+    world.commits.clear();
+    world.hold.insert("probe");
+    world.restart_agent("boot-1");
+    world.advance(100);
+    assert_eq!(world.alive().map(|alive| alive.instance), Some(world.config.instance.clone()));
+    let created: Vec<bool> = world
+        .commits
+        .iter()
+        .filter_map(|(transaction, _)| match transaction.writes().get(&world.keys.alive(NODE))? {
+            ha_store::Write::Put { .. } => Some(true),
+            ha_store::Write::Delete => Some(false),
+        })
+        .collect();
+    assert_eq!(created[..2], [false, true], "deleted, then created");
+    assert!(world.report().armed, "it never was unarmed");
+    world.hold.clear();
+    world.finish_held();
+    world.advance(10_000);
+    assert_eq!(world.fence().epoch, 1);
+    assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
+    assert_eq!(world.copies["web"].starts, 1);
+    assert_eq!(world.service("web").phase, Phase::Running);
+}
+
+#[test]
+fn what_died_while_the_agent_was_away_is_restarted_in_place() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("there").running = false;
+    world.restart_agent("boot-1");
+    world.advance(1_000);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.service("web").restarts, 1);
+}
+
+#[test]
+fn what_was_killed_before_the_deadline_is_spent_also_for_the_next_process() {
+    let mut world = World::running();
+    let uid = world.service("web").action_uid;
+    world.net = Net::Down;
+    world.advance(10_000);
+    assert!(!world.copies["web"].running);
+    assert_eq!(world.service("web").phase, Phase::Running, "it could not say so");
+    world.net = Net::Up;
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, uid));
+    assert_eq!(world.copies["web"].starts, 1);
+}
+
+#[test]
+fn without_its_journal_a_process_registers_anew() {
+    let mut world = World::running();
+    world.journal = Journal::default();
+    world.restart_agent("boot-1");
+    world.advance(1_000);
+    assert!(!world.copies["web"].running);
+    assert_eq!(world.report().mode, Mode::Registering);
+}
+
+#[test]
+fn an_agent_restarted_between_permit_and_begin_goes_on() {
+    let mut world = World::active();
+    world.resource("web");
+    world.assign("web", Action::Start);
+    let mut world = World::active();
+    world.resource("web");
+    let uid = world.assign_but_crash_before_the_journal();
+    world.restart_agent("boot-1");
+    world.advance(2_000);
+    assert_eq!(world.count("web", "start"), 1);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+}
+
+impl World {
+    fn assign_but_crash_before_the_journal(&mut self) -> String {
+        let journal = self.journal.clone();
+        self.hold.insert("start");
+        let uid = self.assign("web", Action::Start);
+        self.advance(1_000);
+        self.hold.clear();
+        self.ran.clear();
+        // The permit stands; what the process did after it is taken back.
+        self.journal = Journal { services: journal.services, ..self.journal.clone() };
+        uid
+    }
+}
+
+#[test]
+fn a_running_copy_found_unassigned_is_reported_and_armed_for_then_adopted_under_a_permit() {
+    let mut world = World::active();
+    world.copies.entry("web".into()).or_default().running = true;
+    world.resource("web");
+    world.advance(2_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.action_uid, report.probed_generation), (Phase::ProbedRunning, None, 1));
+    assert!(world.report().armed);
+    world.assign("web", Action::Start);
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.copies["web"].starts, 0, "adopted");
+}
+
+#[test]
+fn each_uid_is_probed_once_and_again_when_it_was_ignored() {
+    let mut world = World::active();
+    world.resource("web");
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::ProbedStopped);
+    let probes = world.count("web", "probe");
+    world.advance(30_000);
+    assert_eq!(world.count("web", "probe"), probes);
+    world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+    world.advance(1_000);
+    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(NODE, "web")), None);
+    assert_eq!(world.count("web", "probe"), probes, "what is ignored is not probed");
+    world.copies.entry("web".into()).or_default().running = true;
+    world.resource("web");
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::ProbedRunning);
+    assert_eq!(world.service("web").probed_generation, 3);
+}
+
+#[test]
+fn a_probe_that_cannot_tell_says_so_and_is_made_again() {
+    let mut world = World::active();
+    world.copies.entry("web".into()).or_default().probe_unknown = true;
+    world.resource("web");
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::ProbedUnknown);
+    assert_eq!(world.service("web").message, "cannot tell");
+    world.copies.get_mut("web").expect("there").probe_unknown = false;
+    world.advance(31_000);
+    assert_eq!(world.service("web").phase, Phase::ProbedStopped);
+}
+
+#[test]
+fn a_resource_made_anew_under_the_same_name_is_probed_for_its_own_uid() {
+    let mut world = World::running();
+    world.delete(&world.keys.assignment("web"));
+    let key = world.keys.spec(Kind::Resource, "web");
+    let mut resource: Resource = world.value(&key).expect("there");
+    resource.metadata.uid = "uid-new".into();
+    world.write(&key, &resource);
+    world.advance(1_000);
+    let report = world.service("web");
+    assert_eq!((report.uid.as_str(), report.phase), ("uid-new", Phase::ProbedRunning));
+}

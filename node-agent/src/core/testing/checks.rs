@@ -1,0 +1,105 @@
+//! What must hold at every moment and of every effect.
+
+use super::*;
+
+impl World {
+    /// FENCING 5 (a): an observer that waited W after the last heartbeat, while the report says armed, finds nothing
+    /// exclusive running, or the machine reset.
+    pub(super) fn observe(&mut self) {
+        let alive = self.state.get(&self.keys.alive(NODE)).entries.first().map(|entry| entry.mod_revision);
+        if alive != self.observed.0 && alive.is_some() {
+            self.observed = (alive, self.now_ms);
+        }
+        let Some(report) = self.value::<NodeReport>(&self.keys.node_report(NODE)) else { return };
+        let silent_ms = self.now_ms - self.observed.1;
+        if !report.armed || silent_ms < report.wait_ms() || self.reset {
+            return;
+        }
+        for (name, copy) in &self.copies {
+            let exclusive = self.core.services.get(name).is_none_or(|service| service.definition.exclusive);
+            assert!(
+                !copy.running || !exclusive,
+                "{name} runs {silent_ms} ms after the last heartbeat: {:?} {:#?}",
+                self.daemon.status(),
+                self.logs
+            );
+        }
+    }
+
+    /// FENCING 6: no start without its permit in the store, its action in the journal, and now < D − Ts.
+    pub(super) fn check_command(&self, command: &Command, service: &ServiceDefinition) {
+        match command {
+            Command::Start | Command::Receive => {}
+            Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => return,
+        }
+        let report: ServiceReport =
+            self.value(&self.keys.service_report(NODE, &service.name)).expect("a permit before a start");
+        assert!(
+            matches!(report.phase, Phase::Starting | Phase::Running | Phase::Receiving),
+            "started under {:?}",
+            report.phase
+        );
+        let uid = report.action_uid.expect("a permit names its action");
+        assert_eq!(self.journal.services[&service.name].begun, uid, "the journal has it before it is begun");
+        if service.exclusive {
+            let timings = self.core.in_force;
+            let proven = self.proven_ms.expect("a heartbeat of this process");
+            assert!(
+                self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms,
+                "after D − Ts"
+            );
+        }
+    }
+
+    /// FENCING 1, 3 and 6: every agent write carries its guards.
+    pub(super) fn check_transaction(&self, transaction: &Transaction) {
+        let keys = &self.keys;
+        for key in transaction.writes().keys() {
+            assert!(transaction.guards().contains_key(key), "unguarded {key}");
+        }
+        let guards = transaction.guards();
+        assert!(guards.contains_key(&keys.fence(NODE)), "every agent write guards its fence");
+        for (key, write) in transaction.writes() {
+            let Some(ha_api_types::keys::Key::ServiceReport(NODE, name)) = keys.parse(key) else { continue };
+            assert!(matches!(guards[&keys.alive(NODE)], Guard::Created(_)), "guards its alive");
+            let ha_store::Write::Put { value, .. } = write else { continue };
+            let report: ServiceReport = serde_json::from_slice(value).expect("legible");
+            let stands: Option<ServiceReport> = self.value(key);
+            let fresh = stands.is_none_or(|known| known.action_uid != report.action_uid);
+            if fresh && matches!(report.phase, Phase::Starting | Phase::Receiving) {
+                self.check_permit(name, &report, transaction);
+            }
+            assert!(!(fresh && report.phase == Phase::Running && report.action_uid.is_none()));
+        }
+    }
+
+    fn check_permit(&self, name: &str, report: &ServiceReport, transaction: &Transaction) {
+        let guards = transaction.guards();
+        assert!(
+            matches!(guards.get(&self.keys.assignment(name)), Some(Guard::Unchanged(_))),
+            "guards its assignment"
+        );
+        let Some(Guard::Unchanged(fence_at)) = guards.get(&self.keys.fence(NODE)) else {
+            panic!("guards an existing fence")
+        };
+        let fence = self.state.get(&self.keys.fence(NODE));
+        if fence.entries[0].mod_revision == *fence_at {
+            let fence: Fence = serde_json::from_slice(&fence.entries[0].value).expect("legible");
+            assert_eq!((fence.state, fence.epoch), (FenceState::Open, report.epoch));
+        }
+        if report.exclusive {
+            let Some(Guard::Unchanged(at)) = guards.get(&self.keys.node_report(NODE)) else {
+                panic!("guards armed")
+            };
+            let found = self.state.get(&self.keys.node_report(NODE));
+            if found.entries[0].mod_revision == *at {
+                let node: NodeReport = serde_json::from_slice(&found.entries[0].value).expect("legible");
+                assert!(node.armed, "a permit guards a report that says armed");
+            }
+            assert!(
+                matches!(self.daemon.status().state, protocol::State::Armed { .. }),
+                "the daemon pets by D"
+            );
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! FENCING 4: nothing exclusive is begun, and nothing counts as empty, without a deadline that the watchdog follows.
+
+use super::*;
+use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::record::Mode;
+use ha_api_types::timing::Profile;
+
+/// The next agent process of this boot, which the store does not reach.
+fn restart_without_store(world: &mut World) {
+    world.net = Net::Down;
+    let config = config("i9", "boot-1");
+    world.core = AgentCore::new(config.clone(), world.journal.clone());
+    world.config = config;
+    world.number = 0;
+    world.asked.clear();
+    world.daemon_input(daemon::Input::Disconnected);
+    world.daemon_input(daemon::Input::Connected);
+}
+
+#[test]
+fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadline_again() {
+    let mut world = World::running();
+    world.resource("mail");
+    // The permit is applied, its answer does not come back, and the store stays away past D − Ts.
+    world.net = Net::Deaf;
+    world.assign("mail", Action::Start);
+    let key = world.keys.assignment("mail");
+    let entry = world.state.get(&key).entries[0].clone();
+    let revision = entry.mod_revision;
+    world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
+    world.advance(100);
+    assert_eq!(world.service("mail").phase, Phase::Starting, "the permit stands");
+    world.net = Net::Down;
+    world.advance(10_000);
+    assert_eq!(world.daemon.status().state, protocol::State::Staying);
+    assert_eq!(world.count("mail", "start"), 0);
+    // Heartbeats commit again, and the daemon has not answered yet.
+    world.daemon_up = false;
+    world.net = Net::Up;
+    world.advance(2_000);
+    assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
+    world.daemon_up = true;
+    world.reconnect();
+    world.advance(3_000);
+    assert_eq!(world.count("mail", "start"), 1, "{:?}", world.core.waiting(&world.now()));
+    assert!(world.copies["mail"].running && !world.reset);
+}
+
+#[test]
+fn an_agent_that_starts_without_a_store_does_not_keep_alive_a_device_that_nobody_pets() {
+    let mut world = World::running();
+    // Both processes are replaced, and nobody has kept the descriptor: the device runs on by itself.
+    world.daemon = daemon::Core::new(protocol::Privileges::default());
+    restart_without_store(&mut world);
+    world.advance(60_000);
+    assert!(world.reset, "{:?} {:?}", world.requests, world.logs);
+}
+
+#[test]
+fn an_agent_without_a_journal_of_this_boot_does_not_take_the_node_for_empty() {
+    let mut world = World::running();
+    world.journal = Journal::default();
+    restart_without_store(&mut world);
+    world.advance(60_000);
+    assert!(world.reset);
+}
+
+#[test]
+fn what_was_found_running_is_killed_before_the_deadline_by_the_next_agent_too() {
+    let mut world = World::active();
+    world.copies.insert("web".into(), Copy { running: true, ..Copy::default() });
+    world.resource("web");
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::ProbedRunning);
+    assert!(world.report().armed);
+    restart_without_store(&mut world);
+    world.advance(60_000);
+    assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
+}
+
+#[test]
+fn what_is_wanted_only_since_clearing_began_is_looked_for_too() {
+    let mut world = World::running();
+    world.hold.insert("probe");
+    world.close();
+    world.advance(100);
+    world.copies.insert("mail".into(), Copy { running: true, ..Copy::default() });
+    world.resource("mail");
+    world.advance(100);
+    world.hold.clear();
+    world.finish_held();
+    world.advance(2_000);
+    assert!(!world.copies["mail"].running, "{:?}", world.core.waiting(&world.now()));
+    assert_eq!(world.report().mode, Mode::Registering);
+}
+
+#[test]
+fn what_became_exclusive_while_it_ran_is_armed_for_and_killed_before_the_deadline() {
+    let mut world = World::active();
+    world.resource_with("web", |spec| spec.exclusive = false);
+    world.assign("web", Action::Start);
+    world.advance(1_000);
+    assert!(world.copies["web"].running && !world.report().armed);
+    world.resource_with("web", |spec| spec.exclusive = true);
+    world.advance(3_000);
+    assert!(world.report().armed);
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert_eq!(world.service("web").phase, Phase::Running);
+    world.net = Net::Down;
+    world.advance(30_000);
+    assert!(!world.copies["web"].running || world.reset);
+}
+
+fn set_profile(world: &mut World, profile: Profile) {
+    let mut cluster = Cluster::new("default", ClusterSpec::default());
+    cluster.spec.timing.profile = profile;
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.deliver();
+}
+
+#[test]
+fn a_shorter_validity_is_committed_only_once_the_daemon_follows_it_and_kills_nothing() {
+    let mut world = World::active();
+    set_profile(&mut world, Profile::Conservative);
+    world.advance(5_000);
+    world.resource("web");
+    world.assign("web", Action::Start);
+    world.advance(10_000);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.report().timings.heartbeat_valid_ms, 20_000);
+    set_profile(&mut world, Profile::Fast);
+    for _ in 0..400 {
+        world.advance(25);
+        let report = world.report();
+        if report.timings.heartbeat_valid_ms < 20_000 {
+            let protocol::State::Armed { deadline } = world.daemon.status().state else {
+                panic!("{:?}", world.daemon.status())
+            };
+            let left_ms = Moment::from(&world.now()).left_ns(deadline).unwrap_or(0) / 1_000_000;
+            assert!(left_ms <= report.timings.heartbeat_valid_ms, "{left_ms}");
+        }
+    }
+    assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
+    assert_eq!(world.count("web", "kill"), 0, "{:?}", world.logs);
+    assert!(world.copies["web"].running && !world.reset);
+}
+
+#[test]
+fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
+    let mut world = World::running();
+    world.resource("mail");
+    world.advance(2_000);
+    world.net = Net::Down;
+    let t = world.core.in_force;
+    let deadline = world.proven_ms.expect("a heartbeat") + t.heartbeat_valid_ms;
+    world.advance(deadline - 500 - world.now_ms);
+    assert_eq!(world.daemon.status().state, protocol::State::Staying);
+    // Less is left than the device's smallest timeout when the node turns out not to be empty.
+    world.hold.insert("kill");
+    world.requests.clear();
+    world.copies.entry("mail".into()).or_default().running = true;
+    world.input(Input::Driver(DriverEvent::Appeared { name: "mail".into(), uid: "uid-mail".into() }));
+    world.advance(400);
+    let asked = world.requests.iter().filter(|request| matches!(request, protocol::Request::Deadline(_)));
+    assert_eq!(asked.count(), 1, "{:?}", world.requests);
+}

@@ -1,0 +1,206 @@
+//! FENCING 3 and 4: what a heartbeat proves, what it guards, and what happens when it does not commit.
+
+use super::*;
+use ha_api_types::cluster::Cluster;
+use ha_api_types::record::Mode;
+use ha_api_types::timing::Profile;
+
+#[test]
+fn every_heartbeat_guards_alive_fence_and_report_and_names_its_lease() {
+    let mut world = World::active();
+    world.commits.clear();
+    world.advance(5_000);
+    assert!(world.commits.len() >= 4, "every Ki");
+    for (transaction, outcome) in &world.commits {
+        assert!(outcome.applied().is_some());
+        assert!(matches!(transaction.guards()[&world.keys.alive(NODE)], Guard::Created(_)));
+        assert!(matches!(transaction.guards()[&world.keys.fence(NODE)], Guard::Unchanged(_)));
+        assert!(matches!(transaction.guards()[&world.keys.node_report(NODE)], Guard::Unchanged(_)));
+    }
+    assert_ne!(world.lease_of_alive(), 0);
+}
+
+#[test]
+fn the_deadline_counts_from_the_clock_read_before_the_commit() {
+    let mut world = World::active();
+    let timings = world.core.in_force;
+    let before = world.now_ms;
+    world.advance(timings.heartbeat_interval_ms);
+    let proven = world.proven_ms.expect("a heartbeat");
+    assert!(proven >= before);
+    let deadline = world.core.deadline.expect("D");
+    assert_eq!(deadline.monotonic_raw_ns / 1_000_000, proven + timings.heartbeat_valid_ms);
+    assert_eq!(
+        deadline.boottime_ns / 1_000_000,
+        proven + 5_000 + timings.heartbeat_valid_ms,
+        "on both clocks"
+    );
+}
+
+#[test]
+fn an_unknown_heartbeat_extends_nothing_and_the_next_may_simply_follow() {
+    let mut world = World::running();
+    let deadline = world.core.deadline;
+    world.net = Net::Deaf;
+    world.advance(2_000);
+    assert_eq!(world.core.deadline, deadline);
+    world.net = Net::Up;
+    world.advance(1_100);
+    assert_ne!(world.core.deadline, deadline);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.copies["web"].starts, 1);
+}
+
+#[test]
+fn an_outage_shorter_than_the_margin_allows_changes_nothing() {
+    let mut world = World::running();
+    let t = world.core.in_force;
+    world.net = Net::Down;
+    world.advance(t.heartbeat_valid_ms - 2 * t.heartbeat_interval_ms - t.stop_margin_ms - 10);
+    world.net = Net::Up;
+    world.advance(20_000);
+    assert!(world.copies["web"].running && !world.reset);
+    assert_eq!(world.count("web", "kill"), 0);
+}
+
+#[test]
+fn a_vanished_alive_is_created_again_and_nothing_stops() {
+    let mut world = World::running();
+    world.delete(&world.keys.alive(NODE));
+    world.advance(2_000);
+    assert!(world.alive().is_some());
+    assert_eq!(world.report().mode, Mode::Active);
+    assert_eq!(world.count("web", "kill") + world.count("web", "stop"), 0);
+    assert_eq!(world.fence().epoch, 1);
+}
+
+#[test]
+fn a_lease_that_is_gone_is_replaced_and_alive_created_again() {
+    let mut world = World::running();
+    let lease = world.lease_of_alive();
+    world.state.revoke_lease(lease).expect("there");
+    world.advance(2_000);
+    assert_ne!(world.lease_of_alive(), lease);
+    assert!(world.copies["web"].running && !world.reset);
+}
+
+#[test]
+fn another_instance_in_alive_ends_this_process_without_touching_services() {
+    let mut world = World::running();
+    world.delete(&world.keys.alive(NODE));
+    world.write(&world.keys.alive(NODE), &Alive { instance: "other".into(), epoch: 1, sequence: 1 });
+    world.advance(2_000);
+    assert_eq!(world.exit, Some(Exit::TakenOver));
+    assert!(world.copies["web"].running);
+    let commits = world.commits.len();
+    world.input(Input::Tick);
+    assert_eq!(world.commits.len(), commits);
+}
+
+#[test]
+fn a_fence_rewritten_with_our_epoch_boot_and_request_changes_nothing() {
+    let mut world = World::running();
+    let fence = Fence { at: ha_api_types::time::Timestamp("later".into()), ..world.fence() };
+    world.write(&world.keys.fence(NODE), &fence);
+    world.advance(3_000);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.count("web", "kill"), 0);
+    assert!(world.core.active().is_some());
+}
+
+#[test]
+fn a_restored_store_is_another_epoch() {
+    let mut world = World::running();
+    let revision = world.state.revision();
+    world.journal.revision = revision + 1_000;
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert_eq!(world.report().mode, Mode::Registering);
+    assert!(!world.copies["web"].running);
+}
+
+#[test]
+fn new_timings_hold_from_the_heartbeat_that_commits_them() {
+    let mut world = World::active();
+    let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
+    cluster.spec.timing.profile = Profile::Fast;
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.net = Net::Down;
+    world.advance(500);
+    assert_eq!(world.core.in_force.heartbeat_valid_ms, 6_000);
+    world.net = Net::Up;
+    world.advance(3_000);
+    assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000);
+    assert_eq!(world.core.in_force.heartbeat_valid_ms, 4_000);
+    let left = world.core.left_ms(&world.now()).expect("D");
+    assert!(left <= 4_000);
+}
+
+#[test]
+fn a_shorter_validity_counts_from_the_attempt_on_whatever_its_outcome() {
+    let mut world = World::running();
+    let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
+    cluster.spec.timing.profile = Profile::Fast;
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.deliver();
+    // The first heartbeat shortens the deadline, the next one commits the validity.
+    while world.core.left_ms(&world.now()).is_none_or(|left_ms| left_ms > 4_000) {
+        world.advance(10);
+    }
+    world.net = Net::Deaf;
+    world.advance(1_100);
+    assert_eq!(world.report().timings.heartbeat_valid_ms, 4_000, "applied, but not seen");
+    let left = world.core.left_ms(&world.now()).expect("D");
+    assert!(left <= 4_000, "{left}");
+}
+
+#[test]
+fn timings_that_break_the_rules_are_not_taken() {
+    let mut world = World::active();
+    let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
+    cluster.spec.timing.heartbeat_valid_seconds = Some(1.0);
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.advance(3_000);
+    assert_eq!(world.report().timings.heartbeat_valid_ms, 6_000);
+}
+
+#[test]
+fn an_idle_node_is_never_armed_and_never_reset() {
+    let mut world = World::active();
+    assert!(!world.report().armed);
+    assert_eq!(world.report().watchdog.timeout_ms, 5_000, "it looked once what the device is");
+    assert_eq!(world.fires_at_ms, None);
+    world.net = Net::Down;
+    world.advance(120_000);
+    assert!(!world.reset);
+}
+
+#[test]
+fn armed_is_committed_before_the_first_permit_and_released_after_the_last_stop() {
+    let mut world = World::running();
+    assert!(world.report().armed);
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::Stopped);
+    assert!(!world.report().armed);
+    assert_eq!(world.fires_at_ms, None);
+    assert_eq!(world.requests.last(), Some(&protocol::Request::Release));
+}
+
+#[test]
+fn the_watchdog_stays_until_armed_false_is_known_to_be_committed() {
+    let mut world = World::running();
+    world.hold.insert("stop");
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.net = Net::Deaf;
+    world.requests.clear();
+    world.finish_held();
+    world.advance(2_500);
+    assert!(!world.copies["web"].running);
+    assert!(world.fires_at_ms.is_some());
+    assert!(!world.requests.contains(&protocol::Request::Release));
+    world.net = Net::Up;
+    world.advance(3_000);
+    assert_eq!(world.fires_at_ms, None);
+    assert!(!world.report().armed);
+}

@@ -1,0 +1,169 @@
+//! FENCING 8: live migration in both roles.
+
+use super::*;
+use ha_api_types::reason::Reason;
+
+const PEER: &str = "n2";
+
+fn to_peer() -> Action {
+    Action::Migrate { target: PEER.into(), target_epoch: 1, target_boot_id: "peer-boot".into() }
+}
+
+#[test]
+fn the_source_hands_over_only_once_the_target_is_ready() {
+    let mut world = World::running();
+    world.peer_open();
+    let uid = world.assign("web", to_peer());
+    world.advance(2_000);
+    assert_eq!(world.count("web", "migrate"), 0);
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Waiting);
+    world.advance(1_000);
+    assert_eq!(world.count("web", "migrate"), 0, "it is not prepared yet");
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.hold.insert("migrate");
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::HandingOver);
+    let (transaction, _) = world
+        .commits
+        .iter()
+        .find(|(transaction, _)| transaction.guards().contains_key(&world.keys.fence(PEER)))
+        .expect("handing over");
+    for key in [
+        world.keys.alive(NODE),
+        world.keys.fence(NODE),
+        world.keys.assignment("web"),
+        world.keys.service_report(PEER, "web"),
+        world.keys.fence(PEER),
+    ] {
+        assert!(transaction.guards().contains_key(&key), "{key}");
+    }
+    world.hold.clear();
+    world.finish_held();
+    world.advance(1_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
+    world.advance(2_000);
+    assert!(!world.report().armed, "nothing is left here");
+}
+
+#[test]
+fn a_migration_that_fails_leaves_it_where_the_probe_finds_it() {
+    for (still_here, phase) in [(true, Phase::MoveFailed), (false, Phase::HandedOver)] {
+        let mut world = World::running();
+        world.peer_open();
+        world.hold.insert("migrate");
+        let uid = world.assign("web", to_peer());
+        world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+        world.advance(1_000);
+        let (id, _, _) = world.held.pop().expect("a migration");
+        world.copies.get_mut("web").expect("there").running = still_here;
+        let failure = DriverFailure {
+            class: FailureClass::RetryHere,
+            reason: Reason::MoveFailed,
+            message: "connection lost".into(),
+        };
+        world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
+        world.advance(1_000);
+        assert_eq!(world.service("web").phase, phase);
+        assert_eq!(world.copies["web"].running, still_here);
+    }
+}
+
+#[test]
+fn a_source_that_cannot_tell_says_nothing_until_it_can() {
+    let mut world = World::running();
+    world.peer_open();
+    let uid = world.assign("web", to_peer());
+    world.copies.get_mut("web").expect("there").probe_unknown = true;
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(5_000);
+    assert_eq!(world.service("web").phase, Phase::HandingOver);
+    world.copies.get_mut("web").expect("there").probe_unknown = false;
+    world.advance(5_000);
+    assert_eq!(world.service("web").phase, Phase::HandedOver);
+}
+
+#[test]
+fn a_target_that_gives_up_ends_the_move_on_the_source() {
+    let mut world = World::running();
+    world.peer_open();
+    let uid = world.assign("web", to_peer());
+    world.peer_says("web", &uid, Phase::Failed, Reason::DriverMissing);
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::MoveFailed);
+    assert!(world.copies["web"].running);
+}
+
+#[test]
+fn a_source_killed_before_the_deadline_says_that_its_copy_is_gone() {
+    let mut world = World::running();
+    world.peer_open();
+    world.hold.insert("migrate");
+    let uid = world.assign("web", to_peer());
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(1_000);
+    world.net = Net::Down;
+    world.advance(10_000);
+    assert!(!world.copies["web"].running && world.held.is_empty());
+    world.net = Net::Up;
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::HandedOver);
+}
+
+impl World {
+    fn migrate_here(&mut self) -> String {
+        self.resource("web");
+        self.peer_open();
+        let fence = self.fence();
+        let action =
+            Action::Migrate { target: NODE.into(), target_epoch: fence.epoch, target_boot_id: fence.boot_id };
+        self.assign_to("web", PEER, action)
+    }
+}
+
+#[test]
+fn the_target_commits_receiving_armed_prepares_and_says_running_when_it_has_arrived() {
+    let mut world = World::active();
+    let uid = world.migrate_here();
+    world.advance(2_000);
+    assert!(world.report().armed);
+    assert_eq!(
+        (world.service("web").phase, world.service("web").reason),
+        (Phase::Receiving, Reason::Migrating)
+    );
+    assert_eq!(world.count("web", "receive"), 1);
+    world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+    world.advance(2_000);
+    assert_eq!(world.service("web").phase, Phase::Receiving);
+    world.copies.entry("web".into()).or_default().running = true;
+    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.advance(1_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+    // The leader then assigns it here for good.
+    world.assign("web", Action::Start);
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::Running);
+    assert_eq!(world.copies["web"].starts, 0, "adopted, never started afresh");
+}
+
+#[test]
+fn what_did_not_arrive_is_failed_and_what_stayed_at_the_source_is_not_kept_here() {
+    for (said, phase) in [(Phase::HandedOver, Phase::Failed), (Phase::MoveFailed, Phase::Stopped)] {
+        let mut world = World::active();
+        let uid = world.migrate_here();
+        world.advance(2_000);
+        world.peer_says("web", &uid, said, Reason::MoveFailed);
+        world.advance(2_000);
+        assert_eq!(world.service("web").phase, phase, "{said:?}");
+        assert_eq!(world.count("web", "start"), 0);
+    }
+}
+
+#[test]
+fn a_target_without_watchdog_receives_nothing() {
+    let mut world = World::active();
+    world.refuse_arm = true;
+    world.migrate_here();
+    world.advance(3_000);
+    assert_eq!(world.count("web", "receive"), 0);
+    assert_eq!(world.service("web").phase, Phase::Failed);
+}

@@ -1,0 +1,155 @@
+//! The leader's and the user's pen: what others write into the store, and reading what stands there.
+
+use super::*;
+use ha_api_types::reason::Reason;
+
+impl World {
+    pub(super) fn value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        self.state
+            .get(key)
+            .entries
+            .first()
+            .map(|entry| serde_json::from_slice(&entry.value).expect("legible"))
+    }
+
+    pub(super) fn write(&mut self, key: &str, value: &impl serde::Serialize) -> Revision {
+        let guard = self
+            .state
+            .get(key)
+            .entries
+            .first()
+            .map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+        let transaction = Transaction::new().put(key, guard, serde_json::to_vec(value).expect("serializes"));
+        self.state.commit(&transaction).applied().expect("applies")
+    }
+
+    pub(super) fn delete(&mut self, key: &str) {
+        let guard = Guard::Unchanged(self.state.get(key).entries[0].mod_revision);
+        self.state.commit(&Transaction::new().delete(key, guard)).applied().expect("applies");
+    }
+
+    pub(super) fn report(&self) -> NodeReport {
+        self.value(&self.keys.node_report(NODE)).expect("a node report")
+    }
+
+    pub(super) fn service(&self, name: &str) -> ServiceReport {
+        self.value(&self.keys.service_report(NODE, name)).expect("a service report")
+    }
+
+    pub(super) fn fence(&self) -> Fence {
+        self.value(&self.keys.fence(NODE)).unwrap_or_default()
+    }
+
+    pub(super) fn alive(&self) -> Option<Alive> {
+        self.value(&self.keys.alive(NODE))
+    }
+
+    /// The leader opens an epoch for the request that stands.
+    pub(super) fn open(&mut self) {
+        let found = self.state.get(&self.keys.node_report(NODE)).entries;
+        let entry = found.first().expect("a request");
+        let report: NodeReport = serde_json::from_slice(&entry.value).expect("legible");
+        let fence = Fence {
+            epoch: self.fence().epoch + 1,
+            machine_id: report.machine_id,
+            boot_id: report.boot_id,
+            request: Some(entry.mod_revision),
+            state: FenceState::Open,
+            ..Fence::default()
+        };
+        self.write(&self.keys.fence(NODE), &fence);
+        self.deliver();
+    }
+
+    /// The leader closes the epoch.
+    pub(super) fn close(&mut self) {
+        let fence = self.fence();
+        let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fencing, ..fence };
+        self.write(&self.keys.fence(NODE), &closed);
+    }
+
+    pub(super) fn resource(&mut self, name: &str) {
+        self.resource_with(name, |_| {});
+    }
+
+    pub(super) fn resource_with(&mut self, name: &str, change: impl FnOnce(&mut ResourceSpec)) {
+        let mut spec = ResourceSpec {
+            driver: DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() },
+            ..ResourceSpec::default()
+        };
+        change(&mut spec);
+        let key = self.keys.spec(Kind::Resource, name);
+        let before: Option<Resource> = self.value(&key);
+        let mut resource = Resource::new(name, spec);
+        resource.metadata.uid = format!("uid-{name}");
+        resource.metadata.generation = before.map_or(1, |before| before.metadata.generation + 1);
+        self.write(&key, &resource);
+        self.deliver();
+    }
+
+    pub(super) fn definition(&self, name: &str) -> ServiceDefinition {
+        ServiceDefinition::of(
+            &self.value::<Resource>(&self.keys.spec(Kind::Resource, name)).expect("a resource"),
+        )
+    }
+
+    /// The leader assigns; answers the action's uid.
+    pub(super) fn assign(&mut self, name: &str, action: Action) -> String {
+        self.assign_to(name, NODE, action)
+    }
+
+    pub(super) fn assign_to(&mut self, name: &str, node: &str, action: Action) -> String {
+        self.actions += 1;
+        let fence = self.fence();
+        let action_uid = format!("7-{}", self.actions);
+        let (epoch, boot_id) =
+            if node == NODE { (fence.epoch, fence.boot_id) } else { (1, "peer-boot".to_owned()) };
+        let assignment = Assignment {
+            node: node.to_owned(),
+            epoch,
+            boot_id,
+            action_uid: action_uid.clone(),
+            action,
+            definition: self.definition(name),
+        };
+        self.write(&self.keys.assignment(name), &assignment);
+        self.deliver();
+        action_uid
+    }
+
+    pub(super) fn running_copies(&self) -> usize {
+        self.copies.values().filter(|copy| copy.running).count()
+    }
+
+    pub(super) fn count(&self, name: &str, command: &str) -> usize {
+        self.ran.iter().filter(|(service, ran)| service == name && ran.name() == command).count()
+    }
+
+    pub(super) fn lease_of_alive(&self) -> LeaseId {
+        self.state.get(&self.keys.alive(NODE)).entries[0].lease
+    }
+
+    /// Another node, `n2`, is registered under epoch 1.
+    pub(super) fn peer_open(&mut self) {
+        let fence =
+            Fence { epoch: 1, boot_id: "peer-boot".into(), state: FenceState::Open, ..Fence::default() };
+        let key = self.keys.fence("n2");
+        self.write(&key, &fence);
+    }
+
+    /// The agent of `n2` says something of a service.
+    pub(super) fn peer_says(&mut self, name: &str, uid: &str, phase: Phase, reason: Reason) {
+        let report = ServiceReport {
+            uid: format!("uid-{name}"),
+            action_uid: Some(uid.into()),
+            epoch: 1,
+            boot_id: "peer-boot".into(),
+            exclusive: true,
+            phase,
+            reason,
+            ..ServiceReport::default()
+        };
+        let key = self.keys.service_report("n2", name);
+        self.write(&key, &report);
+    }
+}

@@ -1,0 +1,306 @@
+//! FENCING 6: start permits, what they guard, and what begins only once.
+
+use super::*;
+use ha_api_types::reason::Reason;
+
+/// One case: what is changed before the assignment, and whether anything may start.
+fn check(case: &str, prepare: impl FnOnce(&mut World), starts: bool) {
+    let mut world = World::active();
+    world.resource("web");
+    prepare(&mut world);
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert_eq!(world.copies.get("web").is_some_and(|copy| copy.running), starts, "{case}: {:?}", world.logs);
+}
+
+#[test]
+fn a_start_needs_every_precondition() {
+    check("all is well", |_| {}, true);
+    check("the watchdog cannot be armed", |world| world.refuse_arm = true, false);
+    check(
+        "no daemon",
+        |world| {
+            world.daemon_up = false;
+            world.input(Input::Watchdog(WatchdogNews::Disconnected { message: "gone".into() }));
+        },
+        false,
+    );
+    check("the journal cannot be written", |world| world.journal_fails = true, false);
+    check("the store is away", |world| world.net = Net::Down, false);
+    check("the epoch is closed", World::close, false);
+}
+
+#[test]
+fn without_a_watchdog_only_what_may_run_twice_starts() {
+    let mut world = World::active();
+    world.refuse_arm = true;
+    world.resource("web");
+    world.resource_with("copy", |spec| spec.exclusive = false);
+    let uid = world.assign("web", Action::Start);
+    world.assign("copy", Action::Start);
+    world.advance(3_000);
+    assert!(world.copies["copy"].running);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::WatchdogFailed));
+    assert_eq!(report.failure, Some(FailureClass::TryElsewhere));
+    assert_eq!(report.action_uid, Some(uid));
+    assert_eq!(world.count("web", "start"), 0);
+    assert!(!world.report().armed);
+}
+
+#[test]
+fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
+    for (epoch, boot_id) in [(2, "boot-1"), (0, "boot-1"), (1, "boot-0")] {
+        let mut world = World::active();
+        world.resource("web");
+        let assignment = Assignment {
+            node: NODE.into(),
+            epoch,
+            boot_id: boot_id.into(),
+            action_uid: "7-1".into(),
+            action: Action::Start,
+            definition: world.definition("web"),
+        };
+        world.write(&world.keys.assignment("web"), &assignment);
+        world.advance(3_000);
+        assert_eq!(world.count("web", "start"), 0, "{epoch} {boot_id}");
+    }
+}
+
+#[test]
+fn the_permit_guards_all_that_section_6_names() {
+    let world = World::running();
+    let key = world.keys.service_report(NODE, "web");
+    let (permit, _) = world
+        .commits
+        .iter()
+        .find(|(transaction, _)| transaction.guards().contains_key(&world.keys.assignment("web")))
+        .expect("a permit");
+    assert!(permit.writes_key(&key));
+    let guarded: Vec<&String> = permit.guards().keys().collect();
+    let mut expected = [
+        world.keys.alive(NODE),
+        world.keys.assignment("web"),
+        world.keys.fence(NODE),
+        world.keys.node_report(NODE),
+        key,
+    ];
+    expected.sort();
+    assert_eq!(guarded, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_permit_whose_assignment_changed_meanwhile_conflicts_and_starts_nothing() {
+    let mut world = World::active();
+    world.resource("web");
+    world.assign("web", Action::Start);
+    let mut world = World::active();
+    world.resource("web");
+    // The leader's later word is in the store, but not yet in the agent's view.
+    world.net = Net::Down;
+    world.assign("web", Action::Start);
+    world.net = Net::Up;
+    let first = world.value::<Assignment>(&world.keys.assignment("web")).expect("there");
+    world.deliver_assignment_late(&first);
+    assert_eq!(world.count("web", "start"), 0);
+    assert_eq!(world.service("web").phase, Phase::Stopped);
+}
+
+impl World {
+    /// Delivers an assignment whose successor (Stop) is already in the store.
+    fn deliver_assignment_late(&mut self, first: &Assignment) {
+        let key = self.keys.assignment("web");
+        let entry = self.state.get(&key).entries[0].clone();
+        let stop = Assignment {
+            action: Action::Stop { timeout_ms: None },
+            action_uid: "7-99".into(),
+            ..first.clone()
+        };
+        self.write(&key, &stop);
+        self.input(Input::Changed { revision: entry.mod_revision, changes: vec![Change::Put(entry)] });
+        self.advance(3_000);
+    }
+}
+
+#[test]
+fn an_unknown_permit_is_read_again_and_counts_if_it_was_applied() {
+    let mut world = World::active();
+    world.resource("one");
+    world.assign("one", Action::Start);
+    world.advance(1_000);
+    world.resource("web");
+    // Only the permit's answer is lost.
+    world.hold.insert("probe");
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.count("web", "start"), 1);
+}
+
+#[test]
+fn a_permit_lost_on_the_way_is_tried_again() {
+    let mut world = World::active();
+    world.resource("one");
+    world.assign("one", Action::Start);
+    world.advance(1_000);
+    for net in [Net::Down, Net::Deaf] {
+        let name = if net == Net::Down { "down" } else { "deaf" };
+        world.resource(name);
+        world.assign_unseen(name);
+        world.net = net;
+        world.deliver_anyway();
+        world.advance(1_500);
+        assert_eq!(world.count(name, "start"), 0, "{name}");
+        world.net = Net::Up;
+        world.advance(3_000);
+        assert_eq!(world.count(name, "start"), 1, "{name} {:?}", world.logs);
+        assert_eq!(world.service(name).phase, Phase::Running);
+    }
+}
+
+impl World {
+    fn assign_unseen(&mut self, name: &str) {
+        let net = std::mem::replace(&mut self.net, Net::Down);
+        self.assign(name, Action::Start);
+        self.net = net;
+    }
+
+    /// The watch still delivers while commits do not get through.
+    fn deliver_anyway(&mut self) {
+        let revision = self.state.revision();
+        let reading = self.state.list(&self.keys.assignments());
+        self.input(Input::Synced { prefix: self.keys.assignments(), entries: reading.entries, revision });
+    }
+}
+
+#[test]
+fn an_action_is_begun_at_most_once_across_a_restart_of_the_agent() {
+    let mut world = World::active();
+    world.resource("web");
+    world.hold.insert("start");
+    let uid = world.assign("web", Action::Start);
+    world.advance(1_000);
+    assert_eq!(world.held.len(), 1, "the start is under way");
+    world.restart_agent("boot-1");
+    world.hold.clear();
+    world.advance(3_000);
+    assert_eq!(world.count("web", "start"), 1, "not begun again");
+    let report = world.service("web");
+    assert_eq!(
+        (report.phase, report.reason, report.action_uid),
+        (Phase::Failed, Reason::Interrupted, Some(uid))
+    );
+    assert!(world.count("web", "stop") > 0, "cleaned up first");
+}
+
+#[test]
+fn an_action_interrupted_after_it_had_started_is_answered_with_running() {
+    let mut world = World::active();
+    world.resource("web");
+    world.hold.insert("start");
+    world.assign("web", Action::Start);
+    world.advance(1_000);
+    world.copies.entry("web".into()).or_default().running = true;
+    world.hold.clear();
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::Running);
+    assert!(world.copies["web"].running);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_is_a_failure_to_try_elsewhere() {
+    let mut world = World::active();
+    world.resource("web");
+    world.journal_fails = true;
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::JournalFailed));
+    assert_eq!(report.failure, Some(FailureClass::TryElsewhere));
+    assert_eq!(world.count("web", "start"), 0);
+    world.journal_fails = false;
+    world.advance(6_000);
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert!(world.copies["web"].running);
+}
+
+#[test]
+fn nothing_starts_at_or_after_the_margin() {
+    let mut world = World::active();
+    world.resource("one");
+    world.assign("one", Action::Start);
+    world.advance(1_500);
+    world.hold.insert("stop");
+    world.resource("web");
+    world.net = Net::Down;
+    let t = world.core.in_force;
+    world.advance(t.heartbeat_valid_ms - t.stop_margin_ms);
+    world.deliver_anyway();
+    world.advance(2_000);
+    assert_eq!(world.count("web", "start"), 0);
+}
+
+#[test]
+fn the_queue_serves_priority_first_and_at_most_max_workers() {
+    let mut world = World::active();
+    world.hold.insert("start");
+    for name in ["w1", "w2", "w3", "w4"] {
+        world.resource(name);
+        world.assign(name, Action::Start);
+    }
+    world.advance(1_000);
+    assert_eq!(world.held.len(), 4);
+    for (name, priority) in [("a", 0), ("b", 5), ("c", 1), ("d", 9), ("e", 3), ("f", 7)] {
+        world.resource_with(name, |spec| spec.priority = priority);
+        world.assign(name, Action::Start);
+    }
+    world.advance(2_000);
+    assert_eq!(world.held.len(), 4, "maxWorkers");
+    world.finish_held();
+    let begun: Vec<&str> = world.held.iter().map(|(_, _, service)| service.name.as_str()).collect();
+    assert_eq!(begun, ["d", "f", "b", "e"]);
+    world.finish_held();
+    world.finish_held();
+    world.advance(100);
+    assert_eq!(world.running_copies(), 10);
+}
+
+#[test]
+fn an_armed_watchdog_that_refuses_another_timeout_still_counts() {
+    let mut world = World::running();
+    world.refuse_arm = true;
+    let mut cluster =
+        ha_api_types::cluster::Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
+    cluster.spec.timing.watchdog_timeout_seconds = Some(3.0);
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.advance(3_000);
+    assert!(!world.report().watchdog.problem.is_empty(), "it is told");
+    world.resource("mail");
+    world.assign("mail", Action::Start);
+    world.advance(2_000);
+    assert_eq!(world.service("mail").phase, Phase::Running);
+    cluster.spec.timing.watchdog_timeout_seconds = None;
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.advance(8_000);
+    assert_eq!(world.report().watchdog.problem, "");
+}
+
+#[test]
+fn a_watchdog_that_was_mended_is_noticed_without_a_service_that_waits() {
+    let mut world = World::active();
+    world.refuse_arm = true;
+    world.resource("web");
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert_eq!(world.service("web").phase, Phase::Failed);
+    assert!(!world.report().watchdog.problem.is_empty());
+    world.refuse_arm = false;
+    world.advance(12_000);
+    assert_eq!(world.report().watchdog.problem, "");
+    assert_eq!(world.fires_at_ms, None, "and released again");
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert!(world.copies["web"].running);
+}

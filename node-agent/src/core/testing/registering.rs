@@ -1,0 +1,236 @@
+//! FENCING 3, registration: what stops first, what guards what, and whose request counts.
+
+use super::*;
+use ha_api_types::record::Mode;
+
+#[test]
+fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its_own_request() {
+    let mut world = World::new();
+    let (transaction, outcome) = world.commits.last().expect("a request").clone();
+    assert!(outcome.applied().is_some());
+    assert_eq!(transaction.guards()[&world.keys.fence(NODE)], Guard::Absent);
+    assert_eq!(transaction.guards()[&world.keys.node_report(NODE)], Guard::Absent);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
+    assert_eq!(world.alive(), None);
+
+    // An epoch opened for another request is not its own.
+    let request = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let fence = Fence {
+        epoch: 1,
+        machine_id: "machine-1".into(),
+        boot_id: "boot-1".into(),
+        request: Some(request - 1),
+        state: FenceState::Open,
+        ..Fence::default()
+    };
+    world.write(&world.keys.fence(NODE), &fence);
+    world.advance(3_000);
+    assert_eq!(world.alive(), None);
+
+    world.open();
+    assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".to_owned()));
+    assert_eq!((world.report().mode, world.report().epoch), (Mode::Active, 2));
+    let (transaction, _) = world
+        .commits
+        .iter()
+        .rev()
+        .find(|(t, _)| t.writes_key(&world.keys.alive(NODE)))
+        .expect("created")
+        .clone();
+    assert_eq!(transaction.guards()[&world.keys.node_report(NODE)], Guard::Unchanged(request));
+}
+
+#[test]
+fn a_request_whose_epoch_was_opened_and_closed_unseen_is_made_anew() {
+    let mut world = World::new();
+    let request = |world: &World| world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let first = request(&world);
+    let fence = Fence {
+        epoch: 2,
+        machine_id: "machine-1".into(),
+        boot_id: "boot-1".into(),
+        request: Some(first),
+        state: FenceState::Closed,
+        ..Fence::default()
+    };
+    world.write(&world.keys.fence(NODE), &fence);
+    world.advance(3_000);
+    assert!(request(&world) > first, "the leader admits no request twice");
+    assert_eq!(world.report().mode, Mode::Registering);
+    world.open();
+    assert_eq!(world.alive().map(|alive| alive.instance), Some("i1".to_owned()));
+}
+
+#[test]
+fn another_boot_stops_and_verifies_what_it_finds_before_it_registers() {
+    let mut world = World::running();
+    world.hold.insert("probe");
+    world.restart_agent("boot-2");
+    world.advance(1_000);
+    assert_eq!(world.report().mode, Mode::Active, "nothing is asked before everything is verified");
+    world.hold.clear();
+    world.finish_held();
+    world.advance(10);
+    assert!(!world.copies["web"].running);
+    assert_eq!((world.report().mode, world.report().boot_id.as_str()), (Mode::Registering, "boot-2"));
+    world.open();
+    world.advance(3_000);
+    assert!(!world.copies["web"].running, "the assignment of the earlier epoch starts nothing");
+    assert_eq!(world.copies["web"].starts, 1);
+}
+
+#[test]
+fn an_idle_node_registers_with_what_it_could_not_stop_and_counts_it_as_running() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("there").kill_fails = true;
+    // The machine has booted anew: its watchdog is idle.
+    world.daemon = daemon::Core::new(protocol::Privileges::default());
+    world.fires_at_ms = None;
+    world.restart_agent("boot-2");
+    world.advance(60_000);
+    assert_eq!(world.report().mode, Mode::Registering);
+    assert_eq!(world.report().not_stopped.len(), 1);
+    world.open();
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::StopFailed);
+    assert!(world.report().armed, "an error after a failed stop is active");
+}
+
+#[test]
+fn an_armed_node_that_cannot_verify_does_not_register_and_is_reset() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("there").kill_fails = true;
+    world.close();
+    world.advance(20_000);
+    assert_eq!(world.report().mode, Mode::Active, "it never asked");
+    assert!(world.reset);
+}
+
+#[test]
+fn a_resource_that_comes_while_the_node_is_cleared_is_looked_for_too() {
+    let mut world = World::running();
+    world.hold.insert("kill");
+    world.close();
+    world.advance(500);
+    world.resource("late");
+    world.advance(500);
+    world.hold.clear();
+    world.finish_held();
+    world.advance(2_000);
+    assert!(world.count("late", "probe") > 0);
+    assert_eq!(world.report().mode, Mode::Registering, "{:?}", world.core.waiting(&world.now()));
+}
+
+#[test]
+fn an_own_request_whose_outcome_was_unknown_is_recognised() {
+    let mut world = World::new();
+    world.open();
+    world.advance(1_000);
+    world.close();
+    world.net = Net::Deaf;
+    let entry = world.state.get(&world.keys.fence(NODE)).entries[0].clone();
+    let revision = entry.mod_revision;
+    world.input(Input::Changed { changes: vec![Change::Put(entry)], revision });
+    let stands = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    assert_eq!(world.report().mode, Mode::Registering, "applied, and the answer is lost");
+    world.net = Net::Up;
+    world.advance(8_000);
+    let entry = world.state.get(&world.keys.node_report(NODE)).entries[0].clone();
+    assert_eq!(entry.mod_revision, stands, "and not asked again");
+    world.open();
+    world.advance(1_000);
+    assert_eq!(world.report().mode, Mode::Active);
+}
+
+#[test]
+fn a_closed_epoch_stops_every_exclusive_service_then_registers() {
+    let mut world = World::running();
+    world.resource_with("copy", |spec| spec.exclusive = false);
+    world.assign("copy", Action::Start);
+    world.advance(1_000);
+    assert!(world.copies["copy"].running);
+    world.close();
+    world.advance(2_000);
+    assert!(!world.copies["web"].running);
+    assert!(world.copies["copy"].running, "exclusive: false is left alone");
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
+    assert!(world.fires_at_ms.is_none(), "released once armed: false is committed");
+    world.advance(60_000);
+    assert!(!world.reset);
+}
+
+#[test]
+fn another_machine_of_the_same_name_waits_while_the_first_lives() {
+    let mut world = World::running();
+    world.config.machine_id = "machine-2".into();
+    world.config.boot_id = "boot-9".into();
+    world.config.instance = "other".into();
+    let mut second = AgentCore::new(world.config.clone(), Journal::default());
+    let now = world.now();
+    for prefix in prefixes(&world.keys, NODE) {
+        let reading = world.state.list(&prefix);
+        second.handle(&now, Input::Synced { prefix, entries: reading.entries, revision: reading.revision });
+    }
+    let mut commits = 0;
+    for _ in 0..50 {
+        let mut answers = Vec::new();
+        while let Some(effect) = second.poll_effect() {
+            match effect {
+                Effect::Commit { .. } => commits += 1,
+                Effect::Read { id, keys } => {
+                    let entries = keys.iter().flat_map(|key| world.state.get(key).entries).collect();
+                    answers.push(Input::Read { id, result: Ok((entries, world.state.revision())) });
+                }
+                Effect::Run { id, .. } => {
+                    answers.push(Input::Ended { id, result: CommandResult::Observed(Observed::NotRunning) });
+                }
+                Effect::GrantLease { .. }
+                | Effect::KeepAlive(_)
+                | Effect::WriteJournal { .. }
+                | Effect::Cancel(_)
+                | Effect::Watchdog { .. }
+                | Effect::Event(_)
+                | Effect::Log { .. }
+                | Effect::Exit(_) => {}
+            }
+        }
+        for answer in answers {
+            second.handle(&now, answer);
+        }
+    }
+    assert_eq!(commits, 0);
+}
+
+#[test]
+fn a_registration_that_was_admitted_and_closed_again_is_made_anew() {
+    let mut world = World::new();
+    let request = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let fence = Fence {
+        epoch: 2,
+        machine_id: "machine-1".into(),
+        boot_id: "boot-1".into(),
+        request: Some(request),
+        state: FenceState::Closed,
+        ..Fence::default()
+    };
+    world.write(&world.keys.fence(NODE), &fence);
+    world.advance(3_000);
+    let anew = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    assert!(anew > request, "the leader never opens an epoch for the same request twice");
+    assert_eq!(world.report().mode, Mode::Registering);
+}
+
+#[test]
+fn a_request_that_somebody_overwrote_is_made_anew_after_everything_was_looked_for_again() {
+    let mut world = World::running();
+    world.close();
+    world.advance(1_000);
+    assert_eq!(world.report().mode, Mode::Registering);
+    // Another process of this machine, which this one knows nothing of, starts the service and says so.
+    world.copies.get_mut("web").expect("there").running = true;
+    let report = NodeReport { instance: "other".into(), mode: Mode::Active, ..world.report() };
+    world.write(&world.keys.node_report(NODE), &report);
+    world.advance(3_000);
+    assert_eq!((world.report().mode, world.report().instance.as_str()), (Mode::Registering, "i1"));
+    assert!(!world.copies["web"].running, "{:?}", world.logs);
+}

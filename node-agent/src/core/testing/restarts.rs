@@ -1,0 +1,183 @@
+//! SEMANTICS 3 and FENCING 6: failures, crashes, restarts in place.
+
+use super::*;
+use ha_api_types::reason::Reason;
+
+fn exit(world: &mut World, name: &str, by_hand: bool) {
+    world.copies.get_mut(name).expect("there").running = false;
+    world.input(Input::Driver(DriverEvent::Exited {
+        name: name.into(),
+        uid: format!("uid-{name}"),
+        message: "killed by signal 9".into(),
+        by_hand,
+    }));
+}
+
+/// One row: how many starts fail first, `maxRestart`, and how it ends after how many attempts.
+fn check(fail_starts: u32, max_restart: u32, phase: Phase, attempts: usize) {
+    let mut world = World::active();
+    world.resource_with("web", |spec| spec.max_restart = max_restart);
+    world.copies.entry("web".into()).or_default().fail_starts = fail_starts;
+    world.assign("web", Action::Start);
+    world.advance(120_000);
+    assert_eq!(world.service("web").phase, phase, "{fail_starts} {max_restart}");
+    assert_eq!(world.count("web", "start"), attempts, "{fail_starts} {max_restart}");
+}
+
+#[test]
+fn max_restart_plus_one_attempts_then_failed() {
+    check(0, 1, Phase::Running, 1);
+    check(1, 1, Phase::Running, 2);
+    check(2, 1, Phase::Failed, 2);
+    check(1, 0, Phase::Failed, 1);
+    check(3, 3, Phase::Running, 4);
+}
+
+#[test]
+fn failed_is_said_only_when_nothing_is_left() {
+    let mut world = World::active();
+    world.resource_with("web", |spec| spec.max_restart = 0);
+    let copy = world.copies.entry("web".into()).or_default();
+    copy.fail_starts = 9;
+    copy.stop_fails = true;
+    world.assign("web", Action::Start);
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::StopFailed);
+    assert!(world.report().armed, "it counts as running");
+}
+
+#[test]
+fn failed_needs_a_probe_that_confirms_it() {
+    let mut world = World::active();
+    world.resource_with("web", |spec| spec.max_restart = 0);
+    world.advance(100);
+    let copy = world.copies.entry("web".into()).or_default();
+    copy.fail_starts = 9;
+    copy.probe_unknown = true;
+    world.assign("web", Action::Start);
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::StopFailed);
+}
+
+#[test]
+fn a_crash_is_restarted_at_once_under_the_same_permit() {
+    let mut world = World::running();
+    let uid = world.service("web").action_uid;
+    world.advance(40_000);
+    let commits = world.commits.len();
+    exit(&mut world, "web", false);
+    assert!(world.copies["web"].running, "at once");
+    let report = world.service("web");
+    assert_eq!((report.phase, report.restarts, report.action_uid), (Phase::Running, 1, uid));
+    let said: Vec<Phase> = world.commits[commits..]
+        .iter()
+        .filter_map(|(transaction, _)| {
+            match transaction.writes().get(&world.keys.service_report(NODE, "web")) {
+                Some(ha_store::Write::Put { value, .. }) => {
+                    serde_json::from_slice::<ServiceReport>(value).ok().map(|report| report.phase)
+                }
+                _ => None,
+            }
+        })
+        .collect();
+    assert!(!said.iter().any(|phase| matches!(phase, Phase::Stopped | Phase::Failed)), "{said:?}");
+    assert!(world.events.iter().any(|event| event.reason == Reason::Crashed));
+}
+
+#[test]
+fn crashes_within_the_stable_time_count_and_exhaust_the_attempts() {
+    let mut world = World::running();
+    exit(&mut world, "web", false);
+    assert!(world.copies["web"].running, "the first is restarted at once");
+    exit(&mut world, "web", false);
+    assert!(!world.copies["web"].running, "one that follows it waits a little");
+    world.advance(3_000);
+    assert!(world.copies["web"].running);
+    exit(&mut world, "web", false);
+    world.advance(10_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.reason), (Phase::Failed, Reason::Crashed));
+    assert!(!world.copies["web"].running);
+}
+
+#[test]
+fn stable_crashes_never_exhaust_them() {
+    let mut world = World::running();
+    for _ in 0..5 {
+        world.advance(31_000);
+        exit(&mut world, "web", false);
+        world.advance(100);
+        assert_eq!(world.service("web").phase, Phase::Running);
+    }
+    assert_eq!(world.service("web").restarts, 5);
+}
+
+#[test]
+fn a_service_stopped_by_hand_is_started_again_and_counts_no_failure() {
+    let mut world = World::running();
+    for _ in 0..4 {
+        exit(&mut world, "web", true);
+        world.advance(500);
+        assert!(world.copies["web"].running);
+    }
+    assert!(
+        world.events.iter().any(|event| {
+            event.reason == Reason::StoppedOutside && event.message.contains("hactl stop web")
+        })
+    );
+}
+
+#[test]
+fn an_exit_of_another_uid_is_not_ours() {
+    let mut world = World::running();
+    world.input(Input::Driver(DriverEvent::Exited {
+        name: "web".into(),
+        uid: "another".into(),
+        message: String::new(),
+        by_hand: false,
+    }));
+    assert_eq!(world.count("web", "kill"), 0);
+}
+
+#[test]
+fn some_failures_need_no_second_attempt() {
+    for class in [FailureClass::TryElsewhere, FailureClass::NeverHere, FailureClass::ConfigurationWrong] {
+        let mut world = World::active();
+        world.resource_with("web", |spec| spec.max_restart = 9);
+        world.hold.insert("start");
+        world.assign("web", Action::Start);
+        world.advance(1_000);
+        let (id, _, _) = world.held.pop().expect("a start");
+        let failure =
+            DriverFailure { class, reason: Reason::NotInstalled, message: "no such program".into() };
+        world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
+        world.advance(100);
+        let report = world.service("web");
+        assert_eq!((report.phase, report.failure), (Phase::Failed, Some(class)));
+        assert_eq!(world.count("web", "start"), 1);
+    }
+}
+
+#[test]
+fn a_restart_stops_and_starts_under_one_permit() {
+    let mut world = World::running();
+    let uid = world.assign("web", Action::Restart);
+    world.advance(1_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.action_uid), (Phase::Running, Some(uid)));
+    assert_eq!((world.count("web", "stop"), world.copies["web"].starts), (1, 2));
+}
+
+#[test]
+fn a_changed_definition_is_stopped_as_it_was_started() {
+    let mut world = World::running();
+    world.resource_with("web", |spec| {
+        spec.driver.simulated = Some(SimulatedDriver { start_seconds: 7, ..SimulatedDriver::default() });
+    });
+    world.ran.clear();
+    world.assign("web", Action::Start);
+    world.advance(1_000);
+    assert_eq!(world.ran.first().map(|(_, command)| command.name()), Some("stop"));
+    assert_eq!(world.journal.services["web"].definition, world.definition("web"));
+    assert_eq!(world.copies["web"].starts, 2);
+}

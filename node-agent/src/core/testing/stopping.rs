@@ -1,0 +1,372 @@
+//! FENCING 4, stop then stay; Stopped is enforced; deletion; Leave; disarm; shutdown and restart.
+
+use super::*;
+use ha_api_types::cluster::{Cluster, ClusterSpec, Disarmed};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Leave, Mode};
+use ha_api_types::resource::RequestedState;
+
+#[test]
+fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
+    let mut world = World::running();
+    world.resource_with("copy", |spec| spec.exclusive = false);
+    world.assign("copy", Action::Start);
+    world.advance(2_000);
+    let uid = world.service("web").action_uid;
+    world.net = Net::Down;
+    let t = world.core.in_force;
+    let proven = world.proven_ms.expect("a heartbeat");
+    let margin = proven + t.heartbeat_valid_ms - t.stop_margin_ms;
+    world.advance(margin - 1 - world.now_ms);
+    assert!(world.copies["web"].running, "not a millisecond early");
+    world.advance(100);
+    assert!(!world.copies["web"].running);
+    assert!(world.copies["copy"].running, "exclusive: false is exempt");
+    world.advance(120_000);
+    assert!(!world.reset, "empty, so it stays");
+    assert_eq!(world.daemon.status().state, protocol::State::Staying);
+
+    // What was killed is spent: reported Stopped, and started again only under a new action.
+    world.net = Net::Up;
+    world.advance(3_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.reason, report.action_uid), (Phase::Stopped, Reason::LeaseLost, uid));
+    assert!(!world.copies["web"].running);
+    assert!(!world.reset);
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.fence().epoch, 1, "the epoch was never closed");
+}
+
+#[test]
+fn a_service_that_cannot_be_killed_lets_the_reset_come() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("there").kill_fails = true;
+    world.net = Net::Down;
+    world.advance(20_000);
+    assert!(world.reset);
+}
+
+#[test]
+fn a_kill_that_does_not_end_lets_the_reset_come() {
+    let mut world = World::running();
+    world.hold.insert("kill");
+    world.net = Net::Down;
+    world.advance(20_000);
+    assert!(world.reset);
+}
+
+#[test]
+fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
+    let mut world = World::active();
+    world.resource("web");
+    world.hold.insert("start");
+    let uid = world.assign("web", Action::Start);
+    world.advance(1_000);
+    world.net = Net::Down;
+    world.advance(6_000);
+    assert!(world.held.is_empty(), "cancelled");
+    assert_eq!(world.count("web", "kill"), 1);
+    assert_eq!(world.daemon.status().state, protocol::State::Staying);
+    world.net = Net::Up;
+    world.hold.clear();
+    world.advance(3_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.action_uid), (Phase::Stopped, Some(uid)), "spent");
+    assert_eq!(world.count("web", "start"), 1);
+}
+
+#[test]
+fn an_agent_that_starts_without_a_store_still_kills_before_the_inherited_deadline() {
+    let mut world = World::running();
+    world.net = Net::Down;
+    world.restart_agent_without_a_store();
+    world.advance(30_000);
+    assert!(!world.copies["web"].running);
+    assert!(!world.reset);
+}
+
+#[test]
+fn an_agent_that_lost_its_journal_lets_the_reset_come_rather_than_call_the_node_empty() {
+    let mut world = World::running();
+    world.net = Net::Down;
+    world.journal = Journal::default();
+    world.restart_agent_without_a_store();
+    world.advance(30_000);
+    assert!(world.copies["web"].running, "it does not even know of it");
+    assert!(world.reset);
+}
+
+#[test]
+fn what_was_found_running_is_killed_in_time_by_the_next_process_too() {
+    let mut world = World::active();
+    world.copies.entry("web".into()).or_default().running = true;
+    world.resource("web");
+    world.advance(2_000);
+    assert!(world.report().armed);
+    world.net = Net::Down;
+    world.restart_agent_without_a_store();
+    world.advance(30_000);
+    assert!(!world.copies["web"].running && !world.reset);
+}
+
+impl World {
+    fn restart_agent_without_a_store(&mut self) {
+        let config = config("i9", "boot-1");
+        self.core = AgentCore::new(config.clone(), self.journal.clone());
+        self.config = config;
+        self.number = 0;
+        self.asked.clear();
+        self.daemon_input(daemon::Input::Disconnected);
+        self.daemon_input(daemon::Input::Connected);
+    }
+}
+
+#[test]
+fn a_stop_is_answered_with_its_uid_and_enforced_from_then_on() {
+    let mut world = World::running();
+    let uid = world.assign("web", Action::Stop { timeout_ms: Some(1_234) });
+    world.advance(100);
+    assert!(world.ran.contains(&("web".into(), Command::Stop { graceful_ms: 1_234 })));
+    assert_eq!(world.service("web").action_uid.as_ref(), Some(&uid));
+    assert_eq!(world.service("web").phase, Phase::Stopped);
+    world.copies.get_mut("web").expect("there").running = true;
+    world.input(Input::Driver(DriverEvent::Appeared { name: "web".into(), uid: "uid-web".into() }));
+    world.advance(100);
+    assert!(!world.copies["web"].running);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, Some(uid)));
+    assert!(world.events.iter().any(|event| event.reason == Reason::StartedOutside));
+}
+
+#[test]
+fn a_stop_that_fails_says_so_stays_armed_and_is_tried_again() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("there").stop_fails = true;
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(2_000);
+    assert_eq!(world.service("web").phase, Phase::StopFailed);
+    assert!(world.report().armed);
+    world.copies.get_mut("web").expect("there").stop_fails = false;
+    world.advance(40_000);
+    assert_eq!(world.service("web").phase, Phase::Stopped);
+}
+
+#[test]
+fn a_stop_during_a_start_cancels_it_and_stops_what_is_there() {
+    let mut world = World::active();
+    world.resource("web");
+    world.hold.insert("start");
+    world.assign("web", Action::Start);
+    world.advance(1_000);
+    let uid = world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(1_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Stopped, Some(uid)));
+    assert_eq!(world.count("web", "stop"), 1);
+}
+
+#[test]
+fn a_harder_stop_overtakes_a_graceful_one() {
+    let mut world = World::running();
+    world.hold.insert("stop");
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(1_000);
+    let uid = world.assign("web", Action::Stop { timeout_ms: Some(0) });
+    world.advance(10);
+    assert_eq!(world.held.len(), 1);
+    assert_eq!(world.held[0].1, Command::Stop { graceful_ms: 0 });
+    world.finish_held();
+    world.advance(10);
+    assert_eq!(world.service("web").action_uid, Some(uid));
+}
+
+#[test]
+fn leave_touches_nothing() {
+    let mut world = World::running();
+    world.assign("web", Action::Leave);
+    world.ran.clear();
+    world.copies.get_mut("web").expect("there").running = false;
+    world.input(Input::Driver(DriverEvent::Exited {
+        name: "web".into(),
+        uid: "uid-web".into(),
+        message: "exit status 1".into(),
+        by_hand: false,
+    }));
+    world.advance(10_000);
+    assert_eq!(world.ran, Vec::new());
+}
+
+#[test]
+fn what_is_assigned_elsewhere_by_a_newer_word_is_killed_here() {
+    let mut world = World::running();
+    world.assign_to("web", "n2", Action::Start);
+    world.advance(100);
+    assert!(!world.copies["web"].running);
+    assert_eq!(world.service("web").phase, Phase::Stopped);
+}
+
+#[test]
+fn a_deleted_resource_is_forgotten_and_its_service_left_alone() {
+    let mut world = World::running();
+    world.delete(&world.keys.assignment("web"));
+    world.delete(&world.keys.spec(Kind::Resource, "web"));
+    world.advance(2_000);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.value::<ServiceReport>(&world.keys.service_report(NODE, "web")), None);
+    assert!(!world.journal.services.contains_key("web"));
+    assert!(!world.report().armed);
+}
+
+#[test]
+fn an_ignored_resource_is_not_touched_and_does_not_arm() {
+    let mut world = World::running();
+    world.delete(&world.keys.assignment("web"));
+    world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+    world.advance(2_000);
+    assert!(world.copies["web"].running && !world.report().armed);
+    world.net = Net::Down;
+    world.advance(30_000);
+    assert!(world.copies["web"].running && !world.reset);
+}
+
+fn set_disarmed(world: &mut World, disarmed: Option<Disarmed>) {
+    let cluster = Cluster::new("default", ClusterSpec { disarmed, ..ClusterSpec::default() });
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.deliver();
+}
+
+#[test]
+fn disarm_holds_once_its_acknowledgement_is_committed_and_arm_reverses_it() {
+    let mut world = World::running();
+    set_disarmed(&mut world, Some(Disarmed::Freeze));
+    world.advance(2_000);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Disarmed, false));
+    assert_eq!(world.fires_at_ms, None);
+    world.net = Net::Down;
+    world.advance(60_000);
+    assert!(world.copies["web"].running && !world.reset);
+    world.net = Net::Up;
+    set_disarmed(&mut world, None);
+    world.advance(3_000);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true));
+    assert!(world.copies["web"].running);
+}
+
+#[test]
+fn what_was_moved_by_hand_while_disarmed_is_not_restarted_in_place() {
+    for still_here in [true, false] {
+        let mut world = World::running();
+        set_disarmed(&mut world, Some(Disarmed::Ignore));
+        world.advance(2_000);
+        world.copies.get_mut("web").expect("there").running = still_here;
+        set_disarmed(&mut world, None);
+        world.advance(3_000);
+        assert_eq!(world.copies["web"].running, still_here);
+        let expected = if still_here { Phase::Running } else { Phase::Stopped };
+        assert_eq!(world.service("web").phase, expected);
+        assert_eq!(world.copies["web"].starts, 1);
+    }
+}
+
+#[test]
+fn a_clean_leave_stops_all_then_says_left_and_deletes_alive_in_one_transaction() {
+    for leave in [Leave::Poweroff, Leave::Reboot] {
+        let mut world = World::running();
+        world.hold.insert("stop");
+        world.input(Input::Shutdown(Shutdown::Leave(leave)));
+        world.advance(2_000);
+        assert_eq!(world.report().mode, Mode::Active, "not before all stops are committed");
+        assert!(world.report().armed);
+        world.hold.clear();
+        world.finish_held();
+        world.advance(2_000);
+        assert_eq!(world.service("web").phase, Phase::Stopped);
+        assert_eq!((world.report().mode, world.report().armed), (Mode::Left(leave), false));
+        assert_eq!(world.alive(), None);
+        assert_eq!((world.exit, world.fires_at_ms), (Some(Exit::Left), None));
+        let both = world.commits.iter().any(|(transaction, _)| {
+            transaction.writes_key(&world.keys.alive(NODE))
+                && transaction.writes_key(&world.keys.node_report(NODE))
+                && matches!(transaction.writes()[&world.keys.alive(NODE)], ha_store::Write::Delete)
+        });
+        assert!(both);
+    }
+}
+
+#[test]
+fn a_stop_that_fails_at_shutdown_keeps_the_watchdog_armed() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("there").stop_fails = true;
+    world.input(Input::Shutdown(Shutdown::Leave(Leave::Poweroff)));
+    world.advance(20_000);
+    assert_eq!(world.exit, None);
+    assert!(world.report().armed);
+    assert!(world.fires_at_ms.is_some());
+}
+
+#[test]
+fn an_agent_that_ends_alone_commits_restart_unarmed_and_services_go_on() {
+    let mut world = World::running();
+    world.input(Input::Shutdown(Shutdown::Restart));
+    world.advance(2_000);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Restart, false));
+    assert_eq!((world.exit, world.fires_at_ms), (Some(Exit::Restart), None));
+    assert!(world.copies["web"].running);
+
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true));
+    assert!(world.copies["web"].running);
+    assert_eq!(world.copies["web"].starts, 1);
+    assert_eq!(world.service("web").phase, Phase::Running);
+}
+
+#[test]
+fn a_restart_that_cannot_be_committed_leaves_the_watchdog_armed() {
+    let mut world = World::running();
+    world.net = Net::Down;
+    world.input(Input::Shutdown(Shutdown::Restart));
+    world.advance(2_000);
+    assert_eq!(world.exit, None);
+    assert!(world.fires_at_ms.is_some());
+    assert!(world.copies["web"].running);
+}
+
+#[test]
+fn an_agent_told_to_end_while_its_epoch_is_closed_ends_once_all_is_cleared() {
+    let mut world = World::running();
+    world.close();
+    world.input(Input::Shutdown(Shutdown::Restart));
+    world.advance(10_000);
+    assert_eq!(world.exit, Some(Exit::Restart));
+    assert!(!world.copies["web"].running);
+    world.dead = true;
+    world.advance(60_000);
+    assert!(!world.reset, "the daemon pets an empty node without a deadline");
+}
+
+#[test]
+fn a_stop_wanted_after_the_margin_waits_for_a_heartbeat() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("there").stop_fails = true;
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.net = Net::Down;
+    world.advance(60_000);
+    assert!(!world.copies["web"].running && !world.reset);
+    world.net = Net::Up;
+    world.advance(3_000);
+    assert_eq!(world.service("web").phase, Phase::Stopped);
+}
+
+#[test]
+fn a_leave_whose_outcome_was_unknown_is_repeated_also_after_the_deadline() {
+    let mut world = World::active();
+    world.net = Net::Down;
+    world.advance(10_000);
+    world.input(Input::Shutdown(Shutdown::Leave(Leave::Reboot)));
+    world.advance(1_000);
+    world.net = Net::Up;
+    world.advance(5_000);
+    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+    assert_eq!(world.fires_at_ms, None);
+}

@@ -1,0 +1,284 @@
+//! From a permit to a running service: journal, start, failures, crashes, restarts in place (FENCING 6, SEMANTICS 3).
+
+use super::command::{CommandResult, DriverFailure};
+use super::effect::JournalWriteId;
+use super::role::Role;
+use super::service::{Presence, Service, Step};
+use super::{AgentCore, JournalEntry, Now};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, FailureClass, Phase};
+use ha_api_types::time::Millis;
+
+/// The first back-off between attempts; it doubles.
+const BACK_OFF_MS: Millis = 500;
+/// The longest back-off.
+const LONGEST_BACK_OFF_MS: Millis = 30_000;
+
+impl AgentCore {
+    /// Whether the journal on disk (or an earlier process) has this action as begun.
+    pub(super) fn journal_begun(&self, service: &Service, uid: &str) -> bool {
+        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == uid)
+    }
+
+    /// Whether what was begun under it was killed before a deadline: FENCING 4, it is spent.
+    pub(super) fn is_spent(&self, service: &Service, uid: &str) -> bool {
+        self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == uid && entry.spent)
+    }
+
+    /// Whether it was begun, by this process or an earlier one.
+    pub(super) fn was_begun(&self, service: &Service, uid: &str) -> bool {
+        service.begun.as_deref() == Some(uid) || self.journal_begun(service, uid)
+    }
+
+    /// The permit stands: what comes next before the action is begun.
+    pub(super) fn permitted(&mut self, now: &Now, service: &mut Service, uid: &str, phase: Phase) {
+        let name = service.name().to_owned();
+        let (Role::Act { assignment } | Role::Target { assignment }) = self.role(&name) else {
+            service.go(Step::Rest);
+            return;
+        };
+        let Some(assignment) = assignment.value else { return };
+        let uid = uid.to_owned();
+        self.changed = true;
+        if service.begun.as_deref() == Some(uid.as_str()) {
+            service.go(match phase {
+                Phase::Receiving => Step::Prepare { uid },
+                Phase::HandingOver => match AgentCore::migration_target(&assignment) {
+                    Some(target) => Step::Migrate { uid, target },
+                    None => Step::Rest,
+                },
+                Phase::Starting
+                | Phase::ProbedRunning
+                | Phase::ProbedStopped
+                | Phase::ProbedUnknown
+                | Phase::Running
+                | Phase::Stopping
+                | Phase::Stopped
+                | Phase::Failed
+                | Phase::StopFailed
+                | Phase::HandedOver
+                | Phase::MoveFailed => Step::Start { uid },
+            });
+            return;
+        }
+        if phase == Phase::Starting
+            && service.presence != Presence::Stopped
+            && service.stopped_for.as_ref() != Some(&uid)
+        {
+            let other_copy = service.definition.driver != assignment.definition.driver;
+            if assignment.action == Action::Restart || other_copy {
+                service.go(Step::StopFirst { uid });
+                return;
+            }
+            if service.presence == Presence::Unclear {
+                service.go(Step::Clean { uid });
+                return;
+            }
+        }
+        if phase != Phase::HandingOver {
+            service.definition = assignment.definition;
+        }
+        let _ = now;
+        service.go(Step::Journal { uid, write: None });
+    }
+
+    /// FENCING 6: an action is in the journal, on disk, before it is begun.
+    pub(super) fn journal_step_of(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &str,
+        write: Option<JournalWriteId>,
+    ) {
+        if let Some(write) = write {
+            match self.journal_result(write) {
+                None => {}
+                Some(Ok(())) => {
+                    service.begun = Some(uid.to_owned());
+                    let phase = self.current(service).map(|report| report.phase);
+                    self.permitted(now, service, uid, phase.unwrap_or(Phase::Starting));
+                }
+                Some(Err(message)) => {
+                    let failure = DriverFailure {
+                        class: FailureClass::TryElsewhere,
+                        reason: Reason::JournalFailed,
+                        message: format!(
+                            "the journal cannot be written, so nothing is started here: {message}"
+                        ),
+                    };
+                    service.go(Step::Unwind { uid: uid.to_owned(), failure });
+                    self.changed = true;
+                }
+            }
+            return;
+        }
+        let entry =
+            JournalEntry { definition: service.definition.clone(), begun: uid.to_owned(), spent: false };
+        self.journal.services.insert(service.name().to_owned(), entry);
+        self.journal_changed();
+        let write = self.journal_next_write();
+        service.step = Step::Journal { uid: uid.to_owned(), write: Some(write) };
+        self.changed = true;
+    }
+
+    pub(super) fn started(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+        match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                service.presence = Presence::Running;
+                service.started_at = Some(now.raw);
+                service.recheck = false;
+                service.exit = None;
+                let (reason, message) = if service.restarts > 0 {
+                    (Reason::Restarted, service.message.clone())
+                } else {
+                    (Reason::Running, String::new())
+                };
+                self.event(now, service, false, reason, "it runs");
+                self.set_desired(
+                    service,
+                    self.report(now, service, Some(uid), Phase::Running, reason, &message),
+                );
+                service.go(Step::Rest);
+            }
+            CommandResult::Failed(failure) => self.start_failed(now, service, uid, failure),
+            CommandResult::Cancelled => {
+                service.presence = Presence::Unclear;
+                service.go(Step::Rest);
+            }
+        }
+        self.changed = true;
+    }
+
+    /// SEMANTICS 3: `maxRestart + 1` attempts on a node, spaced by a back-off; some failures need no second one.
+    pub(super) fn start_failed(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &str,
+        failure: DriverFailure,
+    ) {
+        service.presence = Presence::Unclear;
+        service.failures += 1;
+        service.message.clone_from(&failure.message);
+        self.event(now, service, true, Reason::StartFailed, &failure.message);
+        let again = match failure.class {
+            FailureClass::RetryHere => service.failures <= service.definition.max_restart,
+            FailureClass::TryElsewhere | FailureClass::NeverHere | FailureClass::ConfigurationWrong => false,
+        };
+        if again {
+            let report =
+                self.report(now, service, Some(uid), Phase::Starting, Reason::StartFailed, &failure.message);
+            self.set_desired(service, report);
+            service.not_before = Some(now.raw + back_off_ms(service.failures));
+            service.go(Step::Clean { uid: uid.to_owned() });
+        } else {
+            service.go(Step::Unwind { uid: uid.to_owned(), failure });
+        }
+        self.changed = true;
+    }
+
+    /// A running service ended by itself: it is restarted in place, under the permit that it has.
+    pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &str) {
+        let exit = service.exit.take();
+        let by_hand = exit.as_ref().is_some_and(|exit| exit.by_hand);
+        let message = exit.map_or_else(|| "it was found not running".to_owned(), |exit| exit.message);
+        let stable = service
+            .started_at
+            .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());
+        let reason = if by_hand { Reason::StoppedOutside } else { Reason::Crashed };
+        // SEMANTICS 3: a crash counts as a failed start only if it crashes again within the stable time.
+        if stable || by_hand {
+            service.failures = 0;
+        } else if service.crashed_before {
+            service.failures += 1;
+        }
+        service.crashed_before = !by_hand;
+        service.restarts += 1;
+        service.message.clone_from(&message);
+        let text = if by_hand {
+            format!(
+                "it was stopped outside hactl ({message}) and is started again: use hactl stop {}",
+                service.name()
+            )
+        } else {
+            format!("it ended by itself: {message}")
+        };
+        self.event(now, service, true, reason, &text);
+        if service.failures > service.definition.max_restart {
+            let failure = DriverFailure { class: FailureClass::RetryHere, reason, message };
+            service.go(Step::Unwind { uid: uid.to_owned(), failure });
+            self.changed = true;
+            return;
+        }
+        if service.failures > 0 {
+            service.not_before = Some(now.raw + back_off_ms(service.failures));
+        }
+        if self.journal_begun(service, uid) {
+            service.begun = Some(uid.to_owned());
+        }
+        self.set_desired(service, self.report(now, service, Some(uid), Phase::Starting, reason, &message));
+        service.go(Step::Clean { uid: uid.to_owned() });
+        self.changed = true;
+    }
+
+    /// What an earlier attempt left is gone: go on under the permit.
+    pub(super) fn cleaned(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+        match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                service.presence = Presence::Stopped;
+                service.stopped_for = Some(uid.to_owned());
+                self.permitted(now, service, uid, Phase::Starting);
+            }
+            CommandResult::Failed(failure) => {
+                let message = failure.message;
+                self.stop_failed(now, service, Some(uid), &message);
+            }
+            CommandResult::Cancelled => {
+                service.presence = Presence::Unclear;
+                service.go(Step::Rest);
+            }
+        }
+        self.changed = true;
+    }
+
+    /// FENCING 6: Failed is said only when nothing is left running, StopFailed otherwise.
+    pub(super) fn unwound(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: &str,
+        failure: DriverFailure,
+        result: CommandResult,
+    ) {
+        match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                service.go(Step::Verify { uid: uid.to_owned(), failure });
+            }
+            CommandResult::Failed(stop) => {
+                let message =
+                    format!("{}; stopping what is left failed too: {}", failure.message, stop.message);
+                self.stop_failed(now, service, Some(uid), &message);
+            }
+            CommandResult::Cancelled => {
+                service.not_before = Some(now.raw + BACK_OFF_MS);
+            }
+        }
+        self.changed = true;
+    }
+
+    pub(super) fn failed(&mut self, now: &Now, service: &mut Service, uid: &str, failure: &DriverFailure) {
+        service.permit = None;
+        service.begun = None;
+        self.event(now, service, true, failure.reason, &failure.message);
+        let mut report =
+            self.report(now, service, Some(uid), Phase::Failed, failure.reason, &failure.message);
+        report.failure = Some(failure.class);
+        self.set_desired(service, report);
+        service.go(Step::Rest);
+        self.changed = true;
+    }
+}
+
+fn back_off_ms(failures: u32) -> Millis {
+    (BACK_OFF_MS << failures.saturating_sub(1).min(8)).min(LONGEST_BACK_OFF_MS)
+}

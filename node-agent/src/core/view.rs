@@ -1,0 +1,297 @@
+//! What an agent knows of the store: typed, by key, never older than what it has already seen.
+
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::Node;
+use ha_api_types::record::{Alive, Assignment, Candidate, Fence, NodeReport, Revision, ServiceReport};
+use ha_api_types::resource::Resource;
+use ha_store::{Change, Entry, Guard};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A key that exists. A value that cannot be read is `None`: its revisions still guard.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Stored<T> {
+    pub(super) value: Option<T>,
+    pub(super) created: Revision,
+    pub(super) modified: Revision,
+}
+
+#[derive(Clone, Debug)]
+struct Cell<T> {
+    stored: Option<Stored<T>>,
+    /// The key is known as it was at this revision or later; what is older is not believed.
+    as_of: Revision,
+}
+
+/// Keys of one sort by name.
+#[derive(Clone, Debug)]
+pub(super) struct Table<T> {
+    cells: BTreeMap<String, Cell<T>>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Table<T> {
+        Table { cells: BTreeMap::new() }
+    }
+}
+
+impl<T: DeserializeOwned> Table<T> {
+    pub(super) fn get(&self, name: &str) -> Option<&Stored<T>> {
+        self.cells.get(name)?.stored.as_ref()
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&T> {
+        self.get(name)?.value.as_ref()
+    }
+
+    /// The guard that a write of this key needs: as it was last seen.
+    pub(super) fn guard(&self, name: &str) -> Guard {
+        self.get(name).map_or(Guard::Absent, |stored| Guard::Unchanged(stored.modified))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Stored<T>)> {
+        self.cells.iter().filter_map(|(name, cell)| Some((name, cell.stored.as_ref()?)))
+    }
+
+    fn put(&mut self, name: &str, entry: &Entry, as_of: Revision) {
+        let as_of = as_of.max(entry.mod_revision);
+        if let Some(cell) = self.cells.get_mut(name)
+            && cell.as_of >= entry.mod_revision
+        {
+            // The same, or older than what is known; a reading may confirm it at a later revision.
+            if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) {
+                cell.as_of = cell.as_of.max(as_of);
+            }
+            return;
+        }
+        let stored = Stored {
+            value: serde_json::from_slice(&entry.value).ok(),
+            created: entry.create_revision,
+            modified: entry.mod_revision,
+        };
+        self.cells.insert(name.to_owned(), Cell { stored: Some(stored), as_of });
+    }
+
+    fn remove(&mut self, name: &str, revision: Revision) {
+        if self.cells.get(name).is_none_or(|cell| cell.as_of < revision) {
+            self.cells.insert(name.to_owned(), Cell { stored: None, as_of: revision });
+        }
+    }
+
+    /// What an own write has made of the key.
+    pub(super) fn wrote(&mut self, name: &str, value: T, revision: Revision) {
+        if self.cells.get(name).is_some_and(|cell| cell.as_of >= revision) {
+            return;
+        }
+        let created = self.get(name).map_or(revision, |stored| stored.created);
+        let stored = Stored { value: Some(value), created, modified: revision };
+        self.cells.insert(name.to_owned(), Cell { stored: Some(stored), as_of: revision });
+    }
+
+    /// What an own delete has made of the key.
+    pub(super) fn deleted(&mut self, name: &str, revision: Revision) {
+        self.remove(name, revision);
+    }
+
+    /// Everything that is not in `names` was absent at `revision`; markers of absence older than that are not needed.
+    fn keep_only(&mut self, names: &BTreeSet<&str>, revision: Revision) {
+        self.cells.retain(|name, cell| names.contains(name.as_str()) || cell.as_of > revision);
+    }
+}
+
+/// The view.
+#[derive(Clone, Debug)]
+pub(super) struct View {
+    keys: Keys,
+    node: String,
+    awaited: BTreeSet<String>,
+    /// A linearizable reading has been at this revision.
+    pub(super) revision: Revision,
+    pub(super) clusters: Table<Cluster>,
+    pub(super) nodes: Table<Node>,
+    pub(super) resources: Table<Resource>,
+    pub(super) assignments: Table<Assignment>,
+    pub(super) fences: Table<Fence>,
+    pub(super) candidates: Table<Candidate>,
+    /// By node: our own, and no other.
+    pub(super) node_reports: Table<NodeReport>,
+    /// Our own, by resource.
+    pub(super) reports: Table<ServiceReport>,
+    /// Of the peer of a migration, by `node/resource`; only read when needed, never watched.
+    pub(super) peer_reports: Table<ServiceReport>,
+    /// By node: our own, and no other; only read when needed.
+    pub(super) alive: Table<Alive>,
+}
+
+impl View {
+    pub(super) fn new(keys: &Keys, node: &str) -> View {
+        View {
+            keys: keys.clone(),
+            node: node.to_owned(),
+            awaited: super::prefixes(keys, node).into_iter().collect(),
+            revision: 0,
+            clusters: Table::default(),
+            nodes: Table::default(),
+            resources: Table::default(),
+            assignments: Table::default(),
+            fences: Table::default(),
+            candidates: Table::default(),
+            node_reports: Table::default(),
+            reports: Table::default(),
+            peer_reports: Table::default(),
+            alive: Table::default(),
+        }
+    }
+
+    /// Whether every prefix has been read once.
+    pub(super) fn is_complete(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
+    pub(super) fn synced(&mut self, prefix: &str, entries: &[Entry], revision: Revision) {
+        let known = self.awaited.remove(prefix)
+            || super::prefixes(&self.keys, &self.node).iter().any(|p| p == prefix);
+        if !known {
+            return;
+        }
+        self.revision = self.revision.max(revision);
+        for entry in entries {
+            self.put(entry, revision);
+        }
+        let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        let names = |kept: &dyn Fn(&Key<'_>) -> bool| -> BTreeSet<&str> {
+            keys.iter()
+                .filter_map(|key| {
+                    let parsed = self.keys.parse(key)?;
+                    kept(&parsed).then(|| name_of(&parsed))
+                })
+                .collect()
+        };
+        let of_kind = |kind: Kind| names(&move |key| matches!(key, Key::Spec(found, _) if *found == kind));
+        if prefix == self.keys.specs_of(Kind::Cluster) {
+            let names = of_kind(Kind::Cluster);
+            self.clusters.keep_only(&names, revision);
+        } else if prefix == self.keys.specs_of(Kind::Node) {
+            let names = of_kind(Kind::Node);
+            self.nodes.keep_only(&names, revision);
+        } else if prefix == self.keys.specs_of(Kind::Resource) {
+            let names = of_kind(Kind::Resource);
+            self.resources.keep_only(&names, revision);
+        } else if prefix == self.keys.assignments() {
+            let names = names(&|key| matches!(key, Key::Assignment(_)));
+            self.assignments.keep_only(&names, revision);
+        } else if prefix == self.keys.fences() {
+            let names = names(&|key| matches!(key, Key::Fence(_)));
+            self.fences.keep_only(&names, revision);
+        } else if prefix == self.keys.candidates() {
+            let names = names(&|key| matches!(key, Key::Candidate(_)));
+            self.candidates.keep_only(&names, revision);
+        } else {
+            let services = names(&|key| matches!(key, Key::ServiceReport(..)));
+            let nodes = names(&|key| matches!(key, Key::NodeReport(_)));
+            self.reports.keep_only(&services, revision);
+            self.node_reports.keep_only(&nodes, revision);
+        }
+    }
+
+    pub(super) fn changed(&mut self, changes: &[Change]) {
+        for change in changes {
+            match change {
+                Change::Put(entry) => self.put(entry, entry.mod_revision),
+                Change::Delete { key, revision } => self.remove(key, *revision),
+            }
+        }
+    }
+
+    /// Single keys were read: those without an entry did not exist at `revision`.
+    pub(super) fn read(&mut self, keys: &[String], entries: &[Entry], revision: Revision) {
+        self.revision = self.revision.max(revision);
+        for key in keys {
+            match entries.iter().find(|entry| entry.key == *key) {
+                Some(entry) => self.put(entry, revision),
+                None => self.remove(key, revision),
+            }
+        }
+    }
+
+    fn put(&mut self, entry: &Entry, as_of: Revision) {
+        let keys = self.keys.clone();
+        let Some(key) = keys.parse(&entry.key) else { return };
+        match key {
+            Key::Spec(Kind::Cluster, name) => self.clusters.put(name, entry, as_of),
+            Key::Spec(Kind::Node, name) => self.nodes.put(name, entry, as_of),
+            Key::Spec(Kind::Resource, name) => self.resources.put(name, entry, as_of),
+            Key::Assignment(name) => self.assignments.put(name, entry, as_of),
+            Key::Fence(name) => self.fences.put(name, entry, as_of),
+            Key::Candidate(name) => self.candidates.put(name, entry, as_of),
+            Key::NodeReport(node) if node == self.node => self.node_reports.put(node, entry, as_of),
+            Key::ServiceReport(node, name) if node == self.node => self.reports.put(name, entry, as_of),
+            Key::ServiceReport(node, name) => self.peer_reports.put(&peer(node, name), entry, as_of),
+            Key::Alive(node) if node == self.node => self.alive.put(node, entry, as_of),
+            Key::NodeReport(_)
+            | Key::Alive(_)
+            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation, _)
+            | Key::Status(..)
+            | Key::Tombstone(_)
+            | Key::Leader
+            | Key::Event(..) => {}
+        }
+    }
+
+    fn remove(&mut self, key: &str, revision: Revision) {
+        let keys = self.keys.clone();
+        let Some(key) = keys.parse(key) else { return };
+        match key {
+            Key::Spec(Kind::Cluster, name) => self.clusters.remove(name, revision),
+            Key::Spec(Kind::Node, name) => self.nodes.remove(name, revision),
+            Key::Spec(Kind::Resource, name) => self.resources.remove(name, revision),
+            Key::Assignment(name) => self.assignments.remove(name, revision),
+            Key::Fence(name) => self.fences.remove(name, revision),
+            Key::Candidate(name) => self.candidates.remove(name, revision),
+            Key::NodeReport(node) if node == self.node => self.node_reports.remove(node, revision),
+            Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name, revision),
+            Key::ServiceReport(node, name) => self.peer_reports.remove(&peer(node, name), revision),
+            Key::Alive(node) if node == self.node => self.alive.remove(node, revision),
+            Key::NodeReport(_)
+            | Key::Alive(_)
+            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation, _)
+            | Key::Status(..)
+            | Key::Tombstone(_)
+            | Key::Leader
+            | Key::Event(..) => {}
+        }
+    }
+
+    /// The settings of the cluster; the defaults while there are none.
+    pub(super) fn cluster(&self) -> Option<&Cluster> {
+        self.clusters.value(CLUSTER_NAME)
+    }
+
+    /// The newest candidate's create revision.
+    pub(super) fn candidate_generation(&self) -> Revision {
+        self.candidates.iter().map(|(_, stored)| stored.created).max().unwrap_or(0)
+    }
+}
+
+/// The name of a peer's report in [`View::peer_reports`].
+pub(super) fn peer(node: &str, resource: &str) -> String {
+    format!("{node}/{resource}")
+}
+
+fn name_of<'a>(key: &Key<'a>) -> &'a str {
+    match key {
+        Key::Spec(_, name)
+        | Key::Status(_, name)
+        | Key::Assignment(name)
+        | Key::Tombstone(name)
+        | Key::Fence(name)
+        | Key::Candidate(name)
+        | Key::Alive(name)
+        | Key::NodeReport(name)
+        | Key::ServiceReport(_, name)
+        | Key::Event(_, name) => name,
+        Key::Leader => "",
+    }
+}

@@ -1,0 +1,326 @@
+//! Workers: which commands run now, and what their ends mean.
+
+use super::command::{Command, CommandId, CommandResult, DriverEvent};
+use super::effect::Effect;
+use super::migration::interrupted;
+use super::service::{ExitSeen, Presence, ProbeFor, Service, Step};
+use super::steps::PROBE_RETRY_MS;
+use super::{AgentCore, JournalEntry, Now};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Observed, Phase};
+use std::cmp::Reverse;
+
+/// How many services are looked at at once while the node is cleared or killed.
+const MAX_VERIFIERS: usize = 16;
+
+impl AgentCore {
+    fn max_workers(&self) -> usize {
+        let own = self.view.nodes.value(&self.config.node).and_then(|node| node.spec.max_workers);
+        let cluster = self.view.cluster().map(|cluster| cluster.spec.max_workers);
+        own.or(cluster).unwrap_or(4).max(1) as usize
+    }
+
+    /// Begins the commands that may begin: kills at once, else at most `maxWorkers`, by priority, then by earlier tries.
+    pub(super) fn dispatch(&mut self, now: &Now) {
+        let mut workers = 0;
+        let mut verifiers = 0;
+        let mut waiting = Vec::new();
+        for (name, service) in &self.services {
+            if service.task.is_some() {
+                match &service.step {
+                    Step::Kill { .. } => {}
+                    Step::KillVerify { .. } => verifiers += 1,
+                    Step::Rest
+                    | Step::Probe { .. }
+                    | Step::Permit { .. }
+                    | Step::Journal { .. }
+                    | Step::StopFirst { .. }
+                    | Step::Clean { .. }
+                    | Step::Start { .. }
+                    | Step::Unwind { .. }
+                    | Step::Verify { .. }
+                    | Step::Stop { .. }
+                    | Step::Prepare { .. }
+                    | Step::Migrate { .. }
+                    | Step::MigrateProbe { .. } => workers += 1,
+                }
+                continue;
+            }
+            let Some(command) = self.command_of(now, service) else { continue };
+            let class = match &service.step {
+                Step::Kill { .. } => 0,
+                Step::KillVerify { .. } => 1,
+                Step::Probe { purpose: ProbeFor::Presence | ProbeFor::Unassigned { .. } } => 3,
+                Step::Rest
+                | Step::Probe { .. }
+                | Step::Permit { .. }
+                | Step::Journal { .. }
+                | Step::StopFirst { .. }
+                | Step::Clean { .. }
+                | Step::Start { .. }
+                | Step::Unwind { .. }
+                | Step::Verify { .. }
+                | Step::Stop { .. }
+                | Step::Prepare { .. }
+                | Step::Migrate { .. }
+                | Step::MigrateProbe { .. } => 2,
+            };
+            waiting.push((
+                class,
+                Reverse(service.definition.priority),
+                service.failures,
+                name.clone(),
+                command,
+            ));
+        }
+        waiting.sort_by(|a, b| (a.0, a.1, a.2, &a.3).cmp(&(b.0, b.1, b.2, &b.3)));
+        let limit = self.max_workers();
+        for (class, _, _, name, command) in waiting {
+            match class {
+                0 => {}
+                1 if verifiers < MAX_VERIFIERS => verifiers += 1,
+                2 | 3 if workers < limit => workers += 1,
+                _ => continue,
+            }
+            self.run(&name, command);
+        }
+    }
+
+    /// The command that the service's step asks for, if it may begin now.
+    fn command_of(&self, now: &Now, service: &Service) -> Option<Command> {
+        if service.not_before.is_some_and(|at| now.raw < at) {
+            return None;
+        }
+        let killing = matches!(service.step, Step::Kill { .. });
+        if !killing && !service.cancelling.is_empty() {
+            return None;
+        }
+        match &service.step {
+            Step::Rest | Step::Permit { .. } | Step::Journal { .. } => None,
+            Step::Probe { .. }
+            | Step::Verify { .. }
+            | Step::MigrateProbe { .. }
+            | Step::KillVerify { .. } => Some(Command::Probe),
+            Step::StopFirst { .. } | Step::Unwind { .. } => {
+                Some(Command::Stop { graceful_ms: service.definition.timeouts.stop_ms() })
+            }
+            Step::Stop { graceful_ms, .. } => Some(Command::Stop { graceful_ms: *graceful_ms }),
+            Step::Clean { .. } | Step::Kill { .. } => Some(Command::Kill),
+            Step::Start { uid } => self.may_start(now, service, uid).then_some(Command::Start),
+            Step::Prepare { uid } => self.may_start(now, service, uid).then_some(Command::Receive),
+            Step::Migrate { target, .. } => {
+                self.before_margin(now).then(|| Command::Migrate { target: target.clone() })
+            }
+        }
+    }
+
+    fn run(&mut self, name: &str, command: Command) {
+        let id = CommandId(self.next_id());
+        let Some(service) = self.services.get_mut(name) else { return };
+        service.task = Some(id);
+        service.not_before = None;
+        match &command {
+            // From here on it may be running, whatever becomes of the command.
+            Command::Start | Command::Receive => service.presence = Presence::Unclear,
+            Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {}
+        }
+        self.commands.insert(id, name.to_owned());
+        self.effects.push_back(Effect::Run { id, command, service: service.definition.clone() });
+    }
+
+    pub(super) fn ended(&mut self, now: &Now, id: CommandId, result: CommandResult) {
+        let Some(name) = self.commands.remove(&id) else { return };
+        self.changed = true;
+        self.stale.insert(name.clone());
+        self.with_service(&name, |core, service| {
+            if service.cancelling.remove(&id) {
+                return;
+            }
+            if service.task != Some(id) {
+                return;
+            }
+            service.task = None;
+            core.ended_of(now, service, result);
+        });
+    }
+
+    fn ended_of(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
+        match service.step.clone() {
+            Step::Rest | Step::Permit { .. } | Step::Journal { .. } => {}
+            Step::Probe { purpose } => self.probed(now, service, purpose, observed(result)),
+            Step::Start { uid } => self.started(now, service, &uid, result),
+            Step::StopFirst { uid } | Step::Clean { uid } => self.cleaned(now, service, &uid, result),
+            Step::Unwind { uid, failure } => self.unwound(now, service, &uid, failure, result),
+            Step::Verify { uid, failure } => match observed(result) {
+                Observed::NotRunning => {
+                    service.presence = Presence::Stopped;
+                    self.failed(now, service, &uid, &failure);
+                }
+                Observed::Running => {
+                    let message = format!("{}; it was stopped and still runs", failure.message);
+                    self.stop_failed(now, service, Some(&uid), &message);
+                }
+                Observed::Unknown(text) => {
+                    let message =
+                        format!("{}; whether anything is left cannot be told: {text}", failure.message);
+                    self.stop_failed(now, service, Some(&uid), &message);
+                }
+            },
+            Step::Stop { uid, .. } => self.stopped(now, service, uid.as_deref(), result),
+            Step::Prepare { uid } => self.prepared(now, service, &uid, result),
+            Step::Migrate { uid, .. } => self.migrated(now, service, &uid, result),
+            Step::MigrateProbe { uid, failure } => {
+                self.migration_probed(now, service, &uid, failure, observed(result));
+            }
+            Step::Kill { why, tries } => {
+                if let CommandResult::Failed(failure) = result {
+                    service.message = failure.message;
+                }
+                service.go(Step::KillVerify { why, tries: tries.saturating_add(1) });
+            }
+            Step::KillVerify { why, tries } => match observed(result) {
+                Observed::NotRunning => self.killed(now, service, why),
+                Observed::Running => self.kill_again(now, service, why, tries, String::new()),
+                Observed::Unknown(message) => self.kill_again(now, service, why, tries, message),
+            },
+        }
+    }
+
+    fn stopped(&mut self, now: &Now, service: &mut Service, uid: Option<&str>, result: CommandResult) {
+        match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                service.presence = Presence::Stopped;
+                service.permit = None;
+                service.begun = None;
+                service.exit = None;
+                let (phase, reason) = match uid {
+                    Some(_) => (
+                        Phase::Stopped,
+                        if self.is_leaving() { Reason::LeftCleanly } else { Reason::StoppedAsWanted },
+                    ),
+                    None => (Phase::ProbedStopped, Reason::StoppedAsWanted),
+                };
+                self.set_desired(service, self.report(now, service, uid, phase, reason, ""));
+                service.go(Step::Rest);
+            }
+            CommandResult::Failed(failure) => self.stop_failed(now, service, uid, &failure.message),
+            CommandResult::Cancelled => {
+                service.presence = Presence::Unclear;
+                service.go(Step::Rest);
+            }
+        }
+    }
+
+    fn probed(&mut self, now: &Now, service: &mut Service, purpose: ProbeFor, seen: Observed) {
+        let (presence, message) = match seen {
+            Observed::Running => (Presence::Running, String::new()),
+            Observed::NotRunning => (Presence::Stopped, String::new()),
+            Observed::Unknown(message) => (Presence::Unclear, message),
+        };
+        service.presence = presence;
+        self.remember_found(service);
+        service.go(Step::Rest);
+        match purpose {
+            ProbeFor::Presence => {
+                if service.presence == Presence::Unclear {
+                    service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                }
+            }
+            ProbeFor::Unassigned { generation } => self.answer_probe(now, service, generation, &message),
+            ProbeFor::Adopt { uid } => match service.presence {
+                Presence::Running => self.adopt(service, uid),
+                Presence::Stopped => {}
+                Presence::Unclear | Presence::Unprobed => service.not_before = Some(now.raw + PROBE_RETRY_MS),
+            },
+            ProbeFor::Interrupted { uid } => match service.presence {
+                Presence::Running if service.permit.is_some() => self.adopt(service, uid),
+                Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
+                    let failure = interrupted("the action was interrupted by a restart of the agent");
+                    service.go(Step::Unwind { uid, failure });
+                }
+            },
+            ProbeFor::Received { uid } => match service.presence {
+                Presence::Running => self.adopt(service, uid),
+                Presence::Stopped => {
+                    let failure = interrupted("the source handed it over, but it has not arrived here");
+                    service.go(Step::Unwind { uid, failure });
+                }
+                Presence::Unclear | Presence::Unprobed => service.not_before = Some(now.raw + PROBE_RETRY_MS),
+            },
+        }
+    }
+
+    /// What was found running belongs into the journal too: the next process must kill it in time even without a store.
+    fn remember_found(&mut self, service: &Service) {
+        let name = service.name();
+        let entry = self.journal.services.get(name);
+        match (entry, service.presence) {
+            (None, Presence::Running | Presence::Unclear) if self.is_exclusive(service) => {
+                let entry =
+                    JournalEntry { definition: service.definition.clone(), ..JournalEntry::default() };
+                self.journal.services.insert(name.to_owned(), entry);
+                self.journal_changed();
+            }
+            (Some(entry), Presence::Stopped) if entry.begun.is_empty() => {
+                self.journal.services.remove(name);
+                self.journal_changed();
+            }
+            (
+                None | Some(_),
+                Presence::Unprobed | Presence::Running | Presence::Stopped | Presence::Unclear,
+            ) => {}
+        }
+    }
+
+    /// Takes charge of a running copy under its permit: the driver's start adopts what runs.
+    fn adopt(&mut self, service: &mut Service, uid: String) {
+        if self.was_begun(service, &uid) {
+            service.begun = Some(uid.clone());
+            service.go(Step::Start { uid });
+        } else {
+            service.go(Step::Journal { uid, write: None });
+        }
+        self.changed = true;
+    }
+
+    pub(super) fn driver_event(&mut self, event: DriverEvent) {
+        self.changed = true;
+        let (DriverEvent::Exited { name, .. } | DriverEvent::Appeared { name, .. }) = &event;
+        self.stale.insert(name.clone());
+        match event {
+            DriverEvent::Exited { name, uid, message, by_hand } => {
+                let Some(service) = self.services.get_mut(&name) else { return };
+                if service.definition.uid != uid {
+                    return;
+                }
+                // While a command is under way its own end tells.
+                if matches!(
+                    service.step,
+                    Step::Rest | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. }
+                ) && service.presence == Presence::Running
+                {
+                    service.presence = Presence::Stopped;
+                    service.exit = Some(ExitSeen { message, by_hand });
+                }
+            }
+            DriverEvent::Appeared { name, uid } => {
+                let Some(service) = self.services.get_mut(&name) else { return };
+                if service.definition.uid == uid
+                    && service.presence == Presence::Stopped
+                    && service.task.is_none()
+                {
+                    service.presence = Presence::Running;
+                }
+            }
+        }
+    }
+}
+
+fn observed(result: CommandResult) -> Observed {
+    match result {
+        CommandResult::Observed(seen) => seen,
+        CommandResult::Done => Observed::Unknown("the probe gave no answer".to_owned()),
+        CommandResult::Failed(failure) => Observed::Unknown(failure.message),
+        CommandResult::Cancelled => Observed::Unknown("the probe was cancelled".to_owned()),
+    }
+}

@@ -1,0 +1,50 @@
+//! The `Driver` seam: how a service is started, stopped, watched and moved on this node.
+
+pub mod exec;
+pub mod simulated;
+
+use futures::future::BoxFuture;
+use ha_api_types::record::Observed;
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Millis;
+
+pub use crate::core::{DriverEvent, DriverFailure};
+
+/// One driver. Every command is idempotent and safe to cancel: afterwards a probe tells what is.
+///
+/// Guarantees: when `stop` or `kill` answers `Ok`, nothing of the service is left running on this node; when `start`
+/// answers an error, the caller stops and probes before it reports Failed. Assumptions: commands for one service do not
+/// overlap, except that `kill` may come while another is being cancelled.
+pub trait Driver: Send + Sync {
+    /// The driver's name.
+    fn name(&self) -> &'static str;
+
+    /// Whether this node can serve it; otherwise why not.
+    fn able(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Whether the service runs here now.
+    fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed>;
+
+    /// Starts it, or adopts it when it runs; `Ok` once it is confirmed running.
+    fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
+
+    /// Stops it: gracefully for so long, then hard; `Ok` once nothing is left.
+    fn stop<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        graceful_ms: Millis,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>>;
+
+    /// Kills it at once (self-fencing); `Ok` once nothing is left.
+    fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
+
+    /// Target of a live migration: prepares to receive it.
+    fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
+
+    /// Source of a live migration: moves it to the target. `Ok`: it runs there and not here; otherwise both are probed.
+    fn migrate<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        target: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>>;
+}

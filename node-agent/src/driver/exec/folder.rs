@@ -1,0 +1,131 @@
+//! A service's folder in the state directory: order, record, ending, log, and the lock that a supervisor holds.
+
+use super::order::{Ending, Record};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What came of trying to take the lock.
+#[derive(Debug)]
+pub(super) enum Lock {
+    /// It is held for as long as this file, or a copy of it, is open.
+    Taken(File),
+    /// A supervisor, or one that is being started, holds it.
+    Held,
+    /// There is no folder, so nobody does.
+    NeverMade,
+}
+
+/// The folder of one service.
+#[derive(Clone, Debug)]
+pub(super) struct ServiceFolder {
+    path: PathBuf,
+}
+
+impl ServiceFolder {
+    /// The folder, which need not exist.
+    pub(super) fn at(path: PathBuf) -> ServiceFolder {
+        ServiceFolder { path }
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The log.
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("output.log")
+    }
+
+    /// Makes the folder.
+    pub(super) fn make(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+    }
+
+    /// Takes the lock, making the folder if need be.
+    ///
+    /// The lock belongs to the open file, which the supervisor inherits as its standard input: so it is held without a
+    /// gap from before the supervisor exists until the last copy is closed, whatever happens to the agent.
+    pub(super) fn lock(&self) -> io::Result<Lock> {
+        self.make()?;
+        OpenOptions::new().append(true).create(true).mode(0o600).open(self.order())?;
+        self.lock_if_made()
+    }
+
+    /// As [`ServiceFolder::lock`], leaving no trace of a service that never was here, and also where nothing can be
+    /// written: a stop must be possible on a broken disk.
+    pub(super) fn lock_if_made(&self) -> io::Result<Lock> {
+        let file = match File::open(self.order()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::NeverMade),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock() {
+            Ok(()) => Ok(Lock::Taken(file)),
+            Err(TryLockError::WouldBlock) => Ok(Lock::Held),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn order(&self) -> PathBuf {
+        self.path.join("order.json")
+    }
+
+    /// Writes the order, in place: whoever has the locked file open reads it from its beginning.
+    pub(super) fn write_order(&self, order: &impl Serialize) -> io::Result<()> {
+        fs::write(self.order(), serde_json::to_vec(order)?)
+    }
+
+    /// What runs, or ran last.
+    pub(super) fn record(&self) -> io::Result<Option<Record>> {
+        self.read("process.json")
+    }
+
+    /// How the main process of the record ended.
+    pub(super) fn ending(&self, record: &Record) -> io::Result<Option<Ending>> {
+        Ok(self.read("ending.json")?.filter(|ending: &Ending| ending.main == record.main))
+    }
+
+    /// Says what runs.
+    pub(super) fn write_record(&self, record: &Record) -> io::Result<()> {
+        self.write("process.json", record)
+    }
+
+    /// Says how it ended.
+    pub(super) fn write_ending(&self, ending: &Ending) -> io::Result<()> {
+        self.write("ending.json", ending)
+    }
+
+    /// Forgets what ran last; the log stays.
+    pub(super) fn forget(&self) -> io::Result<()> {
+        for name in ["process.json", "ending.json"] {
+            match fs::remove_file(self.path.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        let path = self.path.join(name);
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces a file in one step: readers see the old or the new one.
+    fn write(&self, name: &str, content: &impl Serialize) -> io::Result<()> {
+        let new = self.path.join(format!("{name}.new"));
+        fs::write(&new, serde_json::to_vec(content)?)?;
+        fs::rename(&new, self.path.join(name))
+    }
+}

@@ -1,0 +1,194 @@
+//! The last steps before a program of a service runs: group, user, directory, a clean process, exec.
+
+use super::cgroup::ServiceCgroup;
+use super::order::{LaunchFailure, LaunchOrder, LaunchStep};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Uid, User, close, getppid, initgroups, setgid, setsid, setuid};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::ffi::CString;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::signal::unix::SignalKind;
+
+/// Reads a [`LaunchOrder`] from the socket that is the standard input, and becomes the program.
+///
+/// The socket closes by itself when that has worked; otherwise the failure is written to it. Guarantees for the
+/// program: its standard input is /dev/null, no other descriptor than 0, 1 and 2 is open, every signal is at its
+/// default and none is blocked, the file mode mask is 022, and a protection of the agent from the kernel's memory
+/// killer is not passed on.
+pub(super) fn run() -> io::Result<()> {
+    let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    close_others(&[channel.as_raw_fd()])?;
+    let failure = match read_order(&channel) {
+        Ok(order) => become_program(&order),
+        Err(error) => LaunchFailure::new(LaunchStep::Prepare, "the order did not arrive", &error),
+    };
+    (&channel).write_all(&serde_json::to_vec(&failure)?)
+}
+
+/// The other side: gives a launcher its order; `None` once the program was executed.
+pub(super) async fn give_order(
+    channel: UnixStream,
+    order: &LaunchOrder,
+) -> io::Result<Option<LaunchFailure>> {
+    channel.set_nonblocking(true)?;
+    let mut channel = tokio::net::UnixStream::from_std(channel)?;
+    channel.write_all(&serde_json::to_vec(order)?).await?;
+    channel.shutdown().await?;
+    let mut answer = Vec::new();
+    channel.read_to_end(&mut answer).await?;
+    Ok(if answer.is_empty() { None } else { Some(serde_json::from_slice(&answer)?) })
+}
+
+fn read_order(mut channel: &UnixStream) -> io::Result<LaunchOrder> {
+    let mut text = Vec::new();
+    channel.read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Closes every descriptor beyond standard error but these: whoever started us may have leaked some.
+pub(super) fn close_others(keep: &[RawFd]) -> io::Result<()> {
+    // Listed first and closed then: the listing's own descriptor is among them and closed already.
+    let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in open {
+        if descriptor > 2 && !keep.contains(&descriptor) {
+            let _ = close(descriptor);
+        }
+    }
+    Ok(())
+}
+
+/// Returns only when it failed.
+fn become_program(order: &LaunchOrder) -> LaunchFailure {
+    match prepare(order) {
+        Ok(mut command) => {
+            let error = command.exec();
+            let program = order.program.first().map_or("", String::as_str);
+            LaunchFailure::new(
+                LaunchStep::Program,
+                &format!("program `{program}` cannot be executed"),
+                &error,
+            )
+        }
+        Err(failure) => failure,
+    }
+}
+
+fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
+    let step =
+        |what: &'static str| move |error: io::Error| LaunchFailure::new(LaunchStep::Prepare, what, &error);
+    if let Some(cgroup) = &order.cgroup {
+        ServiceCgroup::at(cgroup.clone())
+            .join_as_service()
+            .map_err(step("its control group cannot be joined"))?;
+    }
+    if order.supervisor.is_some() {
+        setsid().map_err(|error| step("a session cannot be made")(error.into()))?;
+    }
+    umask(Mode::from_bits_truncate(0o022));
+    forget_memory_protection();
+    default_signals().map_err(step("signals cannot be reset"))?;
+    let Some((program, arguments)) = order.program.split_first() else {
+        let message = "the command is empty".to_owned();
+        return Err(LaunchFailure { step: LaunchStep::Program, errno: None, message });
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    if let Some(name) = &order.user {
+        for (variable, value) in become_user(name)? {
+            // What the resource itself sets wins.
+            if std::env::var_os(variable).is_none() {
+                command.env(variable, value);
+            }
+        }
+    }
+    // After the change of user, which clears it.
+    if let Some(supervisor) = order.supervisor {
+        set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(|error| step("prctl failed")(error.into()))?;
+        if getppid().as_raw() != supervisor {
+            return Err(step("the supervisor has ended")(io::Error::from(io::ErrorKind::BrokenPipe)));
+        }
+    }
+    // As the user: what only others may enter is no directory for the service.
+    std::env::set_current_dir(&order.working_directory).map_err(|error| {
+        let what = format!("working directory {}", order.working_directory.display());
+        LaunchFailure::new(LaunchStep::Directory, &what, &error)
+    })?;
+    Ok(command)
+}
+
+/// Becomes the user, with all of the user's groups; the variables that go with it.
+fn become_user(name: &str) -> Result<Vec<(&'static str, std::ffi::OsString)>, LaunchFailure> {
+    let wrong =
+        |what: String, errno: Option<i32>| LaunchFailure { step: LaunchStep::User, errno, message: what };
+    let user = User::from_name(name)
+        .map_err(|error| {
+            wrong(format!("user `{name}` cannot be looked up: {error}"), Some(nix::libc::EAGAIN))
+        })?
+        .ok_or_else(|| wrong(format!("there is no user `{name}` on this node"), Some(nix::libc::ENOENT)))?;
+    if Uid::effective().is_root() || user.uid != Uid::effective() {
+        change_user(&user)
+            .map_err(|error| wrong(format!("cannot run as user `{name}`: {error}"), Some(error as i32)))?;
+    }
+    let shell =
+        if user.shell.as_os_str().is_empty() { "/bin/sh".into() } else { user.shell.into_os_string() };
+    Ok(vec![
+        ("HOME", user.dir.into_os_string()),
+        ("USER", user.name.clone().into()),
+        ("LOGNAME", user.name.into()),
+        ("SHELL", shell),
+    ])
+}
+
+fn change_user(user: &User) -> nix::Result<()> {
+    let name = CString::new(user.name.as_str()).map_err(|_| nix::errno::Errno::EINVAL)?;
+    if user.uid == Uid::effective() && user.gid == Gid::effective() {
+        return Ok(());
+    }
+    initgroups(&name, user.gid)?;
+    setgid(user.gid)?;
+    setuid(user.uid)
+}
+
+/// Signals that whoever started us ignored stay ignored over exec; caught ones do not. So each is caught.
+///
+/// SIGPIPE and the blocked signals are put in order by the standard library when it executes a program.
+fn default_signals() -> io::Result<()> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let ignored = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .ok_or_else(|| io::Error::other("/proc/self/status has no SigIgn"))?;
+    // 32 and 33 belong to the C library.
+    let may_be_reset = |signal: &i32| ![nix::libc::SIGPIPE, 32, 33].contains(signal);
+    let to_reset: Vec<i32> =
+        (1..=64).filter(|signal| ignored & (1 << (signal - 1)) != 0).filter(may_be_reset).collect();
+    if to_reset.is_empty() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    for signal in to_reset {
+        // The handler stays when the stream goes. Refused for signals of program errors, which nobody ignores.
+        drop(tokio::signal::unix::signal(SignalKind::from_raw(signal)));
+    }
+    Ok(())
+}
+
+/// A service manager may protect the agent; the services are not meant. Raising is always allowed.
+fn forget_memory_protection() {
+    let path = "/proc/self/oom_score_adj";
+    let protected = fs::read_to_string(path).is_ok_and(|score| score.trim().starts_with('-'));
+    if protected {
+        let _ = fs::write(path, "0");
+    }
+}

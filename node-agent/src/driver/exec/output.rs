@@ -1,0 +1,203 @@
+//! What a service prints: a log file of bounded size in its folder, and the journal of systemd where there is one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+/// A log file that is rotated once: `output.log` and the one before it, `output.log.1`.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    file: Option<File>,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Log {
+    /// A log that is opened at its first use.
+    pub(super) fn new(path: PathBuf, bytes_max: u64) -> Log {
+        Log { path, file: None, bytes: 0, bytes_max }
+    }
+
+    /// Appends. A full disk costs the output, never the service: a failure is answered and tried anew next time.
+    pub(super) fn write(&mut self, output: &[u8]) -> io::Result<()> {
+        if self.bytes.saturating_add(output.len() as u64) > self.bytes_max && self.bytes > 0 {
+            self.file = None;
+            fs::rename(&self.path, previous(&self.path))?;
+        }
+        let mut file = if let Some(file) = self.file.take() {
+            file
+        } else {
+            let file = open(&self.path)?;
+            self.bytes = file.metadata()?.len();
+            file
+        };
+        file.write_all(output)?;
+        self.bytes += output.len() as u64;
+        self.file = Some(file);
+        Ok(())
+    }
+}
+
+/// Opens a log for appending.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o640).open(path)
+}
+
+/// For a log that others hold open: copies what is too long to the previous one and empties it in place.
+pub(super) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|found| found.len() > bytes_max) {
+        fs::copy(path, previous(path))?;
+        OpenOptions::new().write(true).open(path)?.set_len(0)?;
+    }
+    Ok(())
+}
+
+/// How long a log is now: where the output of what comes next will begin.
+pub(super) fn end(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |found| found.len())
+}
+
+/// The last line that was printed since `from`, shortened; `None` when nothing was.
+pub(super) fn last_line(path: &Path, from: u64) -> Option<String> {
+    const BYTES: u64 = 1024;
+    let mut file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    // Shorter than before: it was rotated meanwhile, and all of it is new.
+    let from = if length < from { 0 } else { from };
+    file.seek(SeekFrom::Start(from.max(length.saturating_sub(BYTES)))).ok()?;
+    let mut text = Vec::new();
+    file.take(BYTES).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(line.chars().filter(|letter| !letter.is_control()).take(300).collect())
+}
+
+fn previous(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
+/// The journal of systemd, over its datagram protocol.
+#[derive(Debug)]
+pub(super) struct Journal {
+    socket: UnixDatagram,
+    resource: String,
+    line: Vec<u8>,
+}
+
+const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
+/// Longer lines are cut into several.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+impl Journal {
+    /// The journal, for what a resource prints.
+    pub(super) fn connect(resource: &str) -> io::Result<Journal> {
+        Journal::connect_to(Path::new(JOURNAL_SOCKET), resource)
+    }
+
+    fn connect_to(socket_path: &Path, resource: &str) -> io::Result<Journal> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(socket_path)?;
+        // A journal that hangs must not stop the service.
+        socket.set_nonblocking(true)?;
+        Ok(Journal { socket, resource: resource.to_owned(), line: Vec::new() })
+    }
+
+    /// Sends whole lines and keeps the rest for later.
+    pub(super) fn write(&mut self, output: &[u8]) {
+        for byte in output {
+            if *byte == b'\n' || self.line.len() >= LINE_BYTES_MAX {
+                let line = std::mem::take(&mut self.line);
+                // What the journal does not take is in the log file.
+                let _ = self.socket.send(&entry(&self.resource, &line));
+            }
+            if *byte != b'\n' {
+                self.line.push(*byte);
+            }
+        }
+    }
+}
+
+/// One entry: `NAME=value` lines, and the message with its length, as it may hold anything.
+fn entry(resource: &str, line: &[u8]) -> Vec<u8> {
+    let mut entry = format!("PRIORITY=6\nSYSLOG_IDENTIFIER={resource}\nHACTL_RESOURCE={resource}\nMESSAGE\n")
+        .into_bytes();
+    entry.extend((line.len() as u64).to_le_bytes());
+    entry.extend(line);
+    entry.push(b'\n');
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_keeps_its_bound_and_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output.log");
+        let mut log = Log::new(path.clone(), 10);
+        for line in ["12345678\n", "abcdefgh\n", "x\n"] {
+            log.write(line.as_bytes()).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x\n");
+        assert_eq!(fs::read_to_string(previous(&path)).unwrap(), "abcdefgh\n");
+        log.write(b"longer than the bound\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "longer than the bound\n", "a long line is not cut");
+        let mut again = Log::new(path.clone(), 100);
+        again.write(b"more\n").unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "longer than the bound\nmore\n",
+            "appended after a restart"
+        );
+    }
+
+    #[test]
+    fn a_log_that_others_hold_is_emptied_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output.log");
+        let mut held = open(&path).unwrap();
+        held.write_all(b"0123456789").unwrap();
+        rotate_in_place(&path, 10).unwrap();
+        assert_eq!(end(&path), 10);
+        rotate_in_place(&path, 9).unwrap();
+        held.write_all(b"new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_to_string(previous(&path)).unwrap(), "0123456789");
+    }
+
+    #[test]
+    fn the_last_line_is_what_was_said_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("output.log");
+        assert_eq!(last_line(&path, 0), None);
+        fs::write(&path, "old\n").unwrap();
+        assert_eq!(last_line(&path, 4), None);
+        fs::write(&path, "old\nfirst\n\n  the \u{7}cause \n\n").unwrap();
+        assert_eq!(last_line(&path, 4).as_deref(), Some("the cause"));
+        assert_eq!(last_line(&path, 4000).as_deref(), Some("the cause"), "rotated");
+    }
+
+    #[test]
+    fn the_journal_gets_whole_lines_with_any_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixDatagram::bind(&path).unwrap();
+        let mut journal = Journal::connect_to(&path, "db").unwrap();
+        journal.write(b"a");
+        journal.write(b"=b\n\xff\nrest");
+        let mut received = [0; 200];
+        for line in [b"\x03\0\0\0\0\0\0\0a=b\n".as_slice(), b"\x01\0\0\0\0\0\0\0\xff\n"] {
+            let length = listener.recv(&mut received).unwrap();
+            let expected = [b"PRIORITY=6\nSYSLOG_IDENTIFIER=db\nHACTL_RESOURCE=db\nMESSAGE\n", line].concat();
+            assert_eq!(received[..length], expected);
+        }
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.recv(&mut received).is_err(), "a line that has not ended is kept");
+    }
+}

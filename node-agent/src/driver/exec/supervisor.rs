@@ -1,0 +1,232 @@
+//! The supervisor of one service: it outlives the agent, adopts every orphan of the service, keeps the exit status,
+//! and ends only when nothing of the service is left.
+
+use super::cgroup::ServiceCgroup;
+use super::folder::ServiceFolder;
+use super::launch;
+use super::order::{Ending, LaunchFailure, LaunchStep, Record, Report, SupervisorOrder};
+use super::output::{Journal, Log};
+use super::process::{ProcessIdentity, ProcessStatus};
+use super::remains::descendants;
+use nix::errno::Errno;
+use nix::sys::stat::{Mode, umask};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, dup2_stdin, dup2_stdout, setsid};
+use rustix::process::{Signal, set_child_subreaper};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+/// Reads a [`SupervisorOrder`] from the locked file that is the standard input, starts the main process, answers one
+/// [`Report`] on the standard output, and returns when nothing of the service is left.
+pub(super) fn run() -> io::Result<()> {
+    // The lock of the service's folder: held, through this descriptor, until this process ends.
+    let mut lock = std::fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let report = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
+    launch::close_others(&[lock.as_raw_fd(), report.as_raw_fd()])?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    drop(null);
+    setsid()?;
+    std::env::set_current_dir("/")?;
+    umask(Mode::from_bits_truncate(0o022));
+    set_child_subreaper(Some(rustix::process::getpid()))?;
+    let mut text = Vec::new();
+    lock.read_to_end(&mut text)?;
+    let supervised =
+        serde_json::from_slice(&text).map_err(io::Error::from).and_then(|order| begin(order, &report));
+    if let Err(error) = supervised {
+        // Heard only as long as no other report was made.
+        let failure = LaunchFailure::new(LaunchStep::Prepare, "its supervisor cannot work", &error);
+        tell(&report, &Report::Failed(failure));
+    }
+    drop(lock);
+    Ok(())
+}
+
+fn begin(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
+    if let Some(cgroup) = &order.launch.cgroup {
+        // Only so that the agent's group may go away; the service's own part matters, and is joined by the launcher.
+        let _ = ServiceCgroup::at(cgroup.clone()).join_as_supervisor();
+    }
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(supervise(order, report))
+}
+
+/// What is supervised.
+struct Supervised {
+    folder: ServiceFolder,
+    record: Record,
+    log: Log,
+    journal: Option<Journal>,
+    /// The main process's end, once it was seen.
+    ended: bool,
+}
+
+async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()> {
+    // Before the first child: none of its ends is missed.
+    let mut child_ended = signal(SignalKind::child())?;
+    let mut stop_signals =
+        [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
+    let (reader, writer) = io::pipe()?;
+    let (channel, theirs) = UnixStream::pair()?;
+    let started = start(&order, writer.into(), theirs)?;
+    let mut supervised = Supervised {
+        log: Log::new(ServiceFolder::at(order.folder.clone()).log(), order.log_bytes_max),
+        folder: ServiceFolder::at(order.folder.clone()),
+        journal: order.journal.then(|| Journal::connect(&order.resource).ok()).flatten(),
+        record: started,
+        ended: false,
+    };
+    // The record is there before the program can run: nobody finds the program without it.
+    supervised.folder.write_record(&supervised.record)?;
+    let mut answer = Box::pin(launched(channel, order));
+    let mut answered = None;
+    let mut output = Some(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?);
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let [terminate, interrupt, hangup] = &mut stop_signals;
+        tokio::select! {
+            failure = &mut answer, if answered.is_none() => {
+                tell(report, &failure.as_ref().map_or_else(
+                    || Report::Started(supervised.record.clone()),
+                    |failure| Report::Failed(failure.clone()),
+                ));
+                // The agent waits for the end of this answer.
+                report.shutdown(Shutdown::Both).ok();
+                answered = Some(failure);
+            }
+            read = read_some(&mut output, &mut buffer) => supervised.printed(&mut output, &buffer, read),
+            _ = child_ended.recv() => supervised.reap(),
+            _ = terminate.recv() => supervised.forward(),
+            _ = interrupt.recv() => supervised.forward(),
+            _ = hangup.recv() => supervised.forward(),
+            () = tokio::time::sleep(Duration::from_millis(20)), if supervised.ended => {}
+        }
+        // What cannot be seen cannot be said to be gone, so a failed look is repeated.
+        if supervised.ended && answered.is_some() && supervised.clear().unwrap_or(false) {
+            supervised.drain(&mut output, &mut buffer).await;
+            return Ok(());
+        }
+    }
+}
+
+/// Starts the launcher, which waits for its order: nothing of the service runs yet.
+fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::Result<Record> {
+    let child = Command::new("/proc/self/exe")
+        .arg(super::LAUNCH)
+        .env_clear()
+        .envs(order.environment.iter().map(|(name, value)| (name, value)))
+        .stdin(OwnedFd::from(channel))
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn()?;
+    let own = |pid: u32| i32::try_from(pid).map_err(io::Error::other).and_then(ProcessIdentity::of);
+    Ok(Record {
+        uid: order.uid.clone(),
+        boot_id: order.boot_id.clone(),
+        supervisor: own(std::process::id())?,
+        main: own(child.id())?,
+        cgroup: order.launch.cgroup.clone(),
+    })
+}
+
+/// Gives the launcher its order; `None` once the program was executed.
+async fn launched(channel: UnixStream, order: SupervisorOrder) -> Option<LaunchFailure> {
+    let mut launch = order.launch;
+    launch.supervisor = i32::try_from(std::process::id()).ok();
+    launch::give_order(channel, &launch).await.unwrap_or_else(|error| {
+        Some(LaunchFailure::new(LaunchStep::Prepare, "the launcher ended without an answer", &error))
+    })
+}
+
+/// The agent may be gone: then the record says it all.
+fn tell(mut channel: &UnixStream, report: &Report) {
+    if let Ok(text) = serde_json::to_vec(report) {
+        let _ = channel.write_all(&text);
+    }
+}
+
+/// Reads what the service prints; never returns once that has ended.
+async fn read_some(output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) -> io::Result<usize> {
+    match output {
+        Some(output) => output.read(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Supervised {
+    fn printed(&mut self, output: &mut Option<pipe::Receiver>, buffer: &[u8], read: io::Result<usize>) {
+        match read {
+            Ok(1..) => {
+                let printed = read.ok().and_then(|length| buffer.get(..length)).unwrap_or_default();
+                // A log that cannot be written must not stop the service.
+                let _ = self.log.write(printed);
+                if let Some(journal) = &mut self.journal {
+                    journal.write(printed);
+                }
+            }
+            Ok(0) | Err(_) => *output = None,
+        }
+    }
+
+    /// Takes the status of every child that has ended, adopted ones too.
+    fn reap(&mut self) {
+        loop {
+            let (pid, message) = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) => (pid, format!("exit status {code}")),
+                Ok(WaitStatus::Signaled(pid, signal, _)) => {
+                    (pid, format!("killed by signal {} ({signal})", signal as i32))
+                }
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
+                Ok(_) | Err(Errno::EINTR) => continue,
+                Err(_) => return,
+            };
+            if pid == Pid::from_raw(self.record.main.pid) && !self.ended {
+                self.ended = true;
+                // On a full disk the agent learns that it ended, but not how.
+                let _ = self.folder.write_ending(&Ending { main: self.record.main, message });
+            }
+        }
+    }
+
+    /// Whoever asks the supervisor to end means the service.
+    fn forward(&self) {
+        let _ = self.record.main.signal(Signal::TERM);
+    }
+
+    /// After the main process: kills what it left behind. True once nothing is left.
+    fn clear(&mut self) -> io::Result<bool> {
+        self.reap();
+        let cgroup = self.record.cgroup.clone().map(ServiceCgroup::at);
+        if let Some(cgroup) = &cgroup {
+            cgroup.kill()?;
+        }
+        let all = ProcessStatus::all()?;
+        let below = descendants(&all, self.record.supervisor.pid);
+        for process in all.iter().filter(|process| below.contains(&process.identity.pid)) {
+            process.identity.signal(Signal::KILL)?;
+        }
+        let members = cgroup.map_or(Ok(Vec::new()), |cgroup| cgroup.members())?;
+        Ok(below.is_empty() && members.is_empty())
+    }
+
+    /// Takes what is still in the pipe; somebody outside may hold its other end, so not for ever.
+    async fn drain(&mut self, output: &mut Option<pipe::Receiver>, buffer: &mut [u8]) {
+        let until = Instant::now() + Duration::from_secs(1);
+        while output.is_some() {
+            match tokio::time::timeout_at(until, read_some(output, buffer)).await {
+                Ok(read) => self.printed(output, buffer, read),
+                Err(_) => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Driver `simulated`: a service that only pretends, with timers and files, for trying out and for tests.
+
+use super::{Driver, DriverFailure};
+use futures::future::BoxFuture;
+use ha_api_types::driver::SimulatedDriver as SimulatedSpec;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Millis;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The driver. What "runs" is a file, so it survives the agent, and a new boot id ends it.
+///
+/// All nodes must see the same folder for live migrations, and for failures to be counted over the cluster.
+#[derive(Debug)]
+pub struct SimulatedDriver {
+    node: String,
+    boot_id: String,
+    shared: PathBuf,
+}
+
+/// What a node pretends about a service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct State {
+    boot_id: String,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum What {
+    /// Nothing.
+    #[default]
+    Stopped,
+    /// It is being started: a crash of the agent leaves it like this, and it does not run.
+    Starting,
+    /// It runs.
+    Running,
+    /// It waits for the other node to hand it over.
+    Receiving,
+}
+
+/// How often something failed already, over the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Failures {
+    starts: u32,
+    migrations: u32,
+}
+
+impl SimulatedDriver {
+    /// Makes the driver of a node; `shared` is a folder that all nodes see, made if need be.
+    pub fn new(node: String, boot_id: String, shared: PathBuf) -> io::Result<SimulatedDriver> {
+        fs::create_dir_all(shared.join(&node))?;
+        Ok(SimulatedDriver { node, boot_id, shared })
+    }
+
+    /// The file with what a node pretends about a resource; tests may remove it: then it does not run.
+    pub fn state_file(&self, node: &str, resource: &str) -> PathBuf {
+        self.shared.join(node).join(format!("{resource}.json"))
+    }
+
+    fn failures_file(&self, resource: &str) -> PathBuf {
+        self.shared.join(format!("{resource}.failures.json"))
+    }
+
+    /// What this node pretends; of an earlier boot nothing is left.
+    fn state(&self, resource: &str) -> io::Result<What> {
+        let state: State = read(&self.state_file(&self.node, resource))?;
+        Ok(if state.boot_id == self.boot_id { state.what } else { What::Stopped })
+    }
+
+    fn set(&self, resource: &str, what: What) -> io::Result<()> {
+        write(&self.state_file(&self.node, resource), &State { boot_id: self.boot_id.clone(), what })
+    }
+
+    fn fails_here(&self, spec: &SimulatedSpec) -> bool {
+        spec.fail_on.is_empty() || spec.fail_on.contains(&self.node)
+    }
+
+    async fn start_it(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        let spec = spec(service)?;
+        if self.state(&service.name).map_err(unreadable)? == What::Running {
+            return Ok(());
+        }
+        if spec.missing.contains(&self.node) {
+            let message = format!("it is not installed on {}", self.node);
+            return Err(DriverFailure {
+                class: FailureClass::NeverHere,
+                reason: Reason::NotInstalled,
+                message,
+            });
+        }
+        self.set(&service.name, What::Starting).map_err(unreadable)?;
+        seconds(spec.start_seconds).await;
+        let counted = self.failures_file(&service.name);
+        let mut failures: Failures = read(&counted).map_err(unreadable)?;
+        if self.fails_here(spec) && failures.starts < spec.start_failures {
+            failures.starts += 1;
+            write(&counted, &failures).map_err(unreadable)?;
+            self.set(&service.name, What::Stopped).map_err(unreadable)?;
+            let message = format!("start {} of {} that fail", failures.starts, spec.start_failures);
+            return Err(failed(Reason::StartFailed, message));
+        }
+        write(&counted, &Failures { starts: 0, ..failures }).map_err(unreadable)?;
+        self.set(&service.name, What::Running).map_err(unreadable)
+    }
+
+    async fn stop_it(&self, service: &ServiceDefinition, length_seconds: u32) -> Result<(), DriverFailure> {
+        let spec = spec(service)?;
+        if self.state(&service.name).map_err(unreadable)? == What::Stopped {
+            return Ok(());
+        }
+        seconds(length_seconds).await;
+        if spec.stop_fails && self.fails_here(spec) {
+            return Err(failed(Reason::StopFailed, "its stops fail".to_owned()));
+        }
+        self.set(&service.name, What::Stopped).map_err(unreadable)
+    }
+
+    async fn migrate_it(&self, service: &ServiceDefinition, target: &str) -> Result<(), DriverFailure> {
+        let spec = spec(service)?;
+        if !spec.live {
+            return Err(failed(Reason::MoveFailed, "it cannot move live".to_owned()));
+        }
+        let theirs = self.state_file(target, &service.name);
+        let receiver: State = read(&theirs).map_err(unreadable)?;
+        if receiver.what != What::Receiving {
+            let message = format!("{target} does not wait for it in {}", theirs.display());
+            return Err(failed(Reason::MoveFailed, message));
+        }
+        seconds(spec.migrate_seconds).await;
+        let counted = self.failures_file(&service.name);
+        let mut failures: Failures = read(&counted).map_err(unreadable)?;
+        if self.fails_here(spec) && failures.migrations < spec.migrate_failures {
+            failures.migrations += 1;
+            write(&counted, &failures).map_err(unreadable)?;
+            let message = format!("migration {} of {} that fail", failures.migrations, spec.migrate_failures);
+            return Err(failed(Reason::MoveFailed, message));
+        }
+        write(&counted, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
+        // Gone here before it runs there: it never runs on both.
+        self.set(&service.name, What::Stopped).map_err(unreadable)?;
+        write(&theirs, &State { what: What::Running, ..receiver }).map_err(unreadable)
+    }
+}
+
+impl Driver for SimulatedDriver {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
+        Box::pin(async move {
+            match self.state(&service.name) {
+                Ok(What::Running) => Observed::Running,
+                Ok(What::Stopped | What::Starting | What::Receiving) => Observed::NotRunning,
+                Err(error) => Observed::Unknown(format!("its state file: {error}")),
+            }
+        })
+    }
+
+    fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(self.start_it(service))
+    }
+
+    fn stop<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        graceful_ms: Millis,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move {
+            let length_seconds = if graceful_ms == 0 { 0 } else { spec(service)?.stop_seconds };
+            self.stop_it(service, length_seconds).await
+        })
+    }
+
+    fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(self.stop_it(service, 0))
+    }
+
+    fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move {
+            match self.state(&service.name).map_err(unreadable)? {
+                What::Running => Ok(()),
+                What::Stopped | What::Starting | What::Receiving => {
+                    self.set(&service.name, What::Receiving).map_err(unreadable)
+                }
+            }
+        })
+    }
+
+    fn migrate<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        target: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(self.migrate_it(service, target))
+    }
+}
+
+fn spec(service: &ServiceDefinition) -> Result<&SimulatedSpec, DriverFailure> {
+    service.driver.simulated.as_ref().ok_or_else(|| DriverFailure {
+        class: FailureClass::ConfigurationWrong,
+        reason: Reason::BadConfiguration,
+        message: "spec.driver.simulated is missing".to_owned(),
+    })
+}
+
+async fn seconds(length: u32) {
+    tokio::time::sleep(Duration::from_secs(u64::from(length))).await;
+}
+
+fn failed(reason: Reason, message: String) -> DriverFailure {
+    DriverFailure { class: FailureClass::RetryHere, reason, message }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "given to map_err")]
+fn unreadable(error: io::Error) -> DriverFailure {
+    failed(Reason::StartFailed, format!("its state file: {error}"))
+}
+
+fn read<T: DeserializeOwned + Default>(path: &PathBuf) -> io::Result<T> {
+    match fs::read(path) {
+        Ok(text) => Ok(serde_json::from_slice(&text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(T::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file in one step.
+fn write(path: &PathBuf, content: &impl Serialize) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, serde_json::to_vec(content)?)?;
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::driver::DriverSpec;
+    use ha_api_types::resource::{Resource, ServiceDefinition};
+
+    fn service(change: impl FnOnce(&mut SimulatedSpec)) -> ServiceDefinition {
+        let mut spec =
+            SimulatedSpec { start_seconds: 0, stop_seconds: 0, migrate_seconds: 0, ..Default::default() };
+        change(&mut spec);
+        let mut resource = Resource::default();
+        resource.metadata.name = "pretended".to_owned();
+        resource.spec.driver = DriverSpec { simulated: Some(spec), ..DriverSpec::default() };
+        ServiceDefinition::of(&resource)
+    }
+
+    fn node(shared: &tempfile::TempDir, name: &str, boot_id: &str) -> SimulatedDriver {
+        SimulatedDriver::new(name.to_owned(), boot_id.to_owned(), shared.path().to_owned()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn it_runs_until_it_is_stopped_or_the_machine_boots() {
+        let shared = tempfile::tempdir().unwrap();
+        let service = service(|_| {});
+        node(&shared, "node1", "a").start(&service).await.unwrap();
+        assert_eq!(
+            node(&shared, "node1", "a").probe(&service).await,
+            Observed::Running,
+            "survives the agent"
+        );
+        assert_eq!(node(&shared, "node1", "b").probe(&service).await, Observed::NotRunning, "not a boot");
+        assert_eq!(node(&shared, "node2", "a").probe(&service).await, Observed::NotRunning);
+        let driver = node(&shared, "node1", "a");
+        driver.stop(&service, 1000).await.unwrap();
+        assert_eq!(driver.probe(&service).await, Observed::NotRunning);
+    }
+
+    #[tokio::test]
+    async fn starts_fail_as_often_as_asked_over_the_cluster_and_where() {
+        let shared = tempfile::tempdir().unwrap();
+        let (first, second) = (node(&shared, "node1", "a"), node(&shared, "node2", "a"));
+        let failing = service(|spec| spec.start_failures = 2);
+        assert_eq!(first.start(&failing).await.unwrap_err().class, FailureClass::RetryHere);
+        assert_eq!(second.start(&failing).await.unwrap_err().reason, Reason::StartFailed);
+        second.start(&failing).await.unwrap();
+        second.kill(&failing).await.unwrap();
+        assert!(second.start(&failing).await.is_err(), "a success counts afresh");
+        let elsewhere = service(|spec| {
+            spec.start_failures = 9;
+            spec.fail_on = vec!["node2".to_owned()];
+            spec.missing = vec!["node3".to_owned()];
+        });
+        first.start(&elsewhere).await.unwrap();
+        let missing = node(&shared, "node3", "a").start(&elsewhere).await.unwrap_err();
+        assert_eq!((missing.class, missing.reason), (FailureClass::NeverHere, Reason::NotInstalled));
+    }
+
+    #[tokio::test]
+    async fn a_stop_that_fails_leaves_it_running() {
+        let shared = tempfile::tempdir().unwrap();
+        let driver = node(&shared, "node1", "a");
+        let service = service(|spec| spec.stop_fails = true);
+        driver.start(&service).await.unwrap();
+        assert_eq!(driver.stop(&service, 1000).await.unwrap_err().reason, Reason::StopFailed);
+        assert!(driver.kill(&service).await.is_err());
+        assert_eq!(driver.probe(&service).await, Observed::Running);
+    }
+
+    #[tokio::test]
+    async fn it_moves_to_a_node_that_waits_for_it() {
+        let shared = tempfile::tempdir().unwrap();
+        let (source, target) = (node(&shared, "node1", "a"), node(&shared, "node2", "b"));
+        let service = service(|spec| spec.migrate_failures = 1);
+        source.start(&service).await.unwrap();
+        assert!(source.migrate(&service, "node2").await.is_err(), "nobody waits");
+        target.receive(&service).await.unwrap();
+        assert_eq!(target.probe(&service).await, Observed::NotRunning);
+        assert!(source.migrate(&service, "node2").await.is_err(), "the first fails");
+        assert_eq!(source.probe(&service).await, Observed::Running);
+        source.migrate(&service, "node2").await.unwrap();
+        assert_eq!(source.probe(&service).await, Observed::NotRunning);
+        assert_eq!(target.probe(&service).await, Observed::Running);
+    }
+}

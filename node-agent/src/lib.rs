@@ -1,0 +1,8 @@
+//! The node agent: pure core, shell, drivers, and the watchdog daemon.
+
+pub mod core;
+#[cfg(feature = "shell")]
+pub mod driver;
+#[cfg(feature = "shell")]
+pub mod shell;
+pub mod watchdog;

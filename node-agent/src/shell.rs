@@ -1,0 +1,171 @@
+//! The agent's shell: store, drivers, journal, watchdog daemon and signals around the pure core.
+//!
+//! One loop ([`ha_runtime::reconcile::drive`]) turns what happens into inputs and begins what the core asks for. Nothing
+//! here decides anything about services.
+
+mod commits;
+mod drivers;
+mod effects;
+mod identity;
+mod inhibitor;
+mod journal_file;
+mod metrics;
+mod observed;
+mod options;
+mod signals;
+mod watchdog_link;
+mod watching;
+
+pub use options::Options;
+
+use crate::core::{AgentCore, Config, Exit, Input};
+use anyhow::Context;
+use commits::StoreLink;
+use drivers::Drivers;
+use effects::Effects;
+use futures::StreamExt;
+use ha_api_types::keys::Keys;
+use ha_runtime::clock::{Clock, SystemClock};
+use ha_runtime::http::admin::{self, Checks};
+use ha_runtime::http::{ServeOptions, bind};
+use ha_runtime::metrics::Metrics;
+use ha_runtime::reconcile::drive;
+use ha_runtime::shutdown::Shutdown;
+use ha_store::etcd::EtcdStore;
+use ha_store::event_writer::EventWriter;
+use journal_file::JournalFile;
+use metrics::AgentMetrics;
+use observed::ObservedCore;
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+
+/// Where inputs come from; cheap to clone.
+pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
+
+/// The program: reads its options, runs until told to end, and says how it went.
+pub fn main() -> ExitCode {
+    let options = match ha_runtime::config::read::<Options>("HACTL_AGENT") {
+        Ok(options) => options,
+        Err(ha_runtime::config::ConfigError::Usage(usage)) => usage.exit(),
+        Err(error) => return usage_error(&error),
+    };
+    if let Err(error) = options.check().and_then(|()| Ok(ha_runtime::logging::init(&options.logging)?)) {
+        return usage_error(&*error);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "the runtime cannot be started");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Unusable>() => usage_error(&format!("{error:#}")),
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(clippy::print_stderr, reason = "logging is not set up yet")]
+fn usage_error(error: &(impl std::fmt::Display + ?Sized)) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(2)
+}
+
+/// Settings with which the agent cannot work on this machine, whatever happens later.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unusable(String);
+
+/// Marks an error as one of the settings.
+fn unusable(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    Unusable(format!("{:#}", error.into())).into()
+}
+
+async fn run(options: Options) -> anyhow::Result<()> {
+    let (trigger, shutdown) = Shutdown::on_signals().context("signals cannot be handled")?;
+    let clock = SystemClock::new().context("the machine's clocks cannot be read")?;
+    std::fs::create_dir_all(&options.state_dir)
+        .with_context(|| format!("--state-dir {} cannot be made", options.state_dir.display()))
+        .map_err(unusable)?;
+    let journal_file = JournalFile::open(&options.state_dir)?;
+    let journal = journal_file.load()?;
+    let keys = Keys::new(&options.cluster);
+    let store = EtcdStore::connect(options.store_config()).await.map_err(unusable)?;
+    // Heartbeats have channels of their own, so that nothing can queue before them.
+    let heartbeats = EtcdStore::connect(options.store_config()).await.map_err(unusable)?;
+    let (inputs, received) = mpsc::unbounded_channel();
+    let boot_id = identity::read_id(&options.boot_id_file, "--boot-id-file").map_err(unusable)?;
+    let drivers = Drivers::new(&options, &boot_id, &inputs).map_err(unusable)?;
+    let config = Config {
+        keys: keys.clone(),
+        node: options.node.clone(),
+        instance: uuid::Uuid::new_v4().to_string(),
+        machine_id: identity::read_id(&options.machine_id_file, "--machine-id-file").map_err(unusable)?,
+        boot_id,
+        is_virtual: options.machine_is_virtual(),
+        drivers: drivers.able().await,
+        capacity: identity::capacity(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    tracing::info!(
+        node = %config.node, instance = %config.instance, boot_id = %config.boot_id,
+        is_virtual = config.is_virtual, drivers = ?config.drivers, "the agent starts"
+    );
+    let started = clock.now().wall_unix_ms / 1000;
+    let metrics =
+        Metrics::new("ha-node-agent", env!("CARGO_PKG_VERSION"), i64::try_from(started).unwrap_or(0))?;
+    let agent_metrics = AgentMetrics::new(&metrics)?;
+    let ready = Checks::new(&["store"]);
+    let server = bind(ServeOptions::new(options.admin_listen, None)).await.map_err(unusable)?;
+    tokio::spawn(
+        server.serve(admin::router(Checks::default(), ready.clone(), metrics.clone()), shutdown.clone()),
+    );
+
+    watching::spawn(store.clone(), crate::core::prefixes(&keys, &options.node), inputs.clone(), ready);
+    signals::spawn(shutdown.clone(), inputs.clone());
+    drivers.spawn_checks();
+    let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
+    let process = config.instance.clone();
+    let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone());
+    let exit = Arc::new(std::sync::Mutex::new(None::<Exit>));
+    let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
+    let mut effects = Effects {
+        store: StoreLink::new(store, heartbeats, inputs.clone()),
+        drivers,
+        journal: journal_file.spawn_writer(inputs.clone()),
+        watchdog: watchdog_link::spawn(options.watchdog_socket.clone(), inputs.clone()),
+        events: writer.clone(),
+        // Events of an earlier process of this node have other names.
+        process,
+        event_number: 0,
+        metrics: agent_metrics,
+        exit: Arc::clone(&exit),
+        ended,
+    };
+    let forced = shutdown.clone();
+    let stream = futures::stream::poll_fn({
+        let mut received = received;
+        move |context| received.poll_recv(context)
+    })
+    .take_until(async move {
+        tokio::select! {
+            _ = wait_for_end.wait_for(|ended| *ended) => {}
+            () = forced.forced() => tracing::warn!("ends at once: a running service goes on, an armed watchdog too"),
+        }
+    });
+    ha_runtime::notify::ready("running");
+    drive(&mut core, &clock, stream, |effect| effects.begin(effect)).await;
+    ha_runtime::notify::stopping();
+    writer.flush().await;
+    trigger.request();
+    let exit = exit.lock().ok().and_then(|exit| *exit);
+    match exit {
+        Some(Exit::TakenOver) => anyhow::bail!("another agent process of this node has taken over"),
+        Some(Exit::Restart | Exit::Left) | None => Ok(()),
+    }
+}

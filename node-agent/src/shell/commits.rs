@@ -1,0 +1,80 @@
+//! What the core asks of the store, each beside the loop, heartbeats on channels of their own.
+
+use super::Inputs;
+use crate::core::{CommitId, Input, Lane, LeaseKept, LeaseRequestId, ReadId};
+use futures::future::join_all;
+use ha_store::etcd::EtcdStore;
+use ha_store::{LeaseId, Outcome, Store, StoreError, Transaction};
+use std::time::Duration;
+
+/// The ways to the store.
+#[derive(Clone)]
+pub(super) struct StoreLink {
+    ordinary: EtcdStore,
+    heartbeats: EtcdStore,
+    inputs: Inputs,
+}
+
+/// Beyond this an answer is no longer waited for, whatever the client's own deadlines.
+const ORDINARY_PATIENCE: Duration = Duration::from_secs(10);
+
+impl StoreLink {
+    pub(super) fn new(ordinary: EtcdStore, heartbeats: EtcdStore, inputs: Inputs) -> StoreLink {
+        StoreLink { ordinary, heartbeats, inputs }
+    }
+
+    pub(super) fn commit(&self, id: CommitId, transaction: Transaction, lane: Lane) {
+        let (store, patience) = match lane {
+            Lane::Heartbeat { patience_ms } => {
+                // Slower than Ki, it is tried on a second member and a third; a late answer still counts, since the
+                // deadline is counted from before the first attempt.
+                self.heartbeats.set_attempt_timeout_ms(patience_ms);
+                (self.heartbeats.clone(), Duration::from_millis(patience_ms.saturating_mul(3)))
+            }
+            Lane::Ordinary => (self.ordinary.clone(), ORDINARY_PATIENCE),
+        };
+        let inputs = self.inputs.clone();
+        tokio::spawn(async move {
+            let outcome = tokio::time::timeout(patience, store.commit(transaction))
+                .await
+                .unwrap_or_else(|_| Outcome::Unknown("no answer in time".to_owned()));
+            // Nobody listens any more once the loop has ended; so with all answers here.
+            let _ = inputs.send(Input::Committed { id, outcome });
+        });
+    }
+
+    pub(super) fn read(&self, id: ReadId, keys: Vec<String>) {
+        let (store, inputs) = (self.ordinary.clone(), self.inputs.clone());
+        tokio::spawn(async move {
+            let readings = join_all(keys.iter().map(|key| store.get(key))).await;
+            let result =
+                readings.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string()).map(
+                    |readings| {
+                        let lowest = readings.iter().map(|reading| reading.revision).min().unwrap_or(0);
+                        (readings.into_iter().flat_map(|reading| reading.entries).collect(), lowest)
+                    },
+                );
+            let _ = inputs.send(Input::Read { id, result });
+        });
+    }
+
+    pub(super) fn grant(&self, id: LeaseRequestId, ttl_seconds: i64) {
+        let (store, inputs) = (self.heartbeats.clone(), self.inputs.clone());
+        tokio::spawn(async move {
+            let result = store.grant_lease(ttl_seconds).await.map_err(|error| error.to_string());
+            let _ = inputs.send(Input::LeaseGranted { id, result });
+        });
+    }
+
+    pub(super) fn keep_alive(&self, lease: LeaseId) {
+        let (store, inputs) = (self.ordinary.clone(), self.inputs.clone());
+        tokio::spawn(async move {
+            let kept = match store.keep_alive(lease).await {
+                Ok(_) => LeaseKept::Kept,
+                Err(StoreError::LeaseNotFound) => LeaseKept::Gone,
+                Err(error) => LeaseKept::Unknown(error.to_string()),
+            };
+            let _ = inputs.send(Input::LeaseKept { lease, kept });
+        });
+    }
+}

@@ -1,0 +1,170 @@
+//! The drivers of this node: commands by driver name, each a task that can be cancelled.
+
+use super::Inputs;
+use super::options::Options;
+use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input};
+use crate::driver::Driver;
+use crate::driver::exec::{ExecDriver, ExecSettings};
+use crate::driver::simulated::SimulatedDriver;
+use anyhow::Context;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How often drivers are asked whether this node can serve them.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+
+/// All drivers and the commands under way.
+#[derive(Clone)]
+pub(super) struct Drivers {
+    by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
+    inputs: Inputs,
+    cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
+}
+
+impl Drivers {
+    /// The drivers of this version; what they notice by themselves becomes inputs.
+    pub(super) fn new(options: &Options, boot_id: &str, inputs: &Inputs) -> anyhow::Result<Drivers> {
+        let (events, mut noticed) = mpsc::unbounded_channel();
+        let folder =
+            || format!("--state-dir {} cannot hold the drivers' folders", options.state_dir.display());
+        let settings = ExecSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
+            .context("the folder of this program cannot be told")?;
+        let exec = ExecDriver::new(settings, events).with_context(folder)?;
+        let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
+        let simulated =
+            SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;
+        let all: [Arc<dyn Driver>; 2] = [Arc::new(exec), Arc::new(simulated)];
+        let forwarded = inputs.clone();
+        tokio::spawn(async move {
+            while let Some(event) = noticed.recv().await {
+                if forwarded.send(Input::Driver(event)).is_err() {
+                    return;
+                }
+            }
+        });
+        let by_name = all.into_iter().map(|driver| (driver.name(), driver)).collect();
+        Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default() })
+    }
+
+    /// Names of the drivers that this node can serve, sorted.
+    pub(super) async fn able(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (name, driver) in &self.by_name {
+            match driver.able().await {
+                Ok(()) => names.push((*name).to_owned()),
+                Err(why) => tracing::info!(driver = name, why, "this node cannot serve the driver"),
+            }
+        }
+        names
+    }
+
+    /// Looks again now and then: a package may be installed while the agent runs.
+    pub(super) fn spawn_checks(&self) {
+        let drivers = self.clone();
+        tokio::spawn(async move {
+            let mut known = None;
+            loop {
+                tokio::time::sleep(CHECK_EVERY).await;
+                let facts = (drivers.able().await, super::identity::capacity());
+                if known.as_ref() != Some(&facts) {
+                    known = Some(facts.clone());
+                    let (drivers_able, capacity) = facts;
+                    if drivers.inputs.send(Input::Facts { drivers: drivers_able, capacity }).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Runs a command; answered exactly once.
+    pub(super) fn run(&self, id: CommandId, command: Command, service: ServiceDefinition) {
+        let driver = service.driver.kind().and_then(|kind| self.by_name.get(kind.name()).cloned());
+        let inputs = self.inputs.clone();
+        let Some(driver) = driver else {
+            let result = missing(&command, service.driver.kind());
+            // Nobody listens any more once the loop has ended; so below.
+            let _ = inputs.send(Input::Ended { id, result });
+            return;
+        };
+        let (cancel, cancelled) = oneshot::channel();
+        self.cancels.lock().unwrap_or_else(PoisonError::into_inner).insert(id, cancel);
+        let cancels = Arc::clone(&self.cancels);
+        tokio::spawn(async move {
+            let result = tokio::select! {
+                biased;
+                result = in_time(&*driver, &command, &service) => result,
+                Ok(()) = cancelled => CommandResult::Cancelled,
+            };
+            cancels.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            let _ = inputs.send(Input::Ended { id, result });
+        });
+    }
+
+    /// Cancels a command; it is answered all the same.
+    pub(super) fn cancel(&self, id: CommandId) {
+        let cancel = self.cancels.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(cancel) = cancel {
+            // A command that has just ended needs no cancelling.
+            let _ = cancel.send(());
+        }
+    }
+}
+
+/// How much longer than its own limit a command may take before it is given up; drivers keep their limits themselves.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A command that does not come back by itself must not hold its service for ever.
+async fn in_time(driver: &dyn Driver, command: &Command, service: &ServiceDefinition) -> CommandResult {
+    let timeouts = &service.timeouts;
+    let limit_ms = match command {
+        Command::Probe => timeouts.monitor_ms(),
+        Command::Start | Command::Receive => timeouts.start_ms(),
+        Command::Stop { graceful_ms } => *graceful_ms,
+        Command::Kill => 0,
+        Command::Migrate { .. } => timeouts.migrate_ms(),
+    };
+    let limit = Duration::from_millis(limit_ms) + GRACE;
+    tokio::time::timeout(limit, execute(driver, command, service)).await.unwrap_or_else(|_| {
+        CommandResult::Failed(DriverFailure {
+            class: FailureClass::RetryHere,
+            reason: Reason::TimedOut,
+            message: format!("{} did not end within {} s", command.name(), limit.as_secs()),
+        })
+    })
+}
+
+async fn execute(driver: &dyn Driver, command: &Command, service: &ServiceDefinition) -> CommandResult {
+    let result = match command {
+        Command::Probe => return CommandResult::Observed(driver.probe(service).await),
+        Command::Start => driver.start(service).await,
+        Command::Stop { graceful_ms } => driver.stop(service, *graceful_ms).await,
+        Command::Kill => driver.kill(service).await,
+        Command::Receive => driver.receive(service).await,
+        Command::Migrate { target } => driver.migrate(service, target).await,
+    };
+    match result {
+        Ok(()) => CommandResult::Done,
+        Err(failure) => CommandResult::Failed(failure),
+    }
+}
+
+/// Without its driver nothing of a service can run here, nor be looked for.
+fn missing(command: &Command, kind: Option<DriverKind>) -> CommandResult {
+    let name = kind.map_or("none", DriverKind::name);
+    match command {
+        Command::Probe => CommandResult::Observed(Observed::NotRunning),
+        Command::Stop { .. } | Command::Kill => CommandResult::Done,
+        Command::Start | Command::Receive | Command::Migrate { .. } => CommandResult::Failed(DriverFailure {
+            class: FailureClass::NeverHere,
+            reason: Reason::DriverMissing,
+            message: format!("this node has no driver {name}"),
+        }),
+    }
+}

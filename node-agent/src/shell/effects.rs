@@ -1,0 +1,75 @@
+//! What the core asks for, begun in order; what takes time answers through the inputs.
+
+use super::commits::StoreLink;
+use super::drivers::Drivers;
+use super::journal_file::JournalWriter;
+use super::metrics::AgentMetrics;
+use super::watchdog_link::WatchdogLink;
+use crate::core::{Effect, Exit, Lane, Level};
+use ha_store::event_writer::EventWriter;
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
+
+/// Everything that effects need.
+pub(super) struct Effects {
+    pub(super) store: StoreLink,
+    pub(super) drivers: Drivers,
+    pub(super) journal: JournalWriter,
+    pub(super) watchdog: WatchdogLink,
+    pub(super) events: EventWriter,
+    pub(super) process: String,
+    pub(super) event_number: u64,
+    pub(super) metrics: AgentMetrics,
+    pub(super) exit: Arc<Mutex<Option<Exit>>>,
+    pub(super) ended: watch::Sender<bool>,
+}
+
+impl Effects {
+    /// Begins an effect; returns at once.
+    pub(super) fn begin(&mut self, effect: Effect) {
+        match effect {
+            Effect::Commit { id, transaction, lane } => {
+                match lane {
+                    Lane::Heartbeat { .. } => self.metrics.heartbeats.inc(),
+                    Lane::Ordinary => self.metrics.commits.inc(),
+                }
+                self.store.commit(id, transaction, lane);
+            }
+            Effect::Read { id, keys } => self.store.read(id, keys),
+            Effect::GrantLease { id, ttl_seconds } => self.store.grant(id, ttl_seconds),
+            Effect::KeepAlive(lease) => self.store.keep_alive(lease),
+            Effect::WriteJournal { id, journal } => {
+                self.metrics.journal_writes.inc();
+                self.journal.write(id, journal);
+            }
+            Effect::Run { id, command, service } => {
+                let driver = service.driver.kind().map_or("none", ha_api_types::driver::DriverKind::name);
+                self.metrics.commands.with_label_values(&[driver, command.name()]).inc();
+                self.drivers.run(id, command, service);
+            }
+            Effect::Cancel(id) => self.drivers.cancel(id),
+            Effect::Watchdog { id, request } => self.watchdog.ask(id, request),
+            Effect::Event(event) => {
+                tracing::info!(
+                    kind = event.kind.singular(), name = %event.name, reason = %event.reason, "{}", event.message
+                );
+                self.event_number += 1;
+                let process = self.process.get(..8).unwrap_or(&self.process);
+                self.events.write(format!("{process}-{:08}", self.event_number), event);
+            }
+            Effect::Log { level, message } => match level {
+                Level::Error => tracing::error!("{message}"),
+                Level::Warning => tracing::warn!("{message}"),
+                Level::Info => tracing::info!("{message}"),
+                Level::Debug => tracing::debug!("{message}"),
+            },
+            Effect::Exit(exit) => {
+                tracing::info!(?exit, "the agent ends");
+                if let Ok(mut known) = self.exit.lock() {
+                    *known = Some(exit);
+                }
+                self.ended.send_replace(true);
+            }
+        }
+    }
+}

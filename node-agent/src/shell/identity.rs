@@ -1,0 +1,68 @@
+//! Who this machine is and what it has.
+
+use anyhow::Context;
+use ha_api_types::quantity::{Amounts, Quantity};
+use std::path::Path;
+
+/// Reads an id from a file; an empty one would make all machines alike.
+pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| {
+        format!("{flag} {} cannot be read; name a file that holds the id", path.display())
+    })?;
+    let id = text.trim();
+    if id.is_empty() || id.len() > 128 {
+        anyhow::bail!("{flag} {} must hold one line of 1 to 128 characters", path.display());
+    }
+    Ok(id.to_owned())
+}
+
+/// Cores and memory of this machine; what cannot be told does not limit.
+pub(super) fn capacity() -> Amounts {
+    let cores =
+        std::thread::available_parallelism().ok().map(|count| i128::try_from(count.get()).unwrap_or(0));
+    Amounts {
+        cpu: cores.map(Quantity::from_units),
+        memory: std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory_of(&text)),
+        disk: None,
+    }
+}
+
+fn memory_of(meminfo: &str) -> Option<Quantity> {
+    let line = meminfo.lines().find(|line| line.starts_with("MemTotal:"))?;
+    let kibibytes: i128 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Quantity::from_units(kibibytes * 1024))
+}
+
+/// Whether the processor says that a hypervisor is above it, or the firmware names one.
+pub(super) fn looks_virtual() -> bool {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let flags = read("/proc/cpuinfo");
+    let hypervisor = flags
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .is_some_and(|line| line.split_whitespace().any(|flag| flag == "hypervisor"));
+    let vendor = read("/sys/class/dmi/id/sys_vendor");
+    let product = read("/sys/class/dmi/id/product_name");
+    let virtual_names =
+        ["QEMU", "KVM", "VMware", "VirtualBox", "Xen", "Bochs", "Virtual Machine", "Firecracker"];
+    hypervisor || virtual_names.iter().any(|name| vendor.contains(name) || product.contains(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let text = "MemTotal:       16316412 kB\nMemFree:         1 kB\n";
+        assert_eq!(memory_of(text).map(Quantity::units), Some(16_316_412 * 1024));
+        assert_eq!(memory_of("nothing"), None);
+    }
+
+    #[test]
+    fn an_empty_id_is_refused() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let error = read_id(file.path(), "--boot-id-file").expect_err("refused").to_string();
+        assert!(error.contains("--boot-id-file") && error.contains("1 to 128"), "{error}");
+    }
+}

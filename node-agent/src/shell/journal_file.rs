@@ -1,0 +1,185 @@
+//! The journal on disk: replaced as a whole, checked by a checksum, guarded by the lock that makes the agent the only one.
+
+use super::Inputs;
+use crate::core::{Input, Journal, JournalWriteId};
+use anyhow::Context;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tokio::sync::mpsc;
+
+/// The first line of the file: format and checksum of the rest.
+const MAGIC: &str = "hactl-journal-1";
+
+/// The journal's file, with the node's exclusive lock held.
+#[derive(Debug)]
+pub(super) struct JournalFile {
+    folder: PathBuf,
+    /// Released by the kernel when the process ends, however it ends.
+    lock: Flock<File>,
+}
+
+/// Writes journals in order, beside the loop.
+#[derive(Clone, Debug)]
+pub(super) struct JournalWriter {
+    requests: mpsc::UnboundedSender<(JournalWriteId, Journal)>,
+}
+
+impl JournalFile {
+    /// Takes the lock in the folder; fails at once when another agent holds it.
+    pub(super) fn open(folder: &Path) -> anyhow::Result<JournalFile> {
+        let path = folder.join("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("{} cannot be opened", path.display()))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(JournalFile { folder: folder.to_owned(), lock }),
+            Err((_, errno)) => anyhow::bail!(
+                "{} is locked ({errno}): another agent runs with this --state-dir; stop it first",
+                path.display()
+            ),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("journal")
+    }
+
+    /// What the last agent remembered. A missing file is an empty journal.
+    ///
+    /// A damaged one is put aside and counts as empty too: an agent without a journal never goes on under the epoch of
+    /// the one before; it stops what it finds, verifies, and registers, and no action of the old epoch is begun again.
+    pub(super) fn load(&self) -> anyhow::Result<Journal> {
+        let path = self.path();
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Journal::default()),
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be read", path.display())),
+        };
+        match parse(&String::from_utf8_lossy(&bytes)) {
+            Ok(journal) => Ok(journal),
+            Err(error) => {
+                let aside = self.folder.join("journal.damaged");
+                tracing::error!(
+                    "{} is damaged ({error:#}): it is kept as {}, and this node registers anew",
+                    path.display(),
+                    aside.display()
+                );
+                std::fs::rename(&path, &aside)
+                    .with_context(|| format!("{} cannot be renamed", path.display()))?;
+                Ok(Journal::default())
+            }
+        }
+    }
+
+    /// Replaces the file: write beside, flush to disk, rename, flush the folder. A crash leaves the old or the new one.
+    fn store(&self, journal: &Journal) -> std::io::Result<()> {
+        let text = render(journal)?;
+        let beside = self.folder.join("journal.new");
+        let mut file =
+            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, self.path())?;
+        File::open(&self.folder)?.sync_all()
+    }
+
+    /// Starts the thread that writes; it keeps the lock.
+    pub(super) fn spawn_writer(self, inputs: Inputs) -> JournalWriter {
+        let (requests, mut received) = mpsc::unbounded_channel::<(JournalWriteId, Journal)>();
+        std::thread::spawn(move || {
+            while let Some((mut id, mut journal)) = received.blocking_recv() {
+                // A newer journal holds all that an older one does, so a burst is written once and answered for each.
+                let mut answered = vec![id];
+                while let Ok((newer_id, newer)) = received.try_recv() {
+                    (id, journal) = (newer_id, newer);
+                    answered.push(id);
+                }
+                let result = self.store(&journal).map_err(|error| error.to_string());
+                for id in answered {
+                    // Nobody listens any more once the loop has ended.
+                    let _ = inputs.send(Input::JournalWritten { id, result: result.clone() });
+                }
+            }
+            drop(self.lock);
+        });
+        JournalWriter { requests }
+    }
+}
+
+impl JournalWriter {
+    /// Writes a journal; answered by [`Input::JournalWritten`].
+    pub(super) fn write(&self, id: JournalWriteId, journal: Journal) {
+        // The thread lives as long as this sender.
+        let _ = self.requests.send((id, journal));
+    }
+}
+
+fn render(journal: &Journal) -> std::io::Result<String> {
+    let body = serde_json::to_string(journal)?;
+    Ok(format!("{MAGIC} {:016x}\n{body}\n", checksum(body.as_bytes())))
+}
+
+fn parse(text: &str) -> anyhow::Result<Journal> {
+    let (head, rest) = text.split_once('\n').context("the first line is not complete")?;
+    let body = rest.strip_suffix('\n').context("the last line is not complete")?;
+    let sum = head.strip_prefix(MAGIC).map(str::trim).context("the first line is not of this format")?;
+    if sum != format!("{:016x}", checksum(body.as_bytes())) {
+        anyhow::bail!("the checksum does not match");
+    }
+    Ok(serde_json::from_str(body)?)
+}
+
+/// FNV-1a, 64 bits: against torn and flipped bytes, not against malice. Source: Fowler, Noll, Vo, 1991.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_is_loaded_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = JournalFile::open(folder.path()).expect("the lock");
+        assert_eq!(file.load().expect("an empty journal"), Journal::default());
+        let journal = Journal { boot_id: "boot".to_owned(), epoch: 7, ..Journal::default() };
+        file.store(&journal).expect("stored");
+        assert_eq!(file.load().expect("loaded"), journal);
+    }
+
+    #[test]
+    fn a_damaged_journal_is_noticed_wherever_it_is_cut_and_put_aside() {
+        let journal = Journal { boot_id: "boot".to_owned(), epoch: 7, ..Journal::default() };
+        let text = render(&journal).expect("rendered");
+        for cut in 1..text.len() {
+            assert!(parse(&text[..cut]).is_err(), "cut at {cut}");
+        }
+        assert!(parse(&text.replace("boot", "boat")).is_err());
+
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = JournalFile::open(folder.path()).expect("the lock");
+        std::fs::write(file.path(), &text[..text.len() / 2]).expect("written");
+        assert_eq!(file.load().expect("put aside"), Journal::default());
+        assert!(folder.path().join("journal.damaged").exists());
+    }
+
+    #[test]
+    fn a_second_agent_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let first = JournalFile::open(folder.path()).expect("the lock");
+        let error = JournalFile::open(folder.path()).expect_err("refused").to_string();
+        assert!(error.contains("another agent"), "{error}");
+        drop(first);
+        JournalFile::open(folder.path()).expect("free again");
+    }
+}

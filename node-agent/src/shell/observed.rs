@@ -1,0 +1,75 @@
+//! The core as the loop drives it, with how it stands shown in metrics, `/readyz` and the service manager's status line.
+
+use super::inhibitor::SleepInhibitor;
+use super::metrics::AgentMetrics;
+use crate::core::{AgentCore, AgentState, Effect, Input};
+use ha_api_types::time::{Mono, Now};
+use ha_runtime::reconcile::Core;
+
+/// How often it is looked at how the core stands, milliseconds.
+const LOOK_EVERY_MS: u64 = 500;
+
+/// The core, and what was last shown of it.
+pub(super) struct ObservedCore {
+    core: AgentCore,
+    metrics: AgentMetrics,
+    inhibitor: SleepInhibitor,
+    look_at: Mono,
+    shown: String,
+}
+
+impl ObservedCore {
+    pub(super) fn new(core: AgentCore, metrics: AgentMetrics) -> ObservedCore {
+        let inhibitor = SleepInhibitor::new();
+        ObservedCore { core, metrics, inhibitor, look_at: Mono::default(), shown: String::new() }
+    }
+
+    fn show(&mut self, now: &Now) {
+        let summary = self.core.summary(now);
+        self.metrics.show(&summary);
+        self.inhibitor.set(summary.armed);
+        let armed = if summary.armed { "armed" } else { "not armed" };
+        let text = format!("{}; watchdog {armed}; {} services may run", summary.doing, summary.running);
+        if text != self.shown {
+            ha_runtime::notify::status(&text);
+            self.shown = text;
+            for (name, waits) in self.core.waiting(now) {
+                tracing::debug!(name, waits, "under way");
+            }
+        }
+    }
+}
+
+impl Core for ObservedCore {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: &Now, input: Input) {
+        self.core.handle(now, input);
+        if now.raw >= self.look_at {
+            self.look_at = now.raw + LOOK_EVERY_MS;
+            self.show(now);
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.core.poll_effect()
+    }
+
+    fn deadline(&self) -> Option<(Mono, &'static str)> {
+        self.core.deadline()
+    }
+
+    fn due() -> Input {
+        Input::Tick
+    }
+}
+
+/// The state as a number, for a gauge: 0 waits for an epoch, 1 active, 2 lost it.
+pub(super) fn number_of(state: AgentState) -> i64 {
+    match state {
+        AgentState::WaitForLock => 0,
+        AgentState::Active => 1,
+        AgentState::LostLock => 2,
+    }
+}

@@ -1,0 +1,107 @@
+//! The connection to the watchdog daemon, made again whenever it is lost.
+
+use super::Inputs;
+use crate::core::{Input, WatchdogNews, WatchdogRequestId};
+use crate::watchdog::client::{Client, ClientError, Event};
+use crate::watchdog::protocol::{Notice, Request};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How often a lost connection is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Sends requests to the daemon, in order.
+#[derive(Clone, Debug)]
+pub(super) struct WatchdogLink {
+    requests: mpsc::UnboundedSender<(WatchdogRequestId, Request)>,
+}
+
+impl WatchdogLink {
+    /// Asks for something; answered, or followed by word that the connection is lost.
+    pub(super) fn ask(&self, id: WatchdogRequestId, request: Request) {
+        // The task lives as long as this sender.
+        let _ = self.requests.send((id, request));
+    }
+}
+
+/// Connects, and connects again for as long as the loop runs.
+pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
+    let (requests, mut received) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut told = String::new();
+        loop {
+            let message = match Client::connect(&socket).await {
+                Ok((client, status, events)) => {
+                    told.clear();
+                    // What was asked of the lost connection is not asked of this one.
+                    while received.try_recv().is_ok() {}
+                    if !tell(
+                        &inputs,
+                        WatchdogNews::Connected { status, device: socket.display().to_string() },
+                    ) {
+                        return;
+                    }
+                    match serve(&client, events, &mut received, &inputs).await {
+                        Some(error) => error.to_string(),
+                        None => return,
+                    }
+                }
+                Err(error) => error.to_string(),
+            };
+            if message != told {
+                tracing::warn!("{message}");
+                told.clone_from(&message);
+                if !tell(&inputs, WatchdogNews::Disconnected { message }) {
+                    return;
+                }
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    });
+    WatchdogLink { requests }
+}
+
+/// Serves one connection until it is lost; `None`: nobody asks any more.
+async fn serve(
+    client: &Client,
+    mut events: mpsc::Receiver<Event>,
+    requests: &mut mpsc::UnboundedReceiver<(WatchdogRequestId, Request)>,
+    inputs: &Inputs,
+) -> Option<ClientError> {
+    loop {
+        tokio::select! {
+            request = requests.recv() => {
+                let (id, request) = request?;
+                // One at a time: the order of requests is the order of their effects.
+                let (refusal, status) = match client.ask(request).await {
+                    Ok(status) => (None, status),
+                    // A refusal does not say how things stand.
+                    Err(ClientError::Refused(refusal)) => match client.status().await {
+                        Ok(status) => (Some(refusal.to_string()), status),
+                        Err(error) => return Some(error),
+                    },
+                    Err(error) => return Some(error),
+                };
+                if !tell(inputs, WatchdogNews::Answered { id, refusal, status }) {
+                    return None;
+                }
+            }
+            event = events.recv() => {
+                let (notice, status) = match event {
+                    Some(Event::Expired(status)) => (Notice::Expired, status),
+                    Some(Event::DeviceFailed { errno, status }) => (Notice::DeviceFailed { errno }, status),
+                    Some(Event::NotSliding(status)) => (Notice::NotSliding, status),
+                    Some(Event::Lost) | None => return Some(ClientError::Lost),
+                };
+                if !tell(inputs, WatchdogNews::Notice { notice, status }) {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+fn tell(inputs: &Inputs, news: WatchdogNews) -> bool {
+    inputs.send(Input::Watchdog(news)).is_ok()
+}

@@ -1,0 +1,26 @@
+//! The watchdog: the daemon that pets the device only until the deadline last proven, and the agent's client.
+//!
+//! `core` and `protocol` are pure: the daemon and the simulator run the very same state machine. The rest
+//! talks to the kernel and needs feature `shell`.
+
+#[cfg(feature = "shell")]
+pub mod client;
+#[cfg(feature = "shell")]
+pub mod clock;
+pub mod core;
+#[cfg(feature = "shell")]
+pub mod daemon;
+#[cfg(feature = "shell")]
+mod device;
+mod moment;
+pub mod protocol;
+#[cfg(feature = "shell")]
+mod seqpacket;
+#[cfg(feature = "shell")]
+pub mod stand_in;
+#[cfg(feature = "shell")]
+mod system_calls;
+#[cfg(feature = "shell")]
+pub mod system_conf;
+
+pub use moment::Moment;

@@ -1,0 +1,18 @@
+//! Reads the two clocks that deadlines count on.
+
+use super::moment::Moment;
+use nix::time::{ClockId, clock_gettime};
+
+/// Now, on both clocks. Where one cannot be read it counts as at the end of time: no pet, no deadline.
+pub fn now() -> Moment {
+    Moment {
+        monotonic_raw_ns: read(ClockId::CLOCK_MONOTONIC_RAW),
+        boottime_ns: read(ClockId::CLOCK_BOOTTIME),
+    }
+}
+
+fn read(clock: ClockId) -> u64 {
+    let Ok(time) = clock_gettime(clock) else { return u64::MAX };
+    let seconds = u64::try_from(time.tv_sec()).unwrap_or(u64::MAX);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec()).unwrap_or(0))
+}

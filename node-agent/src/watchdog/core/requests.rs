@@ -1,0 +1,289 @@
+//! What each request does to the state, from the message to its answer.
+
+use super::{
+    Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, Refusal, Request,
+    State, Timing, Undo,
+};
+
+impl Core {
+    pub(super) fn message(&mut self, now: Moment, number: u64, request: Request) {
+        if number != self.next_number || number == 0 {
+            self.reply(number, Outcome::Refused(Refusal::OutOfOrder { expected: self.next_number }));
+            self.effects.push_back(Effect::Disconnect);
+            return;
+        }
+        self.next_number += 1;
+        if !matches!(self.pending, Pending::Nothing) {
+            return self.refuse(number, Refusal::BadMessage);
+        }
+        match request {
+            Request::Arm(arm) => self.arm(now, number, arm),
+            Request::Deadline(deadline) => self.set_deadline(now, number, deadline),
+            Request::Stay => self.stay(now, number),
+            Request::Release => self.release(now, number),
+            Request::Query => self.reply(number, Outcome::Done),
+        }
+    }
+
+    fn refuse(&mut self, number: u64, refusal: Refusal) {
+        self.reply(number, Outcome::Refused(refusal));
+    }
+
+    fn arm(&mut self, now: Moment, number: u64, arm: Arm) {
+        if let Some(deadline) = arm.deadline {
+            if let Some(refusal) = too_far(now, deadline, arm.heartbeat_valid_ms) {
+                return self.refuse(number, refusal);
+            }
+            if !self.pet_fits(now, deadline) {
+                self.shorten(deadline);
+                return self.refuse(number, Refusal::DeadlinePassed);
+            }
+        }
+        match self.device {
+            None => {
+                self.smallest_margin_ms = None;
+                self.pending = Pending::Open { number, arm };
+                self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
+            }
+            Some(device) => self.arm_again(now, number, arm, device),
+        }
+    }
+
+    /// The device is open: new timing, and perhaps a new deadline, take effect with one pet or not at all.
+    fn arm_again(&mut self, now: Moment, number: u64, arm: Arm, device: DeviceFacts) {
+        let (smallest_seconds, largest_seconds) =
+            (device.smallest_timeout_seconds, device.largest_timeout_seconds);
+        if arm.timeout_seconds < smallest_seconds || arm.timeout_seconds > largest_seconds {
+            return self.refuse(number, Refusal::TimeoutNotTaken { smallest_seconds, largest_seconds });
+        }
+        if let Some(refusal) = too_long(&device, arm.timeout_seconds, &arm) {
+            return self.refuse(number, refusal);
+        }
+        let undo = Undo::Restore { timing: self.timing, state: self.state };
+        self.timing = Some(timing_of(&arm, arm.timeout_seconds));
+        self.state = state_of(&arm);
+        self.save();
+        self.pet(now, true);
+        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo };
+    }
+
+    pub(super) fn opened(&mut self, now: Moment, result: Result<DeviceFacts, Refusal>) {
+        let (number, arm) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Open { number, arm } => (number, arm),
+            pending @ (Pending::Nothing | Pending::Pet { .. } | Pending::Close { .. }) => {
+                self.pending = pending;
+                return;
+            }
+        };
+        let device = match result {
+            Ok(device) => device,
+            Err(refusal) => return self.refuse(number, refusal),
+        };
+        self.device = Some(device);
+        self.timing = Some(timing_of(&arm, device.timeout_seconds));
+        if let Some(refusal) = too_long(&device, device.timeout_seconds, &arm) {
+            return self.close(number, Outcome::Refused(refusal));
+        }
+        // Opening takes time: the deadline may have passed, and an idle machine must not be reset for that.
+        if arm.deadline.is_some_and(|deadline| !self.pet_fits(now, deadline)) {
+            return self.close(number, Outcome::Refused(Refusal::DeadlinePassed));
+        }
+        self.state = state_of(&arm);
+        self.save();
+        self.pet(now, true);
+        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Close };
+    }
+
+    fn set_deadline(&mut self, now: Moment, number: u64, deadline: Moment) {
+        let (Some(_), Some(timing)) = (self.device, self.timing) else {
+            return self.refuse(number, Refusal::NotArmed);
+        };
+        if self.state == State::Released {
+            return self.refuse(number, Refusal::NotArmed);
+        }
+        if let Some(refusal) = too_far(now, deadline, timing.heartbeat_valid_ms) {
+            return self.refuse(number, refusal);
+        }
+        if !self.pet_fits(now, deadline) {
+            self.shorten(deadline);
+            return self.refuse(number, Refusal::DeadlinePassed);
+        }
+        self.state = State::Armed { deadline };
+        self.save();
+        self.pet(now, false);
+        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Nothing };
+    }
+
+    /// Puts an earlier deadline in the place of the one in force, whatever else becomes of the request
+    /// that brought it: observers may count by it already.
+    fn shorten(&mut self, deadline: Moment) {
+        if let State::Armed { deadline: in_force } = self.state
+            && deadline.is_earlier_on_a_clock(in_force)
+        {
+            self.state = State::Armed { deadline };
+            self.save();
+        }
+    }
+
+    fn stay(&mut self, now: Moment, number: u64) {
+        if self.device.is_none() || self.state == State::Released {
+            return self.refuse(number, Refusal::NotArmed);
+        }
+        self.state = State::Staying;
+        self.pet_due = now;
+        self.save();
+        self.reply(number, Outcome::Done);
+    }
+
+    fn release(&mut self, now: Moment, number: u64) {
+        if self.device.is_none() {
+            return self.reply(number, Outcome::Done);
+        }
+        self.pet_due = now;
+        self.close(number, Outcome::Done);
+    }
+
+    /// Ends the guard and answers with `outcome` once the device is closed; a device that cannot be
+    /// stopped is kept and petted without a deadline.
+    pub(super) fn close(&mut self, number: u64, outcome: Outcome) {
+        let Some(device) = self.device else { return self.reply(number, outcome) };
+        self.state = State::Released;
+        self.save();
+        if device.nowayout {
+            return self.reply(number, outcome);
+        }
+        // A full period first: whoever else holds the descriptor (the service manager) needs time to let go.
+        let timeout_seconds = self.full_timeout_seconds(&device);
+        self.asked_seconds = None;
+        self.effects.push_back(Effect::Pet { timeout_seconds: Some(timeout_seconds) });
+        self.effects.push_back(Effect::Close);
+        self.pending = Pending::Close { number, outcome };
+    }
+
+    pub(super) fn closed(&mut self, result: Result<(), u32>) {
+        let (number, outcome) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Close { number, outcome } => (number, outcome),
+            pending @ (Pending::Nothing | Pending::Open { .. } | Pending::Pet { .. }) => {
+                self.pending = pending;
+                return;
+            }
+        };
+        self.device = None;
+        self.timing = None;
+        self.fires_at = None;
+        self.last_pet = None;
+        self.save();
+        match result {
+            Ok(()) => self.reply(number, outcome),
+            Err(errno) => self.refuse(number, Refusal::DeviceFailed { errno }),
+        }
+    }
+
+    /// The pet that completes a request has been tried.
+    pub(super) fn petted_for_request(
+        &mut self,
+        now: Moment,
+        number: u64,
+        outcome: Outcome,
+        undo: Undo,
+        asked: Option<u32>,
+        result: Result<u32, u32>,
+    ) {
+        let refusal = match result {
+            Ok(read_back) => {
+                // For a deadline the pet was taken, if with too much time: that is a notice, not a refusal.
+                match undo {
+                    Undo::Nothing => {
+                        self.check_sliding(asked, read_back);
+                        None
+                    }
+                    Undo::Restore { .. } | Undo::Close => self.too_much(asked, read_back),
+                }
+            }
+            Err(errno) => Some(Refusal::DeviceFailed { errno }),
+        };
+        let Some(refusal) = refusal else {
+            if let (Undo::Restore { .. }, Ok(read_back)) = (undo, result) {
+                self.timeout_changed(read_back);
+            }
+            return self.reply(number, outcome);
+        };
+        match undo {
+            Undo::Nothing => self.refuse(number, refusal),
+            Undo::Close => self.close(number, Outcome::Refused(refusal)),
+            Undo::Restore { timing, state } => {
+                let refused_state = std::mem::replace(&mut self.state, state);
+                self.timing = timing;
+                self.save();
+                if let State::Armed { deadline } = refused_state {
+                    self.shorten(deadline);
+                }
+                if self.pet(now, true) {
+                    self.pending =
+                        Pending::Pet { number, outcome: Outcome::Refused(refusal), undo: Undo::Nothing };
+                } else {
+                    self.refuse(number, refusal);
+                }
+            }
+        }
+    }
+
+    /// The full timeout is another one from now on. A sliding device was asked for less where the deadline
+    /// left less; a fixed one says itself what it took.
+    fn timeout_changed(&mut self, read_back: u32) {
+        if let (Some(device), Some(timing)) = (&mut self.device, &mut self.timing) {
+            if !device.sliding {
+                timing.timeout_seconds = read_back;
+            }
+            device.timeout_seconds = timing.timeout_seconds;
+            self.save();
+        }
+    }
+
+    /// Whether the device took more time than asked while it was being armed.
+    fn too_much(&self, asked: Option<u32>, read_back: u32) -> Option<Refusal> {
+        let (device, timing) = (self.device?, self.timing?);
+        let largest_seconds = timing.largest.of(device.sliding, device.descriptor_retained);
+        asked
+            .filter(|asked| read_back > *asked && (device.sliding || read_back > largest_seconds))
+            .map(|_| Refusal::TimeoutTooLong { read_back_seconds: read_back, largest_seconds })
+    }
+
+    /// Ends without leaving a running device behind an empty node. Where a deadline is in force the device
+    /// stays as it is: the next daemon goes on, or the machine is reset by the deadline.
+    pub(super) fn shut_down(&mut self) {
+        match self.state {
+            State::Released | State::Staying => self.close(0, Outcome::Done),
+            State::Armed { .. } | State::Expired { .. } => {}
+        }
+    }
+}
+
+fn timing_of(arm: &Arm, timeout_seconds: u32) -> Timing {
+    Timing { timeout_seconds, largest: arm.largest, heartbeat_valid_ms: arm.heartbeat_valid_ms }
+}
+
+fn state_of(arm: &Arm) -> State {
+    match arm.deadline {
+        Some(deadline) => State::Armed { deadline },
+        None => State::Staying,
+    }
+}
+
+/// No heartbeat proves more than Th from a moment that has already been.
+fn too_far(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Refusal> {
+    let ahead_ns = now.longest_ns(deadline);
+    (ahead_ns > u64::from(heartbeat_valid_ms) * NANOSECONDS_PER_MILLISECOND).then(|| {
+        Refusal::DeadlineTooFar {
+            ahead_ms: u32::try_from(ahead_ns / NANOSECONDS_PER_MILLISECOND).unwrap_or(u32::MAX),
+            heartbeat_valid_ms,
+        }
+    })
+}
+
+/// The inequality of `FENCING.md` 4, as the agent worked it out for each kind of device.
+fn too_long(device: &DeviceFacts, timeout_seconds: u32, arm: &Arm) -> Option<Refusal> {
+    let largest_seconds = arm.largest.of(device.sliding, device.descriptor_retained);
+    (timeout_seconds > largest_seconds)
+        .then_some(Refusal::TimeoutTooLong { read_back_seconds: timeout_seconds, largest_seconds })
+}

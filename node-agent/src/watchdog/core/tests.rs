@@ -1,0 +1,453 @@
+//! The daemon's core against a device under a virtual clock.
+
+mod properties;
+
+use super::super::protocol::{DeviceKind, LargestTimeouts, Name};
+use super::*;
+
+const SECOND: u64 = NANOSECONDS_PER_SECOND;
+
+/// A device, a clock and a peer around one core.
+struct World {
+    core: Core,
+    now: Moment,
+    facts: DeviceFacts,
+    open: bool,
+    timeout_seconds: u32,
+    /// When the device resets the machine.
+    fires_at: Option<Moment>,
+    fired: bool,
+    number: u64,
+    last_reply: Option<Reply>,
+    notices: Vec<Notice>,
+    saved: Option<Saved>,
+    /// How long the process is stopped between deciding on a pet and petting, once.
+    stall_ns: u64,
+    pets: usize,
+}
+
+fn facts(sliding: bool, nowayout: bool) -> DeviceFacts {
+    DeviceFacts {
+        kind: DeviceKind::Kernel,
+        identity: Name::new(b"simulated"),
+        place: Name::tail(b"/dev/watchdog0"),
+        timeout_seconds: 5,
+        smallest_timeout_seconds: 1,
+        largest_timeout_seconds: 600,
+        sliding,
+        descriptor_retained: true,
+        nowayout,
+    }
+}
+
+impl World {
+    fn new(facts: DeviceFacts) -> Self {
+        let mut world = Self {
+            core: Core::new(Privileges::default()),
+            now: Moment { monotonic_raw_ns: 100 * SECOND, boottime_ns: 500 * SECOND },
+            facts,
+            open: false,
+            timeout_seconds: 0,
+            fires_at: None,
+            fired: false,
+            number: 0,
+            last_reply: None,
+            notices: Vec::new(),
+            saved: None,
+            stall_ns: 0,
+            pets: 0,
+        };
+        world.input(Input::Connected);
+        world
+    }
+
+    fn advance_ns(&mut self, ns: u64) {
+        self.now.monotonic_raw_ns += ns;
+        self.now.boottime_ns += ns;
+        // The device stands still while the machine is suspended.
+        if self.fires_at.is_some_and(|at| self.now.monotonic_raw_ns >= at.monotonic_raw_ns) {
+            self.fired = true;
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        self.core.handle(self.now, input);
+        while let Some(effect) = self.core.poll_effect() {
+            let answer = match effect {
+                Effect::Open { timeout_seconds } => {
+                    self.open = true;
+                    self.timeout_seconds = timeout_seconds;
+                    self.fires_at = Some(self.now.plus_ms(u64::from(timeout_seconds) * 1000));
+                    Input::Opened(Ok(DeviceFacts { timeout_seconds, ..self.facts }))
+                }
+                Effect::Pet { timeout_seconds } => {
+                    let stall_ns = std::mem::take(&mut self.stall_ns);
+                    self.advance_ns(stall_ns);
+                    if self.fired {
+                        return;
+                    }
+                    self.timeout_seconds = timeout_seconds.unwrap_or(self.timeout_seconds);
+                    self.fires_at = Some(self.now.plus_ms(u64::from(self.timeout_seconds) * 1000));
+                    self.pets += 1;
+                    Input::Petted(Ok(self.timeout_seconds))
+                }
+                Effect::Close => {
+                    self.open = false;
+                    self.fires_at = None;
+                    Input::Closed(Ok(()))
+                }
+                Effect::Save(saved) => {
+                    self.saved = Some(saved);
+                    continue;
+                }
+                Effect::Reply(reply) => {
+                    if let Outcome::Notice(notice) = reply.outcome {
+                        self.notices.push(notice);
+                    } else {
+                        self.last_reply = Some(reply);
+                    }
+                    continue;
+                }
+                Effect::Disconnect => continue,
+            };
+            self.core.handle(self.now, answer);
+        }
+    }
+
+    fn ask(&mut self, request: Request) -> Outcome {
+        self.number += 1;
+        let number = self.number;
+        self.input(Input::Message { number, request });
+        let reply = self.last_reply.take().expect("every request is answered");
+        assert_eq!(reply.answers, number);
+        reply.outcome
+    }
+
+    fn arm(&self, deadline: Option<Moment>) -> Request {
+        let _ = self;
+        Request::Arm(Arm {
+            timeout_seconds: 5,
+            largest: LargestTimeouts {
+                sliding_retained_seconds: 6,
+                fixed_retained_seconds: 5,
+                not_retained_seconds: 3,
+            },
+            heartbeat_valid_ms: 6000,
+            deadline,
+        })
+    }
+
+    /// Runs the daemon's loop for so long, or until the machine is reset.
+    fn run_ms(&mut self, ms: u64) {
+        let end = self.now.monotonic_raw_ns + ms * 1_000_000;
+        while !self.fired {
+            let fires = self.fires_at.map_or(end, |at| at.monotonic_raw_ns);
+            let due = self
+                .core
+                .deadline()
+                .map_or(end, |(due, _)| due.max(self.now.monotonic_raw_ns))
+                .min(end)
+                .min(fires);
+            let step = due - self.now.monotonic_raw_ns;
+            self.advance_ns(step);
+            if self.fired {
+                break;
+            }
+            self.input(Input::Tick);
+            if self.now.monotonic_raw_ns >= end {
+                break;
+            }
+        }
+    }
+
+    fn in_ms(&self, ms: u64) -> Moment {
+        self.now.plus_ms(ms)
+    }
+}
+
+#[test]
+fn sliding_fires_just_before_the_deadline() {
+    let mut world = World::new(facts(true, false));
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    world.run_ms(20_000);
+    assert!(world.fired);
+    let early = world.now.left_ns(deadline).expect("it never fires after the deadline");
+    assert!(early <= (PET_INTERVAL_MS + 1) * 1_000_000, "{early} ns early");
+}
+
+#[test]
+fn fixed_fires_within_one_timeout_of_the_deadline() {
+    let mut world = World::new(facts(false, false));
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    world.run_ms(20_000);
+    assert!(world.fired && world.now.left_ns(deadline).is_none());
+    assert!(world.now.left_ns(deadline.plus_ms(5001)).is_some());
+    assert_eq!(world.notices.last(), Some(&Notice::Expired));
+}
+
+#[test]
+fn renewed_deadlines_keep_it_alive_and_margins_are_seen() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    for _ in 0..100 {
+        let deadline = world.in_ms(6000);
+        assert_eq!(world.ask(Request::Deadline(deadline)), Outcome::Done);
+        assert_eq!(world.core.status().state, State::Armed { deadline });
+        world.run_ms(1000);
+    }
+    assert!(!world.fired);
+    let margin_ms = world.core.status().smallest_margin_ms.expect("petted");
+    assert!((4700..5000).contains(&margin_ms), "{margin_ms}");
+}
+
+#[test]
+fn an_empty_node_is_not_reset() {
+    for request in [Request::Stay, Request::Release] {
+        let mut world = World::new(facts(true, false));
+        let deadline = world.in_ms(6000);
+        assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+        world.run_ms(5500);
+        assert_eq!(world.ask(request), Outcome::Done);
+        world.input(Input::Disconnected);
+        world.run_ms(60_000);
+        assert!(!world.fired, "{request:?}");
+    }
+}
+
+#[test]
+fn the_connection_is_not_the_guard() {
+    let mut world = World::new(facts(true, false));
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    world.input(Input::Disconnected);
+    world.run_ms(4000);
+    assert!(!world.fired);
+    world.input(Input::Connected);
+    world.number = 0;
+    let later = world.in_ms(6000);
+    assert_eq!(world.ask(Request::Deadline(later)), Outcome::Done);
+    world.run_ms(4500);
+    assert!(!world.fired);
+    world.run_ms(5000);
+    assert!(world.fired);
+}
+
+#[test]
+fn a_late_deadline_counts_if_it_lies_ahead() {
+    // Only a fixed timeout leaves room between the deadline and the reset.
+    let mut world = World::new(facts(false, false));
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    world.run_ms(7000);
+    assert_eq!(world.core.status().state, State::Expired { deadline });
+    assert_eq!(world.ask(Request::Deadline(deadline)), Outcome::Refused(Refusal::DeadlinePassed));
+    assert_eq!(world.core.status().state, State::Expired { deadline });
+    let later = world.in_ms(5000);
+    assert_eq!(world.ask(Request::Deadline(later)), Outcome::Done);
+    world.run_ms(4900);
+    assert!(!world.fired);
+}
+
+#[test]
+fn an_earlier_deadline_counts_at_once() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    let earlier = world.in_ms(2500);
+    assert_eq!(world.ask(Request::Deadline(earlier)), Outcome::Done);
+    assert!(world.fires_at.is_some_and(|at| !earlier.is_earlier_on_a_clock(at)));
+    // Too near for any pet: refused as such, and in force nevertheless.
+    let near = world.in_ms(500);
+    assert_eq!(world.ask(Request::Deadline(near)), Outcome::Refused(Refusal::DeadlinePassed));
+    assert_eq!(world.core.status().state, State::Armed { deadline: near });
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut world = World::new(facts(true, false));
+    for request in [Request::Deadline(world.in_ms(3000)), Request::Stay] {
+        assert_eq!(world.ask(request), Outcome::Refused(Refusal::NotArmed));
+    }
+    let far = world.in_ms(6001);
+    assert_eq!(
+        world.ask(world.arm(Some(far))),
+        Outcome::Refused(Refusal::DeadlineTooFar { ahead_ms: 6001, heartbeat_valid_ms: 6000 })
+    );
+    assert!(!world.open);
+    assert_eq!(world.ask(Request::Release), Outcome::Done);
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    let far = world.in_ms(6500);
+    assert!(matches!(world.ask(Request::Deadline(far)), Outcome::Refused(Refusal::DeadlineTooFar { .. })));
+    assert_eq!(world.core.status().state, State::Armed { deadline });
+    world.input(Input::Message { number: 99, request: Request::Stay });
+    assert_eq!(
+        world.last_reply.map(|reply| reply.outcome),
+        Some(Outcome::Refused(Refusal::OutOfOrder { expected: world.number + 1 }))
+    );
+    assert_eq!(world.core.status().state, State::Armed { deadline });
+}
+
+#[test]
+fn a_timeout_that_w_does_not_bear_is_refused() {
+    let check = |sliding, retained, timeout_seconds, bears| {
+        let mut world = World::new(DeviceFacts { descriptor_retained: retained, ..facts(sliding, false) });
+        let Request::Arm(arm) = world.arm(None) else { unreachable!() };
+        let outcome = world.ask(Request::Arm(Arm { timeout_seconds, ..arm }));
+        assert_eq!(outcome == Outcome::Done, bears, "{sliding} {retained} {timeout_seconds}: {outcome:?}");
+        assert_eq!(world.open, bears, "a refused device is closed again");
+    };
+    check(true, true, 6, true);
+    check(true, true, 7, false);
+    check(false, true, 5, true);
+    check(false, true, 6, false);
+    check(true, false, 3, true);
+    check(true, false, 4, false);
+}
+
+#[test]
+fn timing_changes_on_an_armed_device() {
+    let mut world = World::new(facts(true, false));
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    let Request::Arm(arm) = world.arm(Some(deadline)) else { unreachable!() };
+    assert_eq!(world.ask(Request::Arm(Arm { timeout_seconds: 2, ..arm })), Outcome::Done);
+    assert_eq!(world.timeout_seconds, 2);
+    let reported = |world: &World| world.core.status().device.map(|device| device.timeout_seconds);
+    assert_eq!(reported(&world), Some(2), "the agent commits what is in force");
+    assert_eq!(world.saved.and_then(|saved| saved.device).map(|device| device.timeout_seconds), Some(2));
+    assert!(matches!(
+        world.ask(Request::Arm(Arm { timeout_seconds: 9, ..arm })),
+        Outcome::Refused(Refusal::TimeoutTooLong { .. })
+    ));
+    assert!(matches!(
+        world.ask(Request::Arm(Arm { timeout_seconds: 0, ..arm })),
+        Outcome::Refused(Refusal::TimeoutNotTaken { .. })
+    ));
+    assert_eq!(reported(&world), Some(2), "a refused change changes nothing");
+    world.run_ms(1000);
+    assert_eq!(world.timeout_seconds, 2);
+}
+
+#[test]
+fn nowayout_is_petted_while_idle() {
+    let mut world = World::new(facts(true, true));
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.ask(Request::Release), Outcome::Done);
+    assert_eq!(world.core.status().state, State::Released);
+    world.run_ms(60_000);
+    assert!(world.open && !world.fired);
+    assert_eq!(world.ask(Request::Deadline(world.in_ms(3000))), Outcome::Refused(Refusal::NotArmed));
+    let deadline = world.in_ms(3000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    world.run_ms(10_000);
+    assert!(world.fired);
+}
+
+#[test]
+fn the_next_daemon_goes_on() {
+    let check = |before: &dyn Fn(&mut World), fires: bool, open: bool| {
+        let mut world = World::new(facts(true, false));
+        before(&mut world);
+        let saved = world.saved.map(|saved| super::super::protocol::encode_saved(&saved));
+        world.core = Core::new(Privileges::default());
+        let saved = saved.and_then(|bytes| super::super::protocol::decode_saved(&bytes).ok());
+        world.core.resume(world.now, world.facts, saved);
+        world.run_ms(10_000);
+        assert_eq!((world.fired, world.open), (fires, open));
+    };
+    check(&|world| assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done), true, true);
+    check(&|world| assert_eq!(world.ask(world.arm(None)), Outcome::Done), false, true);
+    // The record is lost: an unknown deadline counts as passed.
+    check(
+        &|world| {
+            assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+            world.saved = None;
+        },
+        true,
+        true,
+    );
+    // It died between deciding to release and closing.
+    check(
+        &|world| {
+            assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+            world.saved = world.saved.map(|saved| Saved { state: State::Released, ..saved });
+        },
+        false,
+        false,
+    );
+}
+
+#[test]
+fn an_unknown_deadline_ends_when_the_agent_arms() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    world.core = Core::new(Privileges::default());
+    world.core.resume(world.now, world.facts, None);
+    world.input(Input::Connected);
+    world.number = 0;
+    assert_eq!(world.ask(Request::Deadline(world.in_ms(6000))), Outcome::Refused(Refusal::NotArmed));
+    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    world.run_ms(5500);
+    assert!(!world.fired);
+}
+
+#[test]
+fn an_unknown_deadline_ends_on_an_empty_node_too() {
+    for request in [Request::Stay, Request::Release] {
+        let mut world = World::new(facts(true, false));
+        assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+        world.core = Core::new(Privileges::default());
+        world.core.resume(world.now, world.facts, None);
+        world.input(Input::Connected);
+        world.number = 0;
+        assert_eq!(world.ask(request), Outcome::Done);
+        world.run_ms(20_000);
+        assert!(!world.fired, "{request:?}");
+    }
+}
+
+#[test]
+fn a_driver_that_rounds_up_counts_as_fixed() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.ask(Request::Deadline(world.in_ms(3000))), Outcome::Done);
+    world.core.handle(world.in_ms(250), Input::Tick);
+    assert!(matches!(world.core.poll_effect(), Some(Effect::Pet { timeout_seconds: Some(2) })));
+    world.core.handle(world.in_ms(250), Input::Petted(Ok(60)));
+    assert!(!world.core.status().device.expect("open").sliding);
+    assert!(world.core.effects.iter().any(|effect| matches!(
+        effect,
+        Effect::Reply(Reply { outcome: Outcome::Notice(Notice::NotSliding), .. })
+    )));
+}
+
+#[test]
+fn a_failing_device_is_told_once_and_tried_again() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    let mut notices = 0;
+    for round in 1..4 {
+        let now = world.in_ms(round * PET_INTERVAL_MS);
+        world.core.handle(now, Input::Tick);
+        assert!(matches!(world.core.poll_effect(), Some(Effect::Pet { .. })));
+        world.core.handle(now, Input::Petted(Err(5)));
+        while let Some(effect) = world.core.poll_effect() {
+            notices += usize::from(matches!(effect, Effect::Reply(_)));
+        }
+    }
+    assert_eq!(notices, 1);
+}
+
+#[test]
+fn ending_the_daemon_spares_an_empty_node_only() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    world.input(Input::ShutDown);
+    assert!(!world.open);
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    world.input(Input::ShutDown);
+    assert!(world.open && world.fires_at.is_some());
+}

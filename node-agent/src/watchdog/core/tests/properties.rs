@@ -1,0 +1,118 @@
+//! What must hold in every life of the daemon, with stops, suspends and lost connections.
+
+use super::*;
+use proptest::prelude::*;
+
+/// One step of a random life.
+#[derive(Clone, Debug)]
+enum Step {
+    Deadline {
+        in_ms: u64,
+    },
+    Arm {
+        in_ms: Option<u64>,
+        timeout_seconds: u32,
+    },
+    Stay,
+    Release,
+    Run {
+        ms: u64,
+    },
+    /// The daemon does not run for so long.
+    Stop {
+        ms: u64,
+    },
+    /// The daemon is stopped between deciding on the next pet and petting.
+    StopBeforePet {
+        ms: u64,
+    },
+    Reconnect,
+    /// The machine is suspended: the device too stands still.
+    Suspend {
+        ms: u64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u64..6500).prop_map(|in_ms| Step::Deadline { in_ms }),
+        2 => (proptest::option::of(0u64..6500), 1u32..8).prop_map(|(in_ms, timeout_seconds)| Step::Arm { in_ms, timeout_seconds }),
+        1 => Just(Step::Stay),
+        1 => Just(Step::Release),
+        6 => (1u64..3000).prop_map(|ms| Step::Run { ms }),
+        2 => (1u64..7000).prop_map(|ms| Step::Stop { ms }),
+        2 => (1u64..5000).prop_map(|ms| Step::StopBeforePet { ms }),
+        1 => Just(Step::Reconnect),
+        1 => (1u64..7000).prop_map(|ms| Step::Suspend { ms }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Once a deadline is acknowledged, the device fires by that deadline plus what the inequality of
+    /// `FENCING.md` 4 grants: Tw for a pet that was decided before the deadline and done after a stop
+    /// (sliding), twice that for a fixed timeout.
+    #[test]
+    fn it_fires_by_the_deadline(sliding in any::<bool>(), steps in proptest::collection::vec(step(), 1..40)) {
+        let mut world = World::new(facts(sliding, false));
+        for step in steps {
+            match step {
+                Step::Deadline { in_ms } => { world.ask(Request::Deadline(world.in_ms(in_ms))); }
+                Step::Arm { in_ms, timeout_seconds } => {
+                    let Request::Arm(arm) = world.arm(in_ms.map(|ms| world.in_ms(ms))) else { unreachable!() };
+                    world.ask(Request::Arm(Arm { timeout_seconds, ..arm }));
+                }
+                Step::Stay => { world.ask(Request::Stay); }
+                Step::Release => { world.ask(Request::Release); }
+                Step::Run { ms } => world.run_ms(ms),
+                Step::Stop { ms } => world.advance_ns(ms * 1_000_000),
+                Step::StopBeforePet { ms } => {
+                    world.stall_ns = ms * 1_000_000;
+                    world.run_ms(PET_INTERVAL_MS);
+                    world.stall_ns = 0;
+                }
+                Step::Reconnect => {
+                    world.input(Input::Disconnected);
+                    world.input(Input::Connected);
+                    world.number = 0;
+                }
+                Step::Suspend { ms } => world.now.boottime_ns += ms * 1_000_000,
+            }
+            if world.fired {
+                break;
+            }
+            if let State::Armed { deadline } | State::Expired { deadline } = world.core.status().state {
+                let fires_at = world.fires_at.expect("an armed device runs");
+                let periods = if sliding { 1 } else { 2 };
+                let bound = deadline.plus_ms(periods * 7000);
+                prop_assert!(
+                    fires_at.monotonic_raw_ns <= bound.monotonic_raw_ns,
+                    "fires at {fires_at}, deadline {deadline}"
+                );
+            }
+        }
+    }
+
+    /// Without stops nothing sliding ever reaches beyond the deadline.
+    #[test]
+    fn sliding_never_reaches_beyond(steps in proptest::collection::vec((0u64..6000, 1u64..2500), 1..40)) {
+        let mut world = World::new(facts(true, false));
+        world.ask(world.arm(None));
+        for (in_ms, run_ms) in steps {
+            world.ask(Request::Deadline(world.in_ms(in_ms)));
+            world.run_ms(run_ms);
+            if world.fired {
+                break;
+            }
+            if let State::Armed { deadline } | State::Expired { deadline } = world.core.status().state {
+                let fires_at = world.fires_at.expect("armed");
+                // An earlier deadline too near for a pet cannot take back what the device was given.
+                prop_assert!(
+                    !deadline.is_earlier_on_a_clock(fires_at) || world.now.left_ns(deadline).is_none_or(|left| left < SECOND),
+                    "fires at {fires_at}, deadline {deadline}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! ha-watchdogd: owns the watchdog device and pets it only until the deadline that the agent last proved.
+//!
+//! The thin shell around `core`: everything that allocates, logs or may block happens before its loop starts
+//! or while nothing is armed.
+
+mod event_loop;
+mod peer;
+mod record;
+mod service_manager;
+
+use super::core::Core;
+use super::device::{Device, KernelDevice, Place, StandInDevice};
+use super::protocol::{DEFAULT_SOCKET, Privileges, State};
+use super::{clock, seqpacket, system_calls, system_conf};
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Parser;
+use event_loop::EventLoop;
+use ha_runtime::logging::{self, LogOptions};
+use ha_runtime::notify;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat};
+use record::Record;
+use service_manager::ServiceManager;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tracing::{error, info, warn};
+
+/// The first-in-first-out priority: below the kernel's own highest threads, above all else.
+const REAL_TIME_PRIORITY: i32 = 98;
+
+/// The name of the device among stored descriptors.
+const STORED_DEVICE: &str = "watchdog";
+
+/// The name of the record among stored descriptors.
+const STORED_RECORD: &str = "record";
+
+/// Owns the watchdog of this node and pets it only until the deadline that the agent last proved.
+#[derive(Debug, Parser)]
+#[command(name = "ha-watchdogd", version)]
+pub struct Options {
+    /// Watchdog device: its path, or the name its driver gives itself (see /sys/class/watchdog/*/identity)
+    #[arg(long, env = "WATCHDOG_DEVICE", value_name = "DEVICE", default_value = "/dev/watchdog")]
+    pub device: PathBuf,
+    /// Kernel module to load when the device is not there; empty: none
+    #[arg(long, env = "WATCHDOG_MODULE", value_name = "MODULE", default_value = "softdog")]
+    pub module: String,
+    /// Socket on which the agent finds this daemon
+    #[arg(long, env = "WATCHDOG_SOCKET", value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
+    pub socket: PathBuf,
+    /// Use the stand-in watchdog at this socket instead of a device (for the sandbox and tests only)
+    #[arg(long, env = "WATCHDOG_STAND_IN", value_name = "SOCKET")]
+    pub stand_in: Option<PathBuf>,
+    /// User besides root who may use the daemon
+    #[arg(long, env = "WATCHDOG_ALLOWED_UID", value_name = "UID")]
+    pub allowed_uid: Option<u32>,
+    /// How many descriptors the service manager stores (FileDescriptorStoreMax of the unit); newer ones say it themselves
+    #[arg(long, env = "WATCHDOG_DESCRIPTOR_STORE_MAX", value_name = "NUMBER", default_value_t = 0)]
+    pub descriptor_store_max: u32,
+    /// What is logged, and how.
+    #[command(flatten)]
+    pub logging: LogOptions,
+}
+
+/// Runs until it is told to end (SIGTERM, SIGINT).
+///
+/// # Guarantees
+/// - It never ends by itself while something is armed, except when the loop's own wait fails.
+/// - Ended while a deadline is in force, it leaves the device running: the next daemon takes it over from
+///   the service manager's store, or the machine is reset by the deadline.
+pub fn run(options: &Options) -> Result<()> {
+    logging::init(&options.logging)?;
+    let _lock = lock(&options.socket)?;
+    let place = match &options.stand_in {
+        Some(socket) => Place::StandIn(socket.clone()),
+        None => Place::Kernel(options.device.clone()),
+    };
+    load_module(&place, &options.module);
+    let mut inherited =
+        system_calls::inherited_descriptors().context("take descriptors from the service manager")?;
+    let mut take = |name: &str| {
+        let at = inherited.iter().position(|(found, _)| found == name)?;
+        Some(inherited.swap_remove(at).1)
+    };
+    let (device, record) = (take(STORED_DEVICE), take(STORED_RECORD));
+    let manager = ServiceManager::from_environment(options.descriptor_store_max);
+    let fresh_record = record.is_none();
+    let record = Record::new(record).context("make the record for the next daemon")?;
+    if fresh_record {
+        manager.store(STORED_RECORD, record.descriptor());
+    }
+
+    let listener = seqpacket::listen_at(&options.socket)
+        .with_context(|| format!("listen on {}", options.socket.display()))?;
+    restrict(&options.socket, options.allowed_uid)?;
+    let signals = ending_signals()?;
+    let privileges = gain_privileges();
+    let mut core = Core::new(privileges);
+    let device = take_over(&mut core, &place, device, &record);
+    announce(&place, &manager, &core);
+    notify::ready("waiting for the agent");
+    let ended =
+        EventLoop::new(core, device, place, listener, signals, options.allowed_uid, record, manager).run();
+    match ended {
+        Ok(State::Armed { .. } | State::Expired { .. }) => {
+            warn!(
+                "ended while armed: the device runs on, and resets the machine unless a new ha-watchdogd takes over"
+            );
+        }
+        Ok(State::Released | State::Staying) => info!("ended"),
+        Err(errno) => error!(%errno, "the loop failed"),
+    }
+    ended.map(drop).map_err(|errno| anyhow!("wait for events: {errno}"))
+}
+
+/// Keeps a second daemon away from the same socket.
+fn lock(socket: &Path) -> Result<Flock<File>> {
+    if let Some(folder) = socket.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("make folder {}", folder.display()))?;
+    }
+    let path = socket.with_extension("lock");
+    let file = File::create(&path).with_context(|| format!("open {}", path.display()))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| {
+        anyhow!("lock {}: {errno}: another ha-watchdogd uses this socket", path.display())
+    })
+}
+
+/// Loads the configured driver when there is no device. A failure is told and not fatal: the agent is
+/// refused with the reason until a device is there.
+fn load_module(place: &Place, module: &str) {
+    let Place::Kernel(path) = place else { return };
+    if module.is_empty() || (path.is_absolute() && path.exists()) {
+        return;
+    }
+    if !path.is_absolute()
+        && std::fs::read_dir("/sys/class/watchdog").is_ok_and(|mut found| found.next().is_some())
+    {
+        return;
+    }
+    match Command::new("modprobe").arg("--").arg(module).status() {
+        Ok(status) if status.success() => info!(module, "loaded the watchdog driver"),
+        Ok(status) => {
+            warn!(module, %status, "cannot load the watchdog driver: see WATCHDOG_MODULE in /etc/default/ha-watchdogd");
+        }
+        Err(error) => warn!(module, %error, "cannot run modprobe: load a watchdog driver by hand"),
+    }
+}
+
+/// Only root, or the user allowed besides, reaches the socket; credentials are checked again on each connection.
+fn restrict(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
+    fchmodat(nix::fcntl::AT_FDCWD, socket, Mode::from_bits_truncate(0o600), FchmodatFlags::FollowSymlink)
+        .with_context(|| format!("restrict {}", socket.display()))?;
+    if let Some(uid) = allowed_uid {
+        std::os::unix::fs::chown(socket, Some(uid), None)
+            .with_context(|| format!("give {} to user {uid}", socket.display()))?;
+    }
+    Ok(())
+}
+
+/// SIGTERM and SIGINT as a descriptor; SIGHUP and SIGPIPE end nothing.
+fn ending_signals() -> Result<SignalFd> {
+    let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    let mut blocked = set;
+    blocked.add(Signal::SIGHUP);
+    blocked.add(Signal::SIGPIPE);
+    blocked.thread_block().context("block signals")?;
+    let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK);
+    let signals = signals.context("receive signals")?;
+    ensure!(signals.read_signal().context("read a signal")?.is_none(), "told to end before it began");
+    Ok(signals)
+}
+
+/// Locks memory and takes real-time priority, as far as permitted.
+fn gain_privileges() -> Privileges {
+    let memory_locked = match mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE) {
+        Ok(()) => true,
+        Err(errno) => {
+            warn!(%errno, "memory is not locked: give CAP_IPC_LOCK or raise LimitMEMLOCK");
+            false
+        }
+    };
+    let real_time = match system_calls::become_real_time(REAL_TIME_PRIORITY) {
+        Ok(()) => true,
+        Err(errno) => {
+            warn!(%errno, "no real-time priority: give CAP_SYS_NICE or raise LimitRTPRIO");
+            false
+        }
+    };
+    Privileges { real_time, memory_locked }
+}
+
+/// Goes on with the device that an earlier daemon left running, if there is one.
+fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &Record) -> Option<Device> {
+    let (device, facts) = match (place, stored) {
+        (Place::Kernel(path), Some(descriptor)) => match KernelDevice::inherit(descriptor, path) {
+            Ok((device, facts)) => (Device::Kernel(device), facts),
+            Err(errno) => {
+                error!(errno, "the stored descriptor is no watchdog device: it is left alone");
+                return None;
+            }
+        },
+        (Place::StandIn(socket), _) => {
+            StandInDevice::inherit(socket).map(|(device, facts)| (Device::StandIn(device), facts))?
+        }
+        (Place::Kernel(_), None) => return None,
+    };
+    core.resume(clock::now(), facts, record.read());
+    Some(device)
+}
+
+fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
+    let status = core.status();
+    match place {
+        Place::Kernel(device) => {
+            for problem in system_conf::problems(Path::new("/")) {
+                warn!("{problem}");
+            }
+            info!(device = %device.display(), descriptor_retained = manager.retains(), state = ?status.state, "ready");
+        }
+        Place::StandIn(socket) => {
+            warn!(socket = %socket.display(), state = ?status.state, "ready with a stand-in watchdog: this machine is NOT guarded for real");
+        }
+    }
+}

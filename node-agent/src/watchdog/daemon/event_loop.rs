@@ -1,0 +1,251 @@
+//! The daemon's one loop: waits, takes messages, pets.
+//!
+//! While something is armed it neither allocates nor logs nor blocks: messages have one size, the core's
+//! queue has its room from the start, and sockets are asked without waiting (a stand-in that does not
+//! answer is waited for 0.1 s). Opening and closing the device, while nothing is armed, may take longer.
+
+use super::super::core::{Core, Effect, Input};
+use super::super::device::{Device, Place};
+use super::super::protocol::{
+    DecodeError, MESSAGE_BYTES, Outcome, Refusal, Reply, State, VERSION, decode_request, encode_reply,
+};
+use super::super::{clock, seqpacket};
+use super::STORED_DEVICE;
+use super::peer::{Peer, is_closed};
+use super::record::Record;
+use super::service_manager::ServiceManager;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::signalfd::SignalFd;
+use nix::sys::time::TimeSpec;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+/// Messages taken in one go before petting is looked at again.
+const MESSAGES_AT_ONCE: usize = 16;
+
+/// How long a failed accept is let be.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Everything the loop works with.
+pub(super) struct EventLoop {
+    core: Core,
+    device: Option<Device>,
+    place: Place,
+    listener: UnixListener,
+    signals: SignalFd,
+    allowed_uid: Option<u32>,
+    record: Record,
+    manager: ServiceManager,
+    connection: Option<UnixStream>,
+    /// The process served now or last.
+    peer: Option<Peer>,
+}
+
+impl EventLoop {
+    #[allow(clippy::too_many_arguments, reason = "the parts that the daemon is made of, each used once")]
+    pub(super) fn new(
+        core: Core,
+        device: Option<Device>,
+        place: Place,
+        listener: UnixListener,
+        signals: SignalFd,
+        allowed_uid: Option<u32>,
+        record: Record,
+        manager: ServiceManager,
+    ) -> Self {
+        Self {
+            core,
+            device,
+            place,
+            listener,
+            signals,
+            allowed_uid,
+            record,
+            manager,
+            connection: None,
+            peer: None,
+        }
+    }
+
+    /// Runs until told to end; the state it ended in.
+    pub(super) fn run(mut self) -> Result<State, Errno> {
+        self.run_effects();
+        loop {
+            self.wait()?;
+            if self.signals.read_signal()?.is_some() {
+                self.input(Input::ShutDown);
+                return Ok(self.core.status().state);
+            }
+            self.take_messages();
+            self.accept();
+            self.input(Input::Tick);
+        }
+    }
+
+    fn wait(&self) -> Result<(), Errno> {
+        let now_ns = clock::now().monotonic_raw_ns;
+        let timeout = self
+            .core
+            .deadline()
+            .map(|(due_ns, _)| TimeSpec::from(Duration::from_nanos(due_ns.saturating_sub(now_ns))));
+        let signals = PollFd::new(self.signals.as_fd(), PollFlags::POLLIN);
+        let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);
+        let result = match &self.connection {
+            Some(connection) => {
+                let connection = PollFd::new(connection.as_fd(), PollFlags::POLLIN);
+                ppoll(&mut [signals, listener, connection], timeout, None)
+            }
+            None => ppoll(&mut [signals, listener], timeout, None),
+        };
+        match result {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Takes what the peer has sent. What a peer that has closed left unread is dropped with its connection.
+    fn take_messages(&mut self) {
+        for _ in 0..MESSAGES_AT_ONCE {
+            let Some(connection) = &self.connection else { return };
+            if is_closed(connection) {
+                return self.disconnect();
+            }
+            let mut bytes = [0; MESSAGE_BYTES];
+            let length = match seqpacket::receive_now(connection, &mut bytes) {
+                Err(Errno::EAGAIN | Errno::EINTR) => return,
+                Ok(0) | Err(_) => return self.disconnect(),
+                Ok(length) => length,
+            };
+            match decode_request(bytes.get(..length).unwrap_or_default()) {
+                Ok((number, request)) => self.input(Input::Message { number, request }),
+                Err(error) => {
+                    let refusal = match error {
+                        DecodeError::Version(_) => Refusal::Version { daemon: VERSION },
+                        DecodeError::Malformed => Refusal::BadMessage,
+                    };
+                    refuse(connection, &self.core, refusal);
+                    return self.disconnect();
+                }
+            }
+        }
+    }
+
+    /// Serves a new peer if nobody else is, and the one before is dead or the very same process.
+    fn accept(&mut self) {
+        loop {
+            let connection = match self.listener.accept() {
+                Ok((connection, _)) => connection,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    // Out of descriptors or memory: it stays ready, and must not keep a real-time loop busy.
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    return;
+                }
+            };
+            // A process that connects again may come before its old connection was seen to be closed.
+            if self.connection.as_ref().is_some_and(is_closed) {
+                self.disconnect();
+            }
+            match self.admit(&connection) {
+                Ok(peer) => {
+                    if self.connection.is_some() {
+                        self.disconnect();
+                    }
+                    self.peer = Some(peer);
+                    self.connection = Some(connection);
+                    self.input(Input::Connected);
+                }
+                Err(refusal) => refuse(&connection, &self.core, refusal),
+            }
+        }
+    }
+
+    fn admit(&self, connection: &UnixStream) -> Result<Peer, Refusal> {
+        let peer = Peer::of(connection, self.allowed_uid)?;
+        match &self.peer {
+            // Dead, though its end of the connection may have gone to a child.
+            Some(before) if before.has_ended() => Ok(peer),
+            Some(before) if self.connection.is_some() => Err(Refusal::AnotherPeer { pid: before.pid }),
+            Some(before) if before.pid == peer.pid => Ok(peer),
+            Some(before) => Err(Refusal::PreviousPeerAlive { pid: before.pid }),
+            None => Ok(peer),
+        }
+    }
+
+    fn disconnect(&mut self) {
+        self.connection = None;
+        self.input(Input::Disconnected);
+    }
+
+    fn input(&mut self, input: Input) {
+        self.core.handle(clock::now(), input);
+        self.run_effects();
+    }
+
+    fn run_effects(&mut self) {
+        while let Some(effect) = self.core.poll_effect() {
+            let answer = match effect {
+                Effect::Open { timeout_seconds } => self.open(timeout_seconds),
+                Effect::Pet { timeout_seconds } => {
+                    let result = match &mut self.device {
+                        Some(device) => device.pet(timeout_seconds),
+                        None => Err((Errno::ENODEV as i32).unsigned_abs()),
+                    };
+                    Input::Petted(result)
+                }
+                Effect::Close => self.close(),
+                Effect::Save(saved) => {
+                    self.record.write(&saved);
+                    continue;
+                }
+                Effect::Reply(reply) => {
+                    self.send(&reply);
+                    continue;
+                }
+                Effect::Disconnect => {
+                    self.connection = None;
+                    self.core.handle(clock::now(), Input::Disconnected);
+                    continue;
+                }
+            };
+            self.core.handle(clock::now(), answer);
+        }
+    }
+
+    fn open(&mut self, timeout_seconds: u32) -> Input {
+        let opened = Device::open(&self.place, timeout_seconds, self.manager.retains());
+        Input::Opened(opened.map(|(device, mut facts)| {
+            if let Device::Kernel(kernel) = &device {
+                facts.descriptor_retained = self.manager.store(STORED_DEVICE, kernel.descriptor());
+            }
+            self.device = Some(device);
+            facts
+        }))
+    }
+
+    fn close(&mut self) -> Input {
+        self.manager.remove(STORED_DEVICE);
+        Input::Closed(match self.device.take() {
+            Some(device) => device.close(),
+            None => Ok(()),
+        })
+    }
+
+    /// A peer that does not read its answers is not served any longer.
+    fn send(&mut self, reply: &Reply) {
+        let Some(connection) = &self.connection else { return };
+        if seqpacket::send_now(connection, &encode_reply(reply)).is_err() {
+            self.connection = None;
+            self.core.handle(clock::now(), Input::Disconnected);
+        }
+    }
+}
+
+/// Tells a peer why it is not served; it may have gone already.
+fn refuse(connection: &UnixStream, core: &Core, refusal: Refusal) {
+    let reply = Reply { answers: 0, outcome: Outcome::Refused(refusal), status: core.status() };
+    let _ = seqpacket::send_now(connection, &encode_reply(&reply));
+}

@@ -1,0 +1,63 @@
+//! What the daemon was doing, kept in memory that outlives it in the service manager's store.
+
+use super::super::protocol::{MESSAGE_BYTES, Saved, decode_saved, encode_saved};
+use nix::errno::Errno;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::uio::{pread, pwrite};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A memory file with one record.
+#[derive(Debug)]
+pub(super) struct Record {
+    descriptor: OwnedFd,
+}
+
+impl Record {
+    /// The record that an earlier daemon kept, or a new one.
+    pub(super) fn new(kept: Option<OwnedFd>) -> Result<Self, Errno> {
+        let descriptor = match kept {
+            Some(descriptor) => descriptor,
+            None => memfd_create("ha-watchdogd", MFdFlags::MFD_CLOEXEC)?,
+        };
+        Ok(Self { descriptor })
+    }
+
+    /// Its descriptor, for the service manager's store.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// Writes the record. A failed write leaves a record that does not pass its check, or the old one,
+    /// whose deadline is no later than one that counts: the next daemon stops petting too early, never too late.
+    pub(super) fn write(&self, saved: &Saved) {
+        let bytes = encode_saved(saved);
+        if pwrite(&self.descriptor, &bytes, 0) != Ok(MESSAGE_BYTES) {
+            let _ = pwrite(&self.descriptor, &[0; MESSAGE_BYTES], 0);
+        }
+    }
+
+    /// What was written last, if it is whole.
+    pub(super) fn read(&self) -> Option<Saved> {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let length = pread(&self.descriptor, &mut bytes, 0).ok()?;
+        bytes.get(..length).and_then(|bytes| decode_saved(bytes).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Moment;
+    use super::super::super::protocol::State;
+    use super::*;
+
+    #[test]
+    fn is_read_by_the_next_holder_of_the_descriptor() {
+        let record = Record::new(None).unwrap();
+        assert_eq!(record.read(), None);
+        let saved = Saved { state: State::Armed { deadline: Moment::both(7) }, device: None, timing: None };
+        record.write(&saved);
+        let next = Record::new(Some(record.descriptor.try_clone().unwrap())).unwrap();
+        drop(record);
+        assert_eq!(next.read(), Some(saved));
+    }
+}

@@ -1,0 +1,62 @@
+//! The device that resets the machine: a kernel watchdog, or the stand-in for the sandbox and tests.
+
+mod kernel;
+mod owner;
+mod stand_in;
+mod sysfs;
+
+pub(super) use kernel::KernelDevice;
+pub(super) use stand_in::StandInDevice;
+
+use super::protocol::{DeviceFacts, Refusal};
+use std::path::PathBuf;
+
+/// Where the device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A watchdog device of the kernel: a path, or the name that its driver gives itself.
+    Kernel(PathBuf),
+    /// The socket of a stand-in process.
+    StandIn(PathBuf),
+}
+
+/// An open device.
+#[derive(Debug)]
+pub(super) enum Device {
+    /// Of the kernel.
+    Kernel(KernelDevice),
+    /// A stand-in.
+    StandIn(StandInDevice),
+}
+
+impl Device {
+    /// Opens the device (which starts it), sets the timeout and finds out what the driver can do.
+    pub(super) fn open(
+        place: &Place,
+        timeout_seconds: u32,
+        descriptor_retained: bool,
+    ) -> Result<(Self, DeviceFacts), Refusal> {
+        match place {
+            Place::Kernel(path) => KernelDevice::open(path, timeout_seconds, descriptor_retained)
+                .map(|(device, facts)| (Self::Kernel(device), facts)),
+            Place::StandIn(socket) => StandInDevice::open(socket, timeout_seconds)
+                .map(|(device, facts)| (Self::StandIn(device), facts)),
+        }
+    }
+
+    /// Pets: sets this timeout, or leaves it as it is. Returns the timeout read back, or the error number.
+    pub(super) fn pet(&mut self, timeout_seconds: Option<u32>) -> Result<u32, u32> {
+        match self {
+            Self::Kernel(device) => device.pet(timeout_seconds),
+            Self::StandIn(device) => device.pet(timeout_seconds),
+        }
+    }
+
+    /// Stops the device and closes it.
+    pub(super) fn close(self) -> Result<(), u32> {
+        match self {
+            Self::Kernel(device) => device.close(),
+            Self::StandIn(mut device) => device.close(),
+        }
+    }
+}

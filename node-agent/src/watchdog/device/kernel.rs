@@ -1,0 +1,210 @@
+//! A watchdog device of the kernel.
+
+use super::super::protocol::{DeviceFacts, DeviceKind, Name, Refusal};
+use super::super::system_calls::{
+    self, OPTION_KEEP_ALIVE, OPTION_MAGIC_CLOSE, OPTION_SET_TIMEOUT, WatchdogInfo,
+};
+use super::{owner, sysfs};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::{Mode, fstat, stat};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// The largest timeout that the kernel's watchdog core takes where a driver has no limit of its own.
+const LARGEST_TIMEOUT_SECONDS: u32 = u32::MAX / 1000;
+
+/// How many timeouts are tried when a device is opened.
+const TRIED_TIMEOUTS: u32 = 64;
+
+/// An open watchdog device; dropping it without [`KernelDevice::close`] leaves the machine to be reset.
+#[derive(Debug)]
+pub(crate) struct KernelDevice {
+    descriptor: OwnedFd,
+    place: Name,
+    timeout_seconds: u32,
+}
+
+impl KernelDevice {
+    /// Opens the device at this path (or of this identity), which starts it, and finds out what it can do.
+    ///
+    /// # Errors
+    /// Refused, with the device stopped again, when closing it by accident would stop it, when it is held
+    /// by somebody else (who is named), or when it is not there.
+    pub(super) fn open(
+        place: &Path,
+        timeout_seconds: u32,
+        descriptor_retained: bool,
+    ) -> Result<(Self, DeviceFacts), Refusal> {
+        let path = sysfs::resolve(place);
+        let descriptor = open(&path, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(|errno| refusal_of(errno, &path))?;
+        let mut device = Self { descriptor, place: name_of(&path), timeout_seconds };
+        let listed = device.listed();
+        // What does not answer this is no watchdog: nothing is written to it.
+        let info = system_calls::get_support(&device.descriptor)
+            .map_err(|errno| Refusal::DeviceFailed { errno: number(errno) })?;
+        // A kernel that does not say counts as one that cannot stop: then it is petted while idle.
+        let nowayout = listed.as_ref().is_none_or(|listed| listed.nowayout.unwrap_or(true));
+        if info.options & OPTION_MAGIC_CLOSE == 0 && !(nowayout && listed.is_some()) {
+            let _ = device.close();
+            return Err(Refusal::StopsWhenClosed);
+        }
+        let facts = device.examine(&info, listed.as_ref(), timeout_seconds, descriptor_retained, nowayout);
+        Ok((device, facts))
+    }
+
+    /// Takes over a device that is open already, without touching it. What is known of it comes from the
+    /// record that the earlier daemon kept; without one it counts as fixed.
+    pub(crate) fn inherit(descriptor: OwnedFd, place: &Path) -> Result<(Self, DeviceFacts), u32> {
+        let info = system_calls::get_support(&descriptor).map_err(number)?;
+        let timeout_seconds = system_calls::get_timeout(&descriptor).map_err(number)?;
+        let device = Self { descriptor, place: name_of(place), timeout_seconds };
+        let listed = device.listed();
+        let nowayout = listed.as_ref().is_none_or(|listed| listed.nowayout.unwrap_or(true));
+        let facts = DeviceFacts {
+            kind: DeviceKind::Kernel,
+            identity: Name::new(&info.identity),
+            place: device.place,
+            timeout_seconds,
+            smallest_timeout_seconds: smallest(listed.as_ref()),
+            largest_timeout_seconds: largest(listed.as_ref(), timeout_seconds),
+            sliding: false,
+            descriptor_retained: true,
+            nowayout,
+        };
+        Ok((device, facts))
+    }
+
+    /// Its descriptor, for the service manager's store.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    fn listed(&self) -> Option<sysfs::Listed> {
+        fstat(&self.descriptor).ok().and_then(|status| sysfs::listed(status.st_rdev))
+    }
+
+    /// Sets the timeout and tries whether it can follow a deadline: whether every smaller timeout is taken
+    /// as asked, and whether setting it pets.
+    fn examine(
+        &mut self,
+        info: &WatchdogInfo,
+        listed: Option<&sysfs::Listed>,
+        timeout_seconds: u32,
+        descriptor_retained: bool,
+        nowayout: bool,
+    ) -> DeviceFacts {
+        let settable = info.options & OPTION_SET_TIMEOUT != 0;
+        let smallest_timeout_seconds = smallest(listed);
+        // Only the kernel's watchdog core, which lists its devices, is known to pet when a timeout is set.
+        let mut sliding = settable && info.options & OPTION_KEEP_ALIVE != 0 && listed.is_some();
+        if settable {
+            sliding = sliding && self.takes_every(smallest_timeout_seconds, timeout_seconds);
+            let _ = self.pet(Some(timeout_seconds));
+            sliding = sliding && self.setting_pets();
+        }
+        let read_back = system_calls::get_timeout(&self.descriptor).unwrap_or(u32::MAX);
+        self.timeout_seconds = read_back;
+        DeviceFacts {
+            kind: DeviceKind::Kernel,
+            identity: Name::new(&info.identity),
+            place: self.place,
+            timeout_seconds: read_back,
+            smallest_timeout_seconds,
+            largest_timeout_seconds: if settable { largest(listed, read_back) } else { read_back },
+            sliding,
+            descriptor_retained,
+            nowayout,
+        }
+    }
+
+    fn takes_every(&mut self, smallest_seconds: u32, timeout_seconds: u32) -> bool {
+        (smallest_seconds..=timeout_seconds.min(smallest_seconds + TRIED_TIMEOUTS))
+            .rev()
+            .all(|asked| self.pet(Some(asked)) == Ok(asked))
+    }
+
+    /// Called right after the timeout was raised: where the driver knows the time left, it must be the new one.
+    fn setting_pets(&self) -> bool {
+        system_calls::get_time_left(&self.descriptor)
+            .map_or(true, |left| left.saturating_add(1) >= self.timeout_seconds)
+    }
+
+    /// Pets, by setting a timeout or with the one in force.
+    pub(super) fn pet(&mut self, timeout_seconds: Option<u32>) -> Result<u32, u32> {
+        match timeout_seconds {
+            Some(seconds) => {
+                self.timeout_seconds =
+                    system_calls::set_timeout(&self.descriptor, seconds).map_err(number)?;
+            }
+            None => system_calls::keep_alive(&self.descriptor).map_err(number)?,
+        }
+        Ok(self.timeout_seconds)
+    }
+
+    /// Magic close: tells the driver to stop when the last descriptor is closed, and closes this one.
+    pub(super) fn close(self) -> Result<(), u32> {
+        match nix::unistd::write(&self.descriptor, b"V") {
+            Ok(1) => Ok(()),
+            Ok(_) => Err(number(Errno::EIO)),
+            Err(errno) => Err(number(errno)),
+        }
+    }
+}
+
+fn smallest(listed: Option<&sysfs::Listed>) -> u32 {
+    listed.and_then(|listed| listed.smallest_timeout_seconds).unwrap_or(1).max(1)
+}
+
+fn largest(listed: Option<&sysfs::Listed>, unknown: u32) -> u32 {
+    match listed.and_then(|listed| listed.largest_timeout_seconds) {
+        Some(0) => LARGEST_TIMEOUT_SECONDS,
+        Some(seconds) => seconds,
+        None => unknown,
+    }
+}
+
+fn name_of(path: &Path) -> Name {
+    Name::tail(path.as_os_str().as_encoded_bytes())
+}
+
+/// An error number as the protocol carries it.
+fn number(errno: Errno) -> u32 {
+    (errno as i32).unsigned_abs()
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than anybody lists")]
+fn refusal_of(errno: Errno, path: &Path) -> Refusal {
+    match errno {
+        Errno::EBUSY => {
+            let (pid, name) =
+                stat(path).map_or((0, Name::default()), |status| owner::owner_of(status.st_rdev));
+            Refusal::DeviceBusy { pid, name }
+        }
+        Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => Refusal::NoDevice { errno: number(errno) },
+        _ => Refusal::DeviceFailed { errno: number(errno) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_watchdog_is_refused() {
+        let check = |path: &str, expected: Refusal| {
+            assert_eq!(KernelDevice::open(Path::new(path), 5, false).map(|(_, facts)| facts), Err(expected));
+        };
+        check("/dev/no-such-watchdog", Refusal::NoDevice { errno: 2 });
+        check("No such identity", Refusal::NoDevice { errno: 2 });
+        check("/dev/null", Refusal::DeviceFailed { errno: 25 });
+        assert!(
+            KernelDevice::inherit(
+                OwnedFd::from(std::fs::File::open("/dev/null").unwrap()),
+                Path::new("/dev/null")
+            )
+            .is_err()
+        );
+    }
+}

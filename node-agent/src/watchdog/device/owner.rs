@@ -1,0 +1,57 @@
+//! Finds the process that holds a device.
+
+use super::super::protocol::Name;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The process that has the device with this number open, and its name; 0 and no name if none is found.
+pub(super) fn owner_of(device_number: u64) -> (u32, Name) {
+    let alias = alias_of(device_number);
+    find(|metadata| metadata.rdev() == device_number || Some(metadata.rdev()) == alias)
+}
+
+/// `/dev/watchdog` and `/dev/watchdog0` are one device under two numbers.
+fn alias_of(device_number: u64) -> Option<u64> {
+    let number_of = |path: &str| std::fs::metadata(path).ok().map(|metadata| metadata.rdev());
+    match (number_of("/dev/watchdog"), number_of("/dev/watchdog0")) {
+        (Some(old), Some(new)) if old == device_number => Some(new),
+        (Some(old), Some(new)) if new == device_number => Some(old),
+        (Some(_) | None, Some(_) | None) => None,
+    }
+}
+
+fn find(is_it: impl Fn(&std::fs::Metadata) -> bool) -> (u32, Name) {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    for process in processes {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let descriptors = std::fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
+        // The link is followed: a descriptor of a deleted or another device node still has the number.
+        if descriptors.flat_map(|entry| std::fs::metadata(entry.path())).any(|metadata| is_it(&metadata)) {
+            return (pid, name_of(&process.path()));
+        }
+    }
+    (0, Name::default())
+}
+
+fn name_of(process: &Path) -> Name {
+    let text = std::fs::read(process.join("comm")).unwrap_or_default();
+    Name::new(text.trim_ascii_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_this_process_by_a_file_it_holds() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let held = file.as_file().metadata().unwrap();
+        let (pid, name) = find(|metadata| metadata.ino() == held.ino() && metadata.dev() == held.dev());
+        assert_eq!(pid, std::process::id());
+        assert!(!name.as_str().is_empty());
+        let (pid, name) = find(|_| false);
+        assert_eq!((pid, name.as_str()), (0, ""));
+    }
+}

@@ -1,0 +1,103 @@
+//! What the kernel tells of its watchdog devices under `/sys/class/watchdog`.
+
+use std::path::{Path, PathBuf};
+
+/// Where the kernel lists its watchdogs.
+const CLASS: &str = "/sys/class/watchdog";
+
+/// The number of the old device `/dev/watchdog`, which is the same as `watchdog0`.
+const MISC_WATCHDOG: (u64, u64) = (10, 130);
+
+/// What is known of a device without opening it. Only drivers on the kernel's watchdog core are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Listed {
+    /// Whether it cannot be stopped once started; `None` where the kernel does not say.
+    pub(super) nowayout: Option<bool>,
+    /// The smallest timeout in seconds, if the driver has one.
+    pub(super) smallest_timeout_seconds: Option<u32>,
+    /// The largest timeout in seconds, if the driver has one; 0: any.
+    pub(super) largest_timeout_seconds: Option<u32>,
+}
+
+/// The path of the device with this name or number: a path stays, another text is looked for among the
+/// identities.
+pub(super) fn resolve(place: &Path) -> PathBuf {
+    if place.is_absolute() {
+        return place.to_owned();
+    }
+    let wanted = place.to_string_lossy();
+    entries(Path::new(CLASS))
+        .into_iter()
+        .find(|entry| read(entry, "identity").is_some_and(|identity| identity == wanted))
+        .and_then(|entry| entry.file_name().map(|name| Path::new("/dev").join(name)))
+        .unwrap_or_else(|| place.to_owned())
+}
+
+/// What is known of the device with this number.
+pub(super) fn listed(device_number: u64) -> Option<Listed> {
+    listed_under(Path::new(CLASS), device_number)
+}
+
+fn listed_under(class: &Path, device_number: u64) -> Option<Listed> {
+    let number = (nix::sys::stat::major(device_number), nix::sys::stat::minor(device_number));
+    let entry = entries(class).into_iter().find(|entry| {
+        if number == MISC_WATCHDOG {
+            entry.file_name().is_some_and(|name| name == "watchdog0")
+        } else {
+            read(entry, "dev").is_some_and(|text| text == format!("{}:{}", number.0, number.1))
+        }
+    })?;
+    Some(Listed {
+        nowayout: read(&entry, "nowayout").map(|text| text != "0"),
+        smallest_timeout_seconds: read(&entry, "min_timeout").and_then(|text| text.parse().ok()),
+        largest_timeout_seconds: read(&entry, "max_timeout").and_then(|text| text.parse().ok()),
+    })
+}
+
+fn entries(class: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(class).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    entries
+}
+
+fn read(entry: &Path, attribute: &str) -> Option<String> {
+    std::fs::read_to_string(entry.join(attribute)).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_a_device_by_its_number() {
+        let class = tempfile::tempdir().unwrap();
+        for (name, files) in [
+            (
+                "watchdog0",
+                [("dev", "247:0\n"), ("nowayout", "0\n"), ("min_timeout", "1\n"), ("max_timeout", "65535\n")],
+            ),
+            (
+                "watchdog1",
+                [("dev", "247:1\n"), ("nowayout", "1\n"), ("min_timeout", "2\n"), ("max_timeout", "0\n")],
+            ),
+        ] {
+            std::fs::create_dir(class.path().join(name)).unwrap();
+            for (file, text) in files {
+                std::fs::write(class.path().join(name).join(file), text).unwrap();
+            }
+        }
+        let check = |major, minor, nowayout: Option<bool>, smallest| {
+            let found = listed_under(class.path(), nix::sys::stat::makedev(major, minor));
+            assert_eq!(
+                found.map(|listed| (listed.nowayout, listed.smallest_timeout_seconds)),
+                nowayout.map(|nowayout| (Some(nowayout), Some(smallest)))
+            );
+        };
+        check(247, 0, Some(false), 1);
+        check(247, 1, Some(true), 2);
+        check(10, 130, Some(false), 1);
+        check(5, 1, None, 0);
+        assert_eq!(listed_under(Path::new("/nowhere"), 0), None);
+    }
+}

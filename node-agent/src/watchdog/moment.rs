@@ -1,0 +1,110 @@
+//! A moment on both clocks that a deadline counts on.
+
+use ha_api_types::time::Now;
+use std::fmt;
+
+/// Nanoseconds in a millisecond.
+const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
+
+/// A moment of this boot, read on two clocks at once.
+///
+/// `CLOCK_MONOTONIC_RAW` keeps the rate that the hardware has (no time daemon slews it) but stands still
+/// while the machine is suspended; `CLOCK_BOOTTIME` counts the suspend. A deadline counts on both and the
+/// earlier wins (`FENCING.md` 3), so neither a slewed clock nor a suspend can lengthen it.
+///
+/// Agent and daemon must share the time namespace; a deadline from another one is refused as too far away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// `CLOCK_MONOTONIC_RAW`, in nanoseconds.
+    pub monotonic_raw_ns: u64,
+    /// `CLOCK_BOOTTIME`, in nanoseconds.
+    pub boottime_ns: u64,
+}
+
+impl Moment {
+    /// The same moment read as `ns` on both clocks, for tests and simulated worlds without suspend.
+    pub const fn both(ns: u64) -> Self {
+        Self { monotonic_raw_ns: ns, boottime_ns: ns }
+    }
+
+    /// This moment moved into the future by `ms` milliseconds on both clocks (it stops at the end of time).
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        let ns = ms.saturating_mul(NANOSECONDS_PER_MILLISECOND);
+        Self {
+            monotonic_raw_ns: self.monotonic_raw_ns.saturating_add(ns),
+            boottime_ns: self.boottime_ns.saturating_add(ns),
+        }
+    }
+
+    /// Nanoseconds from this moment to `deadline` on the clock that gets there first; `None` once either
+    /// clock is past it. Exactly at the deadline it is `Some(0)`.
+    pub const fn left_ns(self, deadline: Self) -> Option<u64> {
+        match (
+            deadline.monotonic_raw_ns.checked_sub(self.monotonic_raw_ns),
+            deadline.boottime_ns.checked_sub(self.boottime_ns),
+        ) {
+            (Some(raw), Some(boot)) => Some(if raw < boot { raw } else { boot }),
+            (None, _) | (_, None) => None,
+        }
+    }
+
+    /// Nanoseconds from this moment to `later` on the clock that says more; 0 when `later` is not later.
+    /// The bound to use where too long is the dangerous side.
+    pub const fn longest_ns(self, later: Self) -> u64 {
+        let raw = later.monotonic_raw_ns.saturating_sub(self.monotonic_raw_ns);
+        let boot = later.boottime_ns.saturating_sub(self.boottime_ns);
+        if raw > boot { raw } else { boot }
+    }
+
+    /// Whether this moment comes before `other` on at least one clock.
+    pub const fn is_earlier_on_a_clock(self, other: Self) -> bool {
+        self.monotonic_raw_ns < other.monotonic_raw_ns || self.boottime_ns < other.boottime_ns
+    }
+}
+
+/// Rounded down to milliseconds, as a core's present is: a deadline counted from it is never too late.
+impl From<&Now> for Moment {
+    fn from(now: &Now) -> Self {
+        Self {
+            monotonic_raw_ns: now.raw.0.saturating_mul(NANOSECONDS_PER_MILLISECOND),
+            boottime_ns: now.boot.0.saturating_mul(NANOSECONDS_PER_MILLISECOND),
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.monotonic_raw_ns / NANOSECONDS_PER_MILLISECOND;
+        write!(formatter, "{}.{:03} s after boot", ms / 1000, ms % 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earlier_clock_wins() {
+        let deadline = Moment { monotonic_raw_ns: 100, boottime_ns: 150 };
+        let check = |raw, boot, left| {
+            let now = Moment { monotonic_raw_ns: raw, boottime_ns: boot };
+            assert_eq!(now.left_ns(deadline), left, "at {raw}/{boot}");
+        };
+        check(90, 90, Some(10));
+        check(50, 149, Some(1));
+        check(100, 150, Some(0));
+        check(101, 10, None);
+        check(10, 151, None);
+    }
+
+    #[test]
+    fn longest_is_the_cautious_bound() {
+        let now = Moment::both(100);
+        assert_eq!(now.longest_ns(Moment { monotonic_raw_ns: 110, boottime_ns: 190 }), 90);
+        assert_eq!(now.longest_ns(Moment::both(5)), 0);
+        assert_eq!(Moment::both(u64::MAX).plus_ms(1), Moment::both(u64::MAX));
+        assert!(Moment { monotonic_raw_ns: 99, boottime_ns: 500 }.is_earlier_on_a_clock(now));
+        assert!(!now.is_earlier_on_a_clock(now));
+    }
+}

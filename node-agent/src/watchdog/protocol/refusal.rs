@@ -1,0 +1,143 @@
+//! Why the daemon refuses: each reason with what helps against it.
+
+use super::Name;
+use thiserror::Error;
+
+/// Why a request, or a whole connection, is refused. The text says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// The peer speaks another version of the protocol.
+    #[error(
+        "agent and ha-watchdogd speak different versions (the daemon speaks {daemon}): install the same release of both and restart ha-watchdogd"
+    )]
+    Version {
+        /// The daemon's version.
+        daemon: u16,
+    },
+    /// The bytes make no message.
+    #[error("the message cannot be read: install the same release of ha-node-agent and ha-watchdogd")]
+    BadMessage,
+    /// The numbers of the requests have a gap or a repetition; the connection ends.
+    #[error("request number {expected} was expected: messages were lost, connect again")]
+    OutOfOrder {
+        /// The number that should have come.
+        expected: u64,
+    },
+    /// The peer's user may not use the daemon.
+    #[error(
+        "user id {uid} may not use the watchdog: run the agent as root or start ha-watchdogd with --allowed-uid {uid}"
+    )]
+    NotPermitted {
+        /// The peer's user.
+        uid: u32,
+    },
+    /// Another connection is being served.
+    #[error("process {pid} is connected already: one agent at a time, stop that one first")]
+    AnotherPeer {
+        /// Its process.
+        pid: u32,
+    },
+    /// The process served before has closed its connection but still lives.
+    #[error("process {pid}, served before, still lives: wait for its end or stop it")]
+    PreviousPeerAlive {
+        /// Its process.
+        pid: u32,
+    },
+    /// Nothing is armed that this could apply to.
+    #[error("the watchdog is not armed: arm it first")]
+    NotArmed,
+    /// No pet fits before that deadline any more. An earlier deadline than the one in force counts
+    /// nevertheless.
+    #[error("the deadline has passed or is nearer than the smallest timeout of the device")]
+    DeadlinePassed,
+    /// The deadline is further away than a heartbeat can be good for.
+    #[error(
+        "the deadline is {ahead_ms} ms away, a heartbeat is good for {heartbeat_valid_ms} ms only: agent and ha-watchdogd must share clocks (no time namespace between them)"
+    )]
+    DeadlineTooFar {
+        /// How far away it is.
+        ahead_ms: u32,
+        /// How far it may be (Th).
+        heartbeat_valid_ms: u32,
+    },
+    /// The device is not there.
+    #[error(
+        "there is no watchdog device (error {errno}): load a driver, for example set WATCHDOG_MODULE in /etc/default/ha-watchdogd and restart ha-watchdogd"
+    )]
+    NoDevice {
+        /// The error number the kernel gave.
+        errno: u32,
+    },
+    /// Somebody else holds the device.
+    #[error("the watchdog device is held by process {pid} ({name}): {}", fix_for(name))]
+    DeviceBusy {
+        /// Its owner's process, 0 when it could not be found.
+        pid: u32,
+        /// Its owner's name.
+        name: Name,
+    },
+    /// Closing the device would stop it, so the daemon's death would end the guard.
+    #[error(
+        "the watchdog driver has neither magic close nor nowayout, it would stop when ha-watchdogd dies: load it with nowayout=1 or use another, for example softdog"
+    )]
+    StopsWhenClosed,
+    /// The timeout read back is longer than the agent's W bears.
+    #[error(
+        "the device takes a timeout of {read_back_seconds} s at least, W bears {largest_seconds} s: raise timing.watchdogTimeoutSeconds (W grows with it) or use another device"
+    )]
+    TimeoutTooLong {
+        /// What the device says.
+        read_back_seconds: u32,
+        /// What W bears for such a device.
+        largest_seconds: u32,
+    },
+    /// The driver does not take that timeout.
+    #[error(
+        "the device takes timeouts from {smallest_seconds} to {largest_seconds} s: change timing.watchdogTimeoutSeconds"
+    )]
+    TimeoutNotTaken {
+        /// The driver's smallest.
+        smallest_seconds: u32,
+        /// The driver's largest.
+        largest_seconds: u32,
+    },
+    /// The device gave an error.
+    #[error("the watchdog device gave error {errno}: see the kernel's log, and try another driver")]
+    DeviceFailed {
+        /// The error number the kernel gave.
+        errno: u32,
+    },
+}
+
+/// What helps against an owner of this name.
+fn fix_for(name: &Name) -> &'static str {
+    match name.as_str() {
+        "systemd" | "init" => {
+            "the service manager pets it itself: set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in /etc/systemd/system.conf.d/ and run systemctl daemon-reexec"
+        }
+        "watchdog" | "wd_keepalive" => "disable it: systemctl disable --now watchdog wd_keepalive",
+        "watchdog-mux" => "disable it: systemctl disable --now watchdog-mux",
+        "watchdogd" => "disable it: systemctl disable --now watchdogd",
+        "sbd" => "disable it: systemctl disable --now sbd",
+        "ha-watchdogd" => "a second ha-watchdogd runs: stop one of them",
+        "" => "find it with fuser -v on the device and stop it",
+        _ => "stop it, or give ha-watchdogd another device with --device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_device_names_owner_and_fix() {
+        let check = |name: &str, part: &str| {
+            let text = Refusal::DeviceBusy { pid: 7, name: Name::new(name.as_bytes()) }.to_string();
+            assert!(text.contains("process 7") && text.contains(part), "{text}");
+        };
+        check("systemd", "RuntimeWatchdogSec=0");
+        check("sbd", "systemctl disable --now sbd");
+        check("", "fuser");
+        check("something", "--device");
+    }
+}

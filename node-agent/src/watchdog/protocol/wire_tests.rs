@@ -1,0 +1,125 @@
+//! Round trips of every message, and refusal of what is none.
+
+use super::*;
+use proptest::prelude::*;
+
+fn every_refusal() -> Vec<Refusal> {
+    vec![
+        Refusal::Version { daemon: 9 },
+        Refusal::BadMessage,
+        Refusal::OutOfOrder { expected: u64::MAX },
+        Refusal::NotPermitted { uid: 1000 },
+        Refusal::AnotherPeer { pid: 4 },
+        Refusal::PreviousPeerAlive { pid: 5 },
+        Refusal::NotArmed,
+        Refusal::DeadlinePassed,
+        Refusal::DeadlineTooFar { ahead_ms: 7000, heartbeat_valid_ms: 6000 },
+        Refusal::NoDevice { errno: 2 },
+        Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") },
+        Refusal::StopsWhenClosed,
+        Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 },
+        Refusal::TimeoutNotTaken { smallest_seconds: 1, largest_seconds: 65535 },
+        Refusal::DeviceFailed { errno: 5 },
+    ]
+}
+
+fn every_state() -> Vec<State> {
+    let deadline = Moment { monotonic_raw_ns: 1, boottime_ns: u64::MAX };
+    vec![State::Released, State::Armed { deadline }, State::Staying, State::Expired { deadline }]
+}
+
+fn a_device() -> DeviceFacts {
+    DeviceFacts {
+        kind: DeviceKind::StandIn,
+        identity: Name::new("A name with more than thirty-one bytes in it".as_bytes()),
+        place: Name::tail(b"/dev/watchdog0"),
+        timeout_seconds: 5,
+        smallest_timeout_seconds: 1,
+        largest_timeout_seconds: 65535,
+        sliding: true,
+        descriptor_retained: false,
+        nowayout: true,
+    }
+}
+
+#[test]
+fn every_reply_survives_the_wire() {
+    let notices = [Notice::Welcome, Notice::Expired, Notice::DeviceFailed { errno: 16 }, Notice::NotSliding];
+    let outcomes = every_refusal()
+        .into_iter()
+        .map(Outcome::Refused)
+        .chain(notices.into_iter().map(Outcome::Notice))
+        .chain([Outcome::Done]);
+    for outcome in outcomes {
+        for state in every_state() {
+            for (device, last_pet) in [(None, None), (Some(a_device()), Some(Moment::both(77)))] {
+                let status = Status {
+                    state,
+                    device,
+                    last_pet,
+                    smallest_margin_ms: last_pet.map(|_| 4321),
+                    privileges: Privileges { real_time: true, memory_locked: false },
+                };
+                let reply = Reply { answers: 12, outcome, status };
+                assert_eq!(decode_reply(&encode_reply(&reply)), Ok(reply));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_request_survives_the_wire() {
+    let arm = Arm {
+        timeout_seconds: 5,
+        largest: LargestTimeouts {
+            sliding_retained_seconds: 5,
+            fixed_retained_seconds: 2,
+            not_retained_seconds: 1,
+        },
+        heartbeat_valid_ms: 6000,
+        deadline: Some(Moment::both(123_456_789)),
+    };
+    for request in [
+        Request::Arm(arm),
+        Request::Arm(Arm { deadline: None, ..arm }),
+        Request::Deadline(Moment { monotonic_raw_ns: 5, boottime_ns: 6 }),
+        Request::Stay,
+        Request::Release,
+        Request::Query,
+    ] {
+        assert_eq!(decode_request(&encode_request(u64::MAX, &request)), Ok((u64::MAX, request)));
+    }
+}
+
+#[test]
+fn saved_state_is_checked() {
+    for state in every_state() {
+        let timing =
+            Timing { timeout_seconds: 5, largest: LargestTimeouts::default(), heartbeat_valid_ms: 6000 };
+        let saved = Saved { state, device: Some(a_device()), timing: Some(timing) };
+        let bytes = encode_saved(&saved);
+        assert_eq!(decode_saved(&bytes), Ok(saved));
+        let mut half_written = bytes;
+        half_written[20] ^= 1;
+        assert_eq!(decode_saved(&half_written), Err(DecodeError::Malformed));
+    }
+    assert_eq!(decode_saved(&[0; MESSAGE_BYTES]), Err(DecodeError::Malformed));
+}
+
+#[test]
+fn another_version_is_named() {
+    let mut bytes = encode_request(1, &Request::Query);
+    bytes[4] = 7;
+    assert_eq!(decode_request(&bytes), Err(DecodeError::Version(7)));
+    assert_eq!(decode_request(&bytes[..100]), Err(DecodeError::Malformed));
+    assert_eq!(decode_reply(&encode_request(1, &Request::Query)), Err(DecodeError::Malformed));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_it_stumble(mut bytes in proptest::collection::vec(any::<u8>(), MESSAGE_BYTES), tag in 0u8..210) {
+        let _ = decode_request(&bytes);
+        bytes[..8].copy_from_slice(&[b'H', b'A', b'W', b'D', 1, 0, tag, 0]);
+        let _ = (decode_request(&bytes), decode_reply(&bytes), decode_saved(&bytes));
+    }
+}

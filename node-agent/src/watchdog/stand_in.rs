@@ -1,0 +1,209 @@
+//! The stand-in watchdog: a process outside a node's tree that kills the tree as a kernel's watchdog resets a machine.
+//!
+//! For the sandbox and tests only; a leader accepts it only with `fencing.allowStandIn`.
+//!
+//! # Guarantees
+//! - Its timer runs on whatever becomes of the daemon that started it: a dropped connection neither stops
+//!   nor restarts it (so the descriptor counts as retained), and it fires also when the daemon is dead.
+//! - A process that it is told to kill is held by a process descriptor: a later process of the same number
+//!   is never hit.
+//!
+//! # Caveats
+//! It proves nothing about a machine: whoever stops or kills it has taken the fence away.
+
+mod target;
+mod timer;
+pub(crate) mod wire;
+
+use super::clock;
+use super::seqpacket;
+use anyhow::{Context, Result};
+use clap::Parser;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeSpec;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::time::Duration;
+use target::Targets;
+use timer::Timer;
+use wire::{Answer, MESSAGE_BYTES};
+
+/// The end of the node, by a timer outside of it: plays a kernel watchdog for sandbox and tests.
+#[derive(Debug, Parser)]
+#[command(name = "ha-watchdog-standin", version)]
+pub struct Options {
+    /// Socket on which ha-watchdogd (`--stand-in`) finds it
+    #[arg(long, value_name = "SOCKET")]
+    pub socket: PathBuf,
+    /// Process to kill at expiry, usually process 1 of a node's process namespace; may be repeated.
+    /// When all of them have ended by themselves, and there is nothing else to do at expiry, so does this
+    #[arg(long, value_name = "PID")]
+    pub kill_pid: Vec<u32>,
+    /// Control group to kill at expiry (its `cgroup.kill`); may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub kill_cgroup: Vec<PathBuf>,
+    /// Shell command to run at expiry, after the kills; may be repeated
+    #[arg(long, value_name = "COMMAND")]
+    pub exec_on_expiry: Vec<String>,
+    /// File to append a line to at start and expiry, besides standard output
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+}
+
+/// Runs until the timer has fired, the targets are gone, or it is told to end.
+pub fn run(options: &Options) -> Result<()> {
+    let mut targets = Targets::of(options)?;
+    let listener = seqpacket::listen_at(&options.socket)
+        .with_context(|| format!("listen on {}", options.socket.display()))?;
+    let signals = ending_signals()?;
+    let mut log = Log::open(options)?;
+    log.line(&format!("ready on {}", options.socket.display()));
+    let ended = Loop { listener, signals, holder: None, timer: Timer::new() }.run(&mut targets)?;
+    match ended {
+        Ended::Fired => {
+            // Kill first, talk later.
+            let failures = targets.kill();
+            log.line("expired: the node's tree is killed");
+            for failure in failures {
+                log.line(&format!("expired: {failure}"));
+            }
+            for failure in targets.run_commands() {
+                log.line(&format!("expired: {failure}"));
+            }
+        }
+        Ended::TargetsGone => log.line("ends: what it would have killed has ended"),
+        Ended::Told => log.line("ends: told to"),
+    }
+    match nix::unistd::unlink(&options.socket) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(errno).context("remove the socket"),
+    }
+}
+
+/// SIGTERM and SIGINT as a descriptor.
+fn ending_signals() -> Result<SignalFd> {
+    let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    set.thread_block().context("block signals")?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("receive signals")
+}
+
+/// Why the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Fired,
+    TargetsGone,
+    Told,
+}
+
+struct Loop {
+    listener: UnixListener,
+    signals: SignalFd,
+    holder: Option<UnixStream>,
+    timer: Timer,
+}
+
+impl Loop {
+    fn run(mut self, targets: &mut Targets) -> Result<Ended> {
+        loop {
+            let now_ns = clock::now().boottime_ns;
+            let wait = match self.timer.expires_at_ns() {
+                Some(at) if at <= now_ns => return Ok(Ended::Fired),
+                Some(at) => Some(TimeSpec::from(Duration::from_nanos(at - now_ns))),
+                None => None,
+            };
+            if targets.are_gone() {
+                return Ok(Ended::TargetsGone);
+            }
+            self.wait(wait, targets)?;
+            if self.signals.read_signal().context("read a signal")?.is_some() {
+                return Ok(Ended::Told);
+            }
+            self.serve_holder();
+            self.accept();
+        }
+    }
+
+    fn wait(&self, timeout: Option<TimeSpec>, targets: &Targets) -> Result<()> {
+        let mut descriptors = vec![
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+        ];
+        descriptors.extend(self.holder.iter().map(|holder| PollFd::new(holder.as_fd(), PollFlags::POLLIN)));
+        descriptors.extend(targets.alive().map(|process| PollFd::new(process, PollFlags::POLLIN)));
+        match ppoll(&mut descriptors, timeout, None) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno).context("wait"),
+        }
+    }
+
+    fn serve_holder(&mut self) {
+        while let Some(holder) = &self.holder {
+            let mut bytes = [0; MESSAGE_BYTES];
+            let length = match seqpacket::receive_now(holder, &mut bytes) {
+                Err(Errno::EAGAIN | Errno::EINTR) => return,
+                Ok(0) | Err(_) => {
+                    self.holder = None;
+                    return;
+                }
+                Ok(length) => length,
+            };
+            let Some((number, operation)) = bytes.get(..length).and_then(wire::decode) else {
+                self.holder = None;
+                return;
+            };
+            let answer = self.timer.handle(clock::now().boottime_ns, operation);
+            if seqpacket::send_now(holder, &wire::encode_answer(number, answer)).is_err() {
+                self.holder = None;
+            }
+        }
+    }
+
+    /// One holder at a time, as with a kernel's device.
+    fn accept(&mut self) {
+        while let Ok((peer, _)) = self.listener.accept() {
+            if self.holder.is_some() {
+                let busy = Answer::Failed((Errno::EBUSY as i32).unsigned_abs());
+                // The peer may have gone already; then there is nobody to tell.
+                let _ = seqpacket::send_now(&peer, &wire::encode_answer(0, busy));
+            } else {
+                self.holder = Some(peer);
+            }
+        }
+    }
+}
+
+/// Lines for tests and people, with the time, on standard output and in a file.
+struct Log {
+    file: Option<File>,
+}
+
+impl Log {
+    fn open(options: &Options) -> Result<Self> {
+        let open = |path: &PathBuf| {
+            File::options()
+                .create(true)
+                .append(true)
+                .open(path)
+                .with_context(|| format!("open {}", path.display()))
+        };
+        Ok(Self { file: options.log.as_ref().map(open).transpose()? })
+    }
+
+    fn line(&mut self, text: &str) {
+        let now = clock::now().boottime_ns / 1_000_000;
+        let wall_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis());
+        let wall = ha_api_types::time::Timestamp::from_unix_ms(i128::try_from(wall_ms).unwrap_or(0));
+        let line = format!("{wall} boottime_ms={now} pid={} {text}\n", std::process::id());
+        // Nobody may listen on standard output any more; that must not keep it from its work.
+        let _ = std::io::stdout().write_all(line.as_bytes());
+        if let Some(file) = &mut self.file {
+            let _ = file.write_all(line.as_bytes());
+        }
+    }
+}

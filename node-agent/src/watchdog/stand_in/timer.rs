@@ -1,0 +1,104 @@
+//! The stand-in's timer, with the semantics of a kernel watchdog; pure.
+
+use super::wire::{Answer, Operation};
+
+/// Nanoseconds in a second.
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+
+/// What a timeout may be, in seconds.
+const TIMEOUT_SECONDS: std::ops::RangeInclusive<u32> = 1..=65_535;
+
+/// `EINVAL`, as the kernel answers a timeout out of range.
+const INVALID: u32 = 22;
+
+/// The timer: it runs from its start until it is stopped or fires, whoever is connected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timer {
+    timeout_seconds: u32,
+    expires_at_ns: Option<u64>,
+}
+
+impl Timer {
+    /// A stopped timer with the timeout that kernel drivers usually start with.
+    pub(crate) fn new() -> Self {
+        Self { timeout_seconds: 60, expires_at_ns: None }
+    }
+
+    /// When it fires, while it runs.
+    pub(crate) fn expires_at_ns(&self) -> Option<u64> {
+        self.expires_at_ns
+    }
+
+    /// Does what the daemon asks. A timer that should have fired by now fires: nothing pets it any more.
+    pub(crate) fn handle(&mut self, now_ns: u64, operation: Operation) -> Answer {
+        if self.expires_at_ns.is_some_and(|at| at <= now_ns) {
+            return Answer::Failed(INVALID);
+        }
+        match operation {
+            Operation::Start => {
+                if self.expires_at_ns.is_none() {
+                    self.restart(now_ns);
+                }
+                Answer::Value(self.timeout_seconds)
+            }
+            Operation::SetTimeout(seconds) if TIMEOUT_SECONDS.contains(&seconds) => {
+                self.timeout_seconds = seconds;
+                self.pet(now_ns);
+                Answer::Value(seconds)
+            }
+            Operation::SetTimeout(_) => Answer::Failed(INVALID),
+            Operation::GetTimeout => Answer::Value(self.timeout_seconds),
+            Operation::KeepAlive => {
+                self.pet(now_ns);
+                Answer::Value(self.timeout_seconds)
+            }
+            Operation::TimeLeft => {
+                let left_ms = self.expires_at_ns.map_or(0, |at| (at - now_ns).div_ceil(1_000_000));
+                Answer::Value(u32::try_from(left_ms).unwrap_or(u32::MAX))
+            }
+            Operation::MagicClose => {
+                self.expires_at_ns = None;
+                Answer::Value(0)
+            }
+        }
+    }
+
+    fn pet(&mut self, now_ns: u64) {
+        if self.expires_at_ns.is_some() {
+            self.restart(now_ns);
+        }
+    }
+
+    fn restart(&mut self, now_ns: u64) {
+        self.expires_at_ns = Some(now_ns + u64::from(self.timeout_seconds) * NANOSECONDS_PER_SECOND);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = NANOSECONDS_PER_SECOND;
+
+    #[test]
+    fn behaves_like_a_kernel_watchdog() {
+        let mut timer = Timer::new();
+        let mut check = |now_seconds: u64, operation, answer, expires: Option<u64>| {
+            assert_eq!(timer.handle(now_seconds * SECOND, operation), answer, "{operation:?}");
+            assert_eq!(timer.expires_at_ns().map(|at| at / SECOND), expires, "{operation:?}");
+        };
+        check(1, Operation::KeepAlive, Answer::Value(60), None);
+        check(1, Operation::SetTimeout(5), Answer::Value(5), None);
+        check(1, Operation::TimeLeft, Answer::Value(0), None);
+        check(1, Operation::Start, Answer::Value(5), Some(6));
+        check(2, Operation::Start, Answer::Value(5), Some(6));
+        check(2, Operation::GetTimeout, Answer::Value(5), Some(6));
+        check(2, Operation::TimeLeft, Answer::Value(4000), Some(6));
+        check(3, Operation::KeepAlive, Answer::Value(5), Some(8));
+        check(3, Operation::SetTimeout(2), Answer::Value(2), Some(5));
+        check(3, Operation::SetTimeout(0), Answer::Failed(INVALID), Some(5));
+        check(4, Operation::MagicClose, Answer::Value(0), None);
+        check(9, Operation::Start, Answer::Value(2), Some(11));
+        check(11, Operation::KeepAlive, Answer::Failed(INVALID), Some(11));
+    }
+}

@@ -1,0 +1,117 @@
+//! The bytes between daemon and stand-in.
+
+/// The size of each message, in bytes.
+pub(crate) const MESSAGE_BYTES: usize = 16;
+
+/// The first bytes of each message.
+const MAGIC: u32 = u32::from_le_bytes(*b"HAWS");
+
+/// What the daemon can do with the device; the same as with a kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// What opening a kernel's device does: starts the timer. One that runs already is left as it is.
+    Start,
+    /// Sets the timeout in seconds, and pets if the timer runs.
+    SetTimeout(u32),
+    /// Says the timeout in seconds.
+    GetTimeout,
+    /// Pets; says the timeout in seconds.
+    KeepAlive,
+    /// Says the milliseconds left, 0 if the timer does not run.
+    TimeLeft,
+    /// Stops the timer.
+    MagicClose,
+}
+
+/// What the stand-in answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Done; the value asked for.
+    Value(u32),
+    /// Not done; an error number of the kernel's.
+    Failed(u32),
+}
+
+/// The bytes of an operation and its number.
+pub(crate) fn encode(number: u32, operation: Operation) -> [u8; MESSAGE_BYTES] {
+    let (tag, argument) = match operation {
+        Operation::Start => (1, 0),
+        Operation::SetTimeout(seconds) => (2, seconds),
+        Operation::GetTimeout => (3, 0),
+        Operation::KeepAlive => (4, 0),
+        Operation::TimeLeft => (5, 0),
+        Operation::MagicClose => (6, 0),
+    };
+    pack(number, tag, argument)
+}
+
+/// Reads an operation and its number.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(u32, Operation)> {
+    let (number, tag, argument) = unpack(bytes)?;
+    let operation = match tag {
+        1 => Operation::Start,
+        2 => Operation::SetTimeout(argument),
+        3 => Operation::GetTimeout,
+        4 => Operation::KeepAlive,
+        5 => Operation::TimeLeft,
+        6 => Operation::MagicClose,
+        _ => return None,
+    };
+    Some((number, operation))
+}
+
+/// The bytes of an answer; number 0 answers no question but refuses the connection.
+pub(crate) fn encode_answer(number: u32, answer: Answer) -> [u8; MESSAGE_BYTES] {
+    match answer {
+        Answer::Value(value) => pack(number, 100, value),
+        Answer::Failed(errno) => pack(number, 101, errno),
+    }
+}
+
+/// Reads an answer and the number it answers.
+pub(crate) fn decode_answer(bytes: &[u8]) -> Option<(u32, Answer)> {
+    match unpack(bytes)? {
+        (number, 100, value) => Some((number, Answer::Value(value))),
+        (number, 101, errno) => Some((number, Answer::Failed(errno))),
+        _ => None,
+    }
+}
+
+fn pack(number: u32, tag: u32, value: u32) -> [u8; MESSAGE_BYTES] {
+    let mut bytes = [0; MESSAGE_BYTES];
+    for (to, word) in bytes.chunks_exact_mut(4).zip([MAGIC, number, tag, value]) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn unpack(bytes: &[u8]) -> Option<(u32, u32, u32)> {
+    let bytes: [u8; MESSAGE_BYTES] = bytes.try_into().ok()?;
+    let mut words = bytes.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes));
+    let magic = words.next()?;
+    (magic == MAGIC).then_some((words.next()?, words.next()?, words.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trips() {
+        for operation in [
+            Operation::Start,
+            Operation::SetTimeout(7),
+            Operation::GetTimeout,
+            Operation::KeepAlive,
+            Operation::TimeLeft,
+            Operation::MagicClose,
+        ] {
+            assert_eq!(decode(&encode(9, operation)), Some((9, operation)));
+        }
+        for answer in [Answer::Value(u32::MAX), Answer::Failed(16)] {
+            assert_eq!(decode_answer(&encode_answer(3, answer)), Some((3, answer)));
+        }
+        assert_eq!(decode(&[0; MESSAGE_BYTES]), None);
+        assert_eq!(decode(&[]), None);
+    }
+}

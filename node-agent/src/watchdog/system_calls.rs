@@ -1,0 +1,123 @@
+//! The system calls that no safe wrapper exists for: the watchdog's ioctls, real-time priority, process descriptors.
+//!
+//! The only file of the project with unsafe code; what it offers is safe.
+#![allow(unsafe_code, reason = "ioctls and system calls without a safe wrapper, each with its reason")]
+
+use nix::errno::Errno;
+use nix::libc;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The driver can set a timeout (`WDIOF_SETTIMEOUT`).
+pub(super) const OPTION_SET_TIMEOUT: u32 = 0x0080;
+/// The driver stops on close after the character V (`WDIOF_MAGICCLOSE`).
+pub(super) const OPTION_MAGIC_CLOSE: u32 = 0x0100;
+/// The driver takes pets (`WDIOF_KEEPALIVEPING`).
+pub(super) const OPTION_KEEP_ALIVE: u32 = 0x8000;
+
+/// `struct watchdog_info` of `linux/watchdog.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WatchdogInfo {
+    /// The options, as bits.
+    pub(super) options: u32,
+    /// The version of the firmware, where there is one.
+    pub(super) firmware_version: u32,
+    /// The name of the driver, padded with zeros.
+    pub(super) identity: [u8; 32],
+}
+
+mod ioctl {
+    use super::WatchdogInfo;
+    use nix::libc::c_int;
+
+    nix::ioctl_read!(get_support, b'W', 0, WatchdogInfo);
+    nix::ioctl_read!(keep_alive, b'W', 5, c_int);
+    nix::ioctl_readwrite!(set_timeout, b'W', 6, c_int);
+    nix::ioctl_read!(get_timeout, b'W', 7, c_int);
+    nix::ioctl_read!(get_time_left, b'W', 10, c_int);
+}
+
+/// `WDIOC_GETSUPPORT`: options and identity.
+pub(super) fn get_support(device: &impl AsFd) -> Result<WatchdogInfo, Errno> {
+    let mut info = WatchdogInfo::default();
+    // SAFETY: the descriptor is open for the length of the call and `info` has the kernel's layout.
+    unsafe { ioctl::get_support(device.as_fd().as_raw_fd(), &raw mut info) }?;
+    Ok(info)
+}
+
+/// `WDIOC_KEEPALIVE`: pets without changing the timeout.
+pub(super) fn keep_alive(device: &impl AsFd) -> Result<(), Errno> {
+    let mut unused = 0;
+    // SAFETY: the descriptor is open for the length of the call; the kernel writes an int at most.
+    unsafe { ioctl::keep_alive(device.as_fd().as_raw_fd(), &raw mut unused) }?;
+    Ok(())
+}
+
+/// `WDIOC_SETTIMEOUT`: sets the timeout in seconds, pets (with drivers on the kernel's watchdog core), and
+/// says what the driver made of it.
+pub(super) fn set_timeout(device: &impl AsFd, seconds: u32) -> Result<u32, Errno> {
+    let mut timeout = libc::c_int::try_from(seconds).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the descriptor is open for the length of the call; the kernel reads and writes one int.
+    unsafe { ioctl::set_timeout(device.as_fd().as_raw_fd(), &raw mut timeout) }?;
+    u32::try_from(timeout).map_err(|_| Errno::ERANGE)
+}
+
+/// `WDIOC_GETTIMEOUT`: the timeout in force, in seconds.
+pub(super) fn get_timeout(device: &impl AsFd) -> Result<u32, Errno> {
+    let mut timeout = 0;
+    // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
+    unsafe { ioctl::get_timeout(device.as_fd().as_raw_fd(), &raw mut timeout) }?;
+    u32::try_from(timeout).map_err(|_| Errno::ERANGE)
+}
+
+/// `WDIOC_GETTIMELEFT`: seconds until the reset, where the driver knows.
+pub(super) fn get_time_left(device: &impl AsFd) -> Result<u32, Errno> {
+    let mut left = 0;
+    // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
+    unsafe { ioctl::get_time_left(device.as_fd().as_raw_fd(), &raw mut left) }?;
+    u32::try_from(left).map_err(|_| Errno::ERANGE)
+}
+
+/// Gives this thread first-in-first-out real-time priority, not inherited by children.
+pub(super) fn become_real_time(priority: i32) -> Result<(), Errno> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: process 0 is this thread and `parameters` lives over the call.
+    let result = unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters)
+    };
+    Errno::result(result).map(drop)
+}
+
+/// `pidfd_open`: a descriptor of this process that a later process of the same number is not.
+pub(super) fn open_process(pid: u32) -> Result<OwnedFd, Errno> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::ESRCH)?;
+    // SAFETY: the call takes two integers; a descriptor that it returns belongs to nobody else.
+    unsafe {
+        let descriptor = Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
+        Ok(OwnedFd::from_raw_fd(i32::try_from(descriptor).map_err(|_| Errno::EBADF)?))
+    }
+}
+
+/// `pidfd_send_signal`: kills the process of this descriptor.
+pub(super) fn kill_process(process: &impl AsFd) -> Result<(), Errno> {
+    let no_info = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: the descriptor is open for the length of the call; no information is passed.
+    let result = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, process.as_fd().as_raw_fd(), libc::SIGKILL, no_info, 0)
+    };
+    Errno::result(result).map(drop)
+}
+
+/// The descriptors that the service manager hands over (`LISTEN_FDS`), with their names; only the first
+/// call gets them.
+pub(super) fn inherited_descriptors() -> std::io::Result<Vec<(String, OwnedFd)>> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::SeqCst) {
+        return Ok(Vec::new());
+    }
+    let listed = sd_notify::listen_fds_with_names()?;
+    // SAFETY: the service manager opened these for this process alone, `listen_fds_with_names` checked
+    // that they are open, and `TAKEN` makes sure that each is taken once.
+    Ok(listed.map(|(raw, name)| (name, unsafe { OwnedFd::from_raw_fd(raw) })).collect())
+}

@@ -1,0 +1,133 @@
+//! The agent ends and services go on: the next agent finds them, or how they ended.
+
+use crate::node::{Node, is_alive, signal, until};
+use ha_api_types::record::Observed;
+use ha_node_agent::driver::{Driver, DriverEvent};
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+
+#[tokio::test]
+async fn the_next_agent_adopts_what_runs() {
+    for cgroups in [true, false] {
+        let node = Node::new(cgroups);
+        let service = node.shell("exec tail -f $1/token");
+        node.driver.start(&service).await.unwrap();
+        let main = node.main_process().unwrap();
+        let mut node = node.restart_agent();
+        assert!(is_alive(main), "the service goes on");
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        node.driver.start(&service).await.unwrap();
+        assert_eq!(node.main_process(), Some(main), "adopted, not started again");
+        signal(main, "KILL");
+        assert!(matches!(node.event().await, DriverEvent::Exited { .. }), "an adopted service is watched");
+        node.driver.start(&service).await.unwrap();
+        let node = node.restart_agent();
+        node.driver.stop(&service, 20_000).await.unwrap();
+        node.assert_nothing_left(&service).await;
+    }
+}
+
+#[tokio::test]
+async fn the_next_agent_learns_how_it_ended_meanwhile() {
+    let node = Node::new(true);
+    let service = node.shell("trap 'exit 9' USR1; echo ready; while :; do sleep 0.05; done");
+    node.driver.start(&service).await.unwrap();
+    until("it is ready", || node.log().contains("ready")).await;
+    let (main, supervisor) = (node.main_process().unwrap(), node.supervisor().unwrap());
+    let node = node.restart_agent_with(|_| signal(main, "USR1"));
+    until("its supervisor has ended", || !is_alive(supervisor)).await;
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    assert_eq!(node.driver.last_ending("web").as_deref(), Some("exit status 9"));
+}
+
+#[tokio::test]
+async fn an_agent_that_changes_its_use_of_control_groups_still_stops_everything() {
+    for cgroups in [true, false] {
+        let node = Node::new(cgroups);
+        let service = node.shell("(env -i setsid tail -f $1/token &) ; exec tail -f $1/token");
+        node.driver.start(&service).await.unwrap();
+        until("both run", || node.processes().len() == 2).await;
+        let node = node.restart_agent_with(|settings| settings.cgroups = !cgroups);
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        node.driver.kill(&service).await.unwrap();
+        node.assert_nothing_left(&service).await;
+    }
+}
+
+#[tokio::test]
+async fn a_resource_made_again_under_its_name_meets_the_old_copy() {
+    let node = Node::new(true);
+    let old = node.shell("exec tail -f $1/token");
+    node.driver.start(&old).await.unwrap();
+    let mut new = old.clone();
+    new.uid = "uid-2".to_owned();
+    let node = node.restart_agent();
+    assert_eq!(node.driver.probe(&new).await, Observed::Running, "it was deleted without a stop");
+    node.driver.stop(&new, 20_000).await.unwrap();
+    node.assert_nothing_left(&new).await;
+}
+
+#[tokio::test]
+async fn services_of_other_nodes_on_this_machine_are_left_alone() {
+    let (first, second) = (Node::new(false), Node::new(false));
+    let ours = first.shell("exec tail -f $1/token");
+    let theirs = second.shell("exec tail -f $1/token");
+    first.driver.start(&ours).await.unwrap();
+    second.driver.start(&theirs).await.unwrap();
+    first.driver.kill(&ours).await.unwrap();
+    first.assert_nothing_left(&ours).await;
+    assert_eq!(second.driver.probe(&theirs).await, Observed::Running);
+    second.driver.kill(&theirs).await.unwrap();
+}
+
+/// Writes a record as if the service ran as this process.
+fn forge(node: &Node, boot_id: &str, pid: u32, started_ticks: u64) {
+    let folder = node.path("state/exec/web");
+    std::fs::create_dir_all(&folder).unwrap();
+    let who = json!({"pid": pid, "startedTicks": started_ticks});
+    let record = json!({"uid": "uid-1", "bootId": boot_id, "supervisor": who, "main": who, "cgroup": null});
+    std::fs::write(folder.join("process.json"), record.to_string()).unwrap();
+}
+
+fn started_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_pid_that_is_used_again_is_not_the_service() {
+    let node = Node::new(false);
+    let service = node.shell("exec tail -f $1/token");
+    // A session leader, as a main process is.
+    let mut innocent =
+        Command::new("setsid").args(["sleep", "1000000"]).stdin(Stdio::null()).spawn().unwrap();
+    let pid = innocent.id();
+    let ticks = started_ticks(pid);
+    // Another start time; and the right one, but of an earlier boot.
+    for (boot_id, ticks) in [("boot1", ticks + 1), ("boot0", ticks)] {
+        forge(&node, boot_id, pid, ticks);
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+        node.driver.stop(&service, 1000).await.unwrap();
+        node.driver.kill(&service).await.unwrap();
+        assert!(innocent.try_wait().unwrap().is_none(), "it must not be touched");
+    }
+    innocent.kill().unwrap();
+    innocent.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_record_stops_nothing_from_being_found() {
+    let node = Node::new(true);
+    let service = node.shell("exec tail -f $1/token");
+    node.driver.start(&service).await.unwrap();
+    std::fs::write(node.path("state/exec/web/process.json"), "{").unwrap();
+    let node = node.restart_agent();
+    assert!(
+        matches!(node.driver.probe(&service).await, Observed::Unknown(_)),
+        "held, but nobody knows by whom"
+    );
+    node.driver.stop(&service, 0).await.unwrap();
+    node.assert_nothing_left(&service).await;
+    let record: Result<Value, _> = serde_json::from_str(&node.read("state/exec/web/process.json"));
+    assert!(record.is_err());
+}

@@ -1,0 +1,166 @@
+//! What a program finds when it begins, and why it may not begin.
+
+use crate::node::{Node, script, until};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::FailureClass;
+use ha_api_types::resource::ServiceDefinition;
+use ha_node_agent::driver::Driver;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use serde_json::{Value, json};
+use std::fs;
+
+async fn check_refused(node: &Node, exec: &Value, class: FailureClass, reason: Reason, says: &str) {
+    let service = node.service(exec);
+    let failure = node.driver.start(&service).await.unwrap_err();
+    assert_eq!((failure.class, failure.reason), (class, reason), "{}", failure.message);
+    assert!(failure.message.contains(says), "{}", failure.message);
+    node.driver.stop(&service, 1000).await.unwrap();
+    node.assert_nothing_left(&service).await;
+}
+
+#[tokio::test]
+async fn what_cannot_run_here_says_why() {
+    let node = Node::new(true);
+    fs::write(node.path("plain"), "no program").unwrap();
+    script(&node.path("orphan"), "#!/nonexistent/interpreter\n");
+    let never = FailureClass::NeverHere;
+    for program in ["/nonexistent/program", "no-such-program-anywhere", "./plain", "./orphan", "."] {
+        check_refused(&node, &json!({"command": [program]}), never, Reason::NotInstalled, program).await;
+        let scripts = json!({"start": [program], "stop": ["true"], "monitor": ["sh", "-c", "exit 7"]});
+        check_refused(&node, &scripts, never, Reason::NotInstalled, program).await;
+    }
+    let mut exec = json!({"command": ["sleep", "1000000"], "user": "no-such-user"});
+    check_refused(&node, &exec, never, Reason::BadConfiguration, "no-such-user").await;
+    for folder in ["/nonexistent/folder", "/etc/passwd"] {
+        exec = json!({"command": ["sleep", "1000000"], "workingDirectory": folder});
+        check_refused(&node, &exec, never, Reason::BadConfiguration, folder).await;
+    }
+    let long = "x".repeat(4 * 1024 * 1024);
+    let wrong = FailureClass::ConfigurationWrong;
+    check_refused(&node, &json!({"command": ["sleep", long]}), wrong, Reason::BadConfiguration, "sleep")
+        .await;
+    check_refused(&node, &json!({}), wrong, Reason::BadConfiguration, "command").await;
+}
+
+/// Starts it and returns the value of a line of its /proc/PID/status.
+fn status(node: &Node, key: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{}/status", node.main_process().unwrap())).unwrap();
+    text.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned()
+}
+
+fn forever(node: &Node) -> ServiceDefinition {
+    node.service(&json!({"command": ["sleep", "1000000"]}))
+}
+
+#[tokio::test]
+async fn a_program_begins_clean() {
+    // An agent that was started with signals ignored, as by nohup, and leaks a descriptor.
+    let wrapper = tempfile::tempdir().unwrap();
+    let shim = wrapper.path().join("shim");
+    let real = env!("CARGO_BIN_EXE_ha-exec-shim");
+    script(
+        &shim,
+        &format!("#!/bin/sh\numask 077\ntrap '' HUP USR1 PIPE\nexec 7</dev/zero\nexec {real} \"$@\"\n"),
+    );
+    let leaked = fs::File::open("/dev/null").unwrap();
+    fcntl(&leaked, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+    let node = Node::with(|settings| settings.shim = shim);
+    let service = forever(&node);
+    node.driver.start(&service).await.unwrap();
+    let main = node.main_process().unwrap();
+    let mut descriptors: Vec<String> = fs::read_dir(format!("/proc/{main}/fd"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    descriptors.sort();
+    assert_eq!(descriptors, ["0", "1", "2"]);
+    assert_eq!(fs::read_link(format!("/proc/{main}/fd/0")).unwrap().to_str(), Some("/dev/null"));
+    // Two signals belong to the C library, which lets nobody change them.
+    let of_the_library = 1 << 31 | 1 << 32;
+    for mask in ["SigIgn:", "SigBlk:"] {
+        let signals = u64::from_str_radix(&status(&node, mask), 16).unwrap();
+        assert_eq!(signals & !of_the_library, 0, "{mask}");
+    }
+    assert_eq!(status(&node, "Umask:"), "0022");
+    let score = |pid: &str| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+    assert_eq!(score(&main.to_string()), score("self"));
+    drop(leaked);
+    node.driver.kill(&service).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_sees_its_environment_and_nothing_of_the_agent() {
+    let node = Node::new(true);
+    let service = node.service(&json!({
+        "command": ["/bin/sh", "-c", "env > seen.new; pwd > where; mv seen.new seen; exec sleep 1000000"],
+        "environment": {"COLOUR": "blue green", "HA_NODE": "forged"},
+    }));
+    node.driver.start(&service).await.unwrap();
+    until("it has written", || node.path("seen").exists()).await;
+    let seen = node.read("seen");
+    let mut names: Vec<&str> = seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.sort_unstable();
+    // PWD, OLDPWD, SHLVL and _ are the shell's own.
+    names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
+    assert_eq!(names, ["COLOUR", "HA_NODE", "HA_RESOURCE", "HA_RESOURCE_UID", "HA_SERVICE_FOLDER", "PATH"]);
+    for line in ["COLOUR=blue green", "HA_NODE=node1", "HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1"] {
+        assert!(seen.lines().any(|found| found == line), "{line} in {seen}");
+    }
+    assert_eq!(node.read("where").trim(), node.folder.path().to_str().unwrap());
+    node.driver.kill(&service).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_comes_with_groups_and_home() {
+    let node = Node::new(true);
+    let service = node.service(&json!({
+        "command": ["/bin/sh", "-c", "id -un; id -gn; echo home=$HOME user=$USER; exec sleep 1000000"],
+        "user": "nobody",
+        "workingDirectory": "/",
+    }));
+    let started = node.driver.start(&service).await;
+    if !nix::unistd::Uid::effective().is_root() {
+        let failure = started.unwrap_err();
+        assert_eq!(failure.class, FailureClass::NeverHere, "{}", failure.message);
+        return;
+    }
+    started.unwrap();
+    until("it has printed", || node.log().lines().count() == 3).await;
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let group = nix::unistd::Group::from_gid(nobody.gid).unwrap().unwrap();
+    let expected = format!("nobody\n{}\nhome={} user=nobody\n", group.name, nobody.dir.display());
+    assert_eq!(node.log(), expected);
+    assert_eq!(status(&node, "Uid:"), vec![nobody.uid.to_string(); 4].join("\t"));
+    // None of root's groups is left.
+    assert_eq!(status(&node, "Groups:"), nobody.gid.to_string());
+    node.driver.stop(&service, 20_000).await.unwrap();
+    node.assert_nothing_left(&service).await;
+}
+
+#[tokio::test]
+async fn output_goes_to_a_log_of_bounded_size() {
+    let node = Node::with(|settings| settings.log_bytes_max = 64 * 1024);
+    let service = node.shell(
+        "i=0; while [ $i -lt 4000 ]; do echo line $i of what it prints all the time; i=$((i+1)); done; \
+         echo last line >&2; exec sleep 1000000",
+    );
+    node.driver.start(&service).await.unwrap();
+    until("the last line is there", || node.log().ends_with("last line\n")).await;
+    let previous = node.driver.log("web").with_extension("log.1");
+    for file in [node.driver.log("web"), previous] {
+        let length = fs::metadata(&file).unwrap().len();
+        assert!(length <= 64 * 1024, "{}: {length}", file.display());
+    }
+    node.driver.kill(&service).await.unwrap();
+}
+
+#[tokio::test]
+async fn output_of_the_last_moment_is_kept() {
+    let node = Node::new(true);
+    let service =
+        node.shell("trap 'echo one more thing; kill -9 $$' TERM; echo ready; while :; do sleep 0.05; done");
+    node.driver.start(&service).await.unwrap();
+    until("it is ready", || node.log().contains("ready")).await;
+    node.driver.stop(&service, 20_000).await.unwrap();
+    assert_eq!(node.log(), "ready\none more thing\n");
+}

@@ -1,0 +1,9 @@
+//! The exec driver with real processes.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod adoption;
+mod launch;
+mod node;
+mod scripts;
+mod supervised;

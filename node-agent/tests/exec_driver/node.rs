@@ -1,0 +1,201 @@
+//! What the tests share: a node with its driver, services, and a view of processes that is not the driver's.
+
+use ha_api_types::driver::DriverSpec;
+use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_node_agent::driver::exec::{ExecDriver, ExecSettings};
+use ha_node_agent::driver::{Driver, DriverEvent};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Long enough for the slowest machine; only what fails waits for it.
+const CEILING: Duration = Duration::from_secs(60);
+
+/// A node's state directory and the driver on it.
+pub(crate) struct Node {
+    pub(crate) folder: Folder,
+    pub(crate) driver: ExecDriver,
+    pub(crate) events: UnboundedReceiver<DriverEvent>,
+    settings: ExecSettings,
+}
+
+impl Node {
+    pub(crate) fn new(cgroups: bool) -> Node {
+        Node::with(|settings| settings.cgroups = cgroups)
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut ExecSettings)) -> Node {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        let mut settings = ExecSettings {
+            node: "node1".to_owned(),
+            boot_id: "boot1".to_owned(),
+            state_directory: folder.path().join("state"),
+            shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
+            cgroups: true,
+            log_bytes_max: 1024 * 1024,
+            // What is noticed is noticed without polling.
+            monitor_interval: Duration::from_secs(3600),
+            journal: false,
+        };
+        change(&mut settings);
+        let (driver, events) = driver(&settings);
+        fs::write(folder.path().join("token"), "").unwrap();
+        Node { folder, driver, events, settings }
+    }
+
+    /// The agent ends; another one comes.
+    pub(crate) fn restart_agent(self) -> Node {
+        self.restart_agent_with(|_| {})
+    }
+
+    pub(crate) fn restart_agent_with(self, change: impl FnOnce(&mut ExecSettings)) -> Node {
+        let Node { folder, driver: old, events, mut settings } = self;
+        drop((old, events));
+        change(&mut settings);
+        let (driver, events) = driver(&settings);
+        Node { folder, driver, events, settings }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// A service that runs a shell script in the node's folder; `tail -f token` in it runs for ever and is seen by
+    /// [`Node::processes`].
+    pub(crate) fn shell(&self, script: &str) -> ServiceDefinition {
+        self.service(&json!({"command": ["/bin/sh", "-c", script, "sh", self.folder.path()]}))
+    }
+
+    /// A service of this exec driver spec, in the node's folder.
+    pub(crate) fn service(&self, exec: &Value) -> ServiceDefinition {
+        let mut exec = exec.clone();
+        let fields = exec.as_object_mut().unwrap();
+        fields.entry("workingDirectory").or_insert_with(|| json!(self.folder.path()));
+        let mut resource = Resource::default();
+        resource.metadata.name = "web".into();
+        resource.metadata.uid = "uid-1".into();
+        resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"exec": exec})).unwrap();
+        ServiceDefinition::of(&resource)
+    }
+
+    /// Living processes that the node's services are made of: those with its folder on their command line.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        living("cmdline", |command| command.contains(&self.folder.path().display().to_string()))
+    }
+
+    /// The supervisor, or none.
+    pub(crate) fn supervisor(&self) -> Option<i32> {
+        self.recorded("supervisor")
+    }
+
+    /// The main process, as recorded.
+    pub(crate) fn main_process(&self) -> Option<i32> {
+        self.recorded("main")
+    }
+
+    fn recorded(&self, which: &str) -> Option<i32> {
+        let record: Value = serde_json::from_str(&self.read("state/exec/web/process.json")).ok()?;
+        record[which]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.driver.log("web")).unwrap_or_default()
+    }
+
+    /// The next event.
+    pub(crate) async fn event(&mut self) -> DriverEvent {
+        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+    }
+
+    /// Nothing is left, as seen from outside, and so the driver says.
+    pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
+        assert_eq!(self.processes(), Vec::<i32>::new());
+        assert_eq!(self.driver.probe(service).await, ha_api_types::record::Observed::NotRunning);
+    }
+}
+
+/// The node's folder.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    /// A test that failed must not leave processes behind.
+    fn drop(&mut self) {
+        let path = self.path().display().to_string();
+        for file in ["cmdline", "environ"] {
+            for pid in living(file, |text| text.contains(&path)) {
+                signal(pid, "KILL");
+            }
+        }
+    }
+}
+
+fn driver(settings: &ExecSettings) -> (ExecDriver, UnboundedReceiver<DriverEvent>) {
+    let (sender, events) = unbounded_channel();
+    (ExecDriver::new(settings.clone(), sender).unwrap(), events)
+}
+
+/// The living processes with such a file in /proc.
+fn living(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap() {
+        let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // A zombie has no command line.
+        let command = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        if !command.is_empty() && wanted(&command) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Whether a process lives.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
+}
+
+/// Sends a signal from outside.
+pub(crate) fn signal(pid: i32, name: &str) {
+    let _ = std::process::Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .stderr(std::process::Stdio::null())
+        .status();
+}
+
+/// Waits until it holds.
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Makes an executable script.
+pub(crate) fn script(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    // Written under another name: a process forked meanwhile by another test could keep the file open for writing,
+    // and the kernel refuses to execute it then.
+    let status = std::process::Command::new("/bin/sh")
+        .args(["-c", r#"printf '%s' "$1" > "$2""#, "sh", text])
+        .arg(path)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,242 @@
+//! The watchdog with real processes: daemon, stand-in, and a tree of victims in a process namespace of its own.
+#![cfg(feature = "shell")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "helpers of tests fail by panicking"
+)]
+
+#[path = "watchdog/node.rs"]
+mod node;
+
+use ha_node_agent::watchdog::client::{Client, ClientError, Event};
+use ha_node_agent::watchdog::clock;
+use ha_node_agent::watchdog::protocol::{Arm, LargestTimeouts, Refusal, State};
+use nix::sys::signal::Signal;
+use node::{Helper, Node, served};
+use std::time::Duration;
+
+/// Th of these tests, in milliseconds.
+const HEARTBEAT_VALID_MS: u32 = 4000;
+
+/// What a busy machine may be late or early by, in milliseconds.
+const SLACK_MS: u64 = 1000;
+
+fn arm(deadline_in_ms: Option<u64>) -> Arm {
+    Arm {
+        timeout_seconds: 2,
+        largest: LargestTimeouts {
+            sliding_retained_seconds: 2,
+            fixed_retained_seconds: 1,
+            not_retained_seconds: 1,
+        },
+        heartbeat_valid_ms: HEARTBEAT_VALID_MS,
+        deadline: deadline_in_ms.map(|ms| clock::now().plus_ms(ms)),
+    }
+}
+
+async fn connect(node: &Node) -> Client {
+    served(&node.socket()).await.0
+}
+
+/// Renews the deadline as heartbeats do for so long; the last deadline in milliseconds of the boot clock.
+async fn renew_for(client: &Client, time: Duration) -> u64 {
+    let end = clock::now().plus_ms(u64::try_from(time.as_millis()).unwrap());
+    loop {
+        let deadline = clock::now().plus_ms(3000);
+        let status = client.deadline(deadline).await.expect("acknowledged");
+        assert_eq!(status.state, State::Armed { deadline });
+        if clock::now().left_ns(end).is_none() {
+            return deadline.boottime_ns / 1_000_000;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+}
+
+/// Waits for the end of the tree and checks that it came by this deadline, and not long before.
+fn dies_by(node: &mut Node, deadline_ms: u64) {
+    node.wait_for_death();
+    let expired_ms = node.expired_at_ms().expect("the stand-in says when");
+    assert!(expired_ms <= deadline_ms + SLACK_MS, "{} ms after the deadline", expired_ms - deadline_ms);
+    // A pet is due every 0.2 s and takes whole seconds.
+    assert!(
+        expired_ms + 1000 + SLACK_MS >= deadline_ms,
+        "{} ms before the deadline",
+        deadline_ms - expired_ms
+    );
+}
+
+#[tokio::test]
+async fn lives_while_renewed_and_dies_by_the_deadline() {
+    let mut node = Node::start();
+    let (client, status, mut events) = served(&node.socket()).await;
+    assert_eq!(status.state, State::Released);
+    let status = client.arm(arm(Some(3000))).await.expect("armed");
+    let device = status.device.expect("open");
+    assert!(device.sliding && device.descriptor_retained);
+    assert_eq!((device.timeout_seconds, device.identity.as_str()), (2, "ha-watchdog-standin"));
+    let deadline_ms = renew_for(&client, Duration::from_secs(5)).await;
+    assert!(node.lives(), "killed although renewed");
+    dies_by(&mut node, deadline_ms);
+    // The deadline passes right after the last pet runs out.
+    assert!(matches!(events.recv().await, Some(Event::Expired(_) | Event::DeviceFailed { .. })));
+}
+
+#[tokio::test]
+async fn a_dead_daemon_does_not_save_the_node() {
+    for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
+        let mut node = Node::start();
+        let client = connect(&node).await;
+        client.arm(arm(Some(3000))).await.expect("armed");
+        let deadline_ms = renew_for(&client, Duration::from_secs(1)).await;
+        node.signal_daemon(signal);
+        node.wait_for_death();
+        let expired_ms = node.expired_at_ms().expect("the stand-in says when");
+        assert!(expired_ms <= deadline_ms + SLACK_MS, "{signal}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_agent_neither_shortens_nor_lengthens_the_deadline() {
+    let mut node = Node::start();
+    let client = connect(&node).await;
+    client.arm(arm(Some(3000))).await.expect("armed");
+    let deadline_ms = renew_for(&client, Duration::ZERO).await;
+    drop(client);
+    dies_by(&mut node, deadline_ms);
+}
+
+#[tokio::test]
+async fn an_empty_or_released_node_lives_on() {
+    let released = Node::start();
+    let client = connect(&released).await;
+    client.arm(arm(Some(3000))).await.expect("armed");
+    let status = client.release().await.expect("released");
+    assert_eq!((status.state, status.device), (State::Released, None));
+
+    let staying = Node::start();
+    let other = connect(&staying).await;
+    other.arm(arm(None)).await.expect("armed");
+    renew_for(&other, Duration::ZERO).await;
+    assert_eq!(other.stay().await.expect("staying").state, State::Staying);
+    drop((client, other));
+    // Longer than any deadline and timeout given: this time must pass, nothing announces it.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(released.lives() && staying.lives());
+}
+
+#[tokio::test]
+async fn ending_the_daemon_stops_the_device_of_an_empty_node() {
+    let mut node = Node::start();
+    let client = connect(&node).await;
+    client.arm(arm(None)).await.expect("armed");
+    node.signal_daemon(Signal::SIGTERM);
+    assert!(node.wait_for_daemon().success());
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(node.lives());
+}
+
+#[tokio::test]
+async fn one_agent_at_a_time() {
+    let node = Node::start();
+    let mut first = Helper::connect(&node.socket());
+    let refusal = |result: Result<_, ClientError>| match result {
+        Err(ClientError::Refused(refusal)) => refusal,
+        other => panic!("not refused: {other:?}"),
+    };
+    let result = Client::connect(&node.socket()).await.map(|_| ());
+    assert_eq!(refusal(result), Refusal::AnotherPeer { pid: first.pid() });
+    first.drop_connection();
+    // It has closed its end and lives: still not served.
+    let result = Client::connect(&node.socket()).await.map(|_| ());
+    assert_eq!(refusal(result), Refusal::PreviousPeerAlive { pid: first.pid() });
+    first.end();
+    let client = connect(&node).await;
+    client.status().await.expect("served");
+    drop(client);
+    // The very same process may come again, and is served at once when its old connection is closed.
+    let (client, _, mut events) = served(&node.socket()).await;
+    drop(client);
+    while events.recv().await.is_some() {}
+    for _ in 0..20 {
+        let (client, _, mut events) = Client::connect(&node.socket()).await.expect("served at once");
+        drop(client);
+        while events.recv().await.is_some() {}
+    }
+}
+
+#[tokio::test]
+async fn a_new_daemon_takes_over_when_the_agent_arms_again() {
+    let mut node = Node::start();
+    let (client, _, mut events) = served(&node.socket()).await;
+    client.arm(arm(Some(3000))).await.expect("armed");
+    node.signal_daemon(Signal::SIGKILL);
+    assert_eq!(events.recv().await, Some(Event::Lost));
+    assert_eq!(client.status().await, Err(ClientError::Lost));
+    node.wait_for_daemon();
+    node.start_daemon();
+    let (client, status, _events) = served(&node.socket()).await;
+    // It found the timer running and knows no deadline.
+    assert!(matches!(status.state, State::Expired { .. }), "{status:?}");
+    let deadline = clock::now().plus_ms(3000);
+    assert_eq!(client.deadline(deadline).await, Err(ClientError::Refused(Refusal::NotArmed)));
+    client.arm(arm(Some(3000))).await.expect("armed again");
+    let deadline_ms = renew_for(&client, Duration::from_secs(4)).await;
+    assert!(node.lives());
+    dies_by(&mut node, deadline_ms);
+}
+
+#[tokio::test]
+async fn the_service_manager_keeps_what_the_daemon_was_doing() {
+    let mut node = Node::start_with_service_manager();
+    let client = connect(&node).await;
+    assert!(node.told_service_manager().contains("FDSTORE=1\nFDNAME=record"));
+    client.arm(arm(None)).await.expect("armed");
+    let record = node.open_record();
+    node.signal_daemon(Signal::SIGKILL);
+    node.wait_for_daemon();
+    node.start_daemon_with_record(record);
+    // Nobody says anything to the new daemon: it goes on by itself.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(node.lives());
+    let (_client, status, _events) = served(&node.socket()).await;
+    assert_eq!(status.state, State::Staying);
+}
+
+#[tokio::test]
+async fn a_second_daemon_is_refused() {
+    let node = Node::start();
+    let client = connect(&node).await;
+    let output = node.daemon_command().output().expect("runs");
+    assert!(!output.status.success());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("another ha-watchdogd uses this socket"), "{text}");
+    client.status().await.expect("the first one serves on");
+}
+
+#[tokio::test]
+async fn what_the_device_cannot_bear_is_refused() {
+    let node = Node::start();
+    let client = connect(&node).await;
+    let refused = Arm { timeout_seconds: 3, ..arm(None) };
+    assert_eq!(
+        client.arm(refused).await,
+        Err(ClientError::Refused(Refusal::TimeoutTooLong { read_back_seconds: 3, largest_seconds: 2 }))
+    );
+    let too_far = Arm { deadline: Some(clock::now().plus_ms(60_000)), ..arm(None) };
+    assert!(matches!(
+        client.arm(too_far).await,
+        Err(ClientError::Refused(Refusal::DeadlineTooFar { heartbeat_valid_ms: HEARTBEAT_VALID_MS, .. }))
+    ));
+    assert_eq!(client.status().await.expect("served").device, None);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(node.lives(), "a refused device was left running");
+}
+
+/// Not a test: the other process of `one_agent_at_a_time`, which starts this one program again.
+#[tokio::test]
+#[ignore = "a helper process of another test"]
+async fn helper_process() {
+    node::helper_main().await;
+}

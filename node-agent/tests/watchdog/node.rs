@@ -1,0 +1,272 @@
+//! A node to be killed: victims in a process namespace, a stand-in watchdog outside of it, and a daemon.
+
+use ha_node_agent::watchdog::client::{Client, ClientError, Event};
+use ha_node_agent::watchdog::protocol::{Refusal, Status};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Receiver;
+
+/// How long a condition may take before a test fails.
+const CEILING: Duration = Duration::from_secs(30);
+
+/// Waits for a condition.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < CEILING, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Connects as soon as the daemon listens and the one before is let go of.
+pub(crate) async fn served(socket: &Path) -> (Client, Status, Receiver<Event>) {
+    let start = Instant::now();
+    loop {
+        match Client::connect(socket).await {
+            Ok(served) => return served,
+            Err(ClientError::Unreachable(_) | ClientError::Refused(Refusal::AnotherPeer { .. })) => {}
+            Err(error) => panic!("not served: {error}"),
+        }
+        assert!(start.elapsed() < CEILING, "waited too long for the daemon");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Everything is killed when it is dropped.
+pub(crate) struct Node {
+    folder: tempfile::TempDir,
+    namespace: Child,
+    init: u32,
+    stand_in: Child,
+    daemon: Child,
+    service_manager: Option<UnixDatagram>,
+}
+
+impl Node {
+    pub(crate) fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), None)
+    }
+
+    pub(crate) fn start_with_service_manager() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = UnixDatagram::bind(folder.path().join("notify.sock")).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self::start_in(folder, Some(socket))
+    }
+
+    fn start_in(folder: tempfile::TempDir, service_manager: Option<UnixDatagram>) -> Self {
+        let mut namespace = Command::new("unshare");
+        if !geteuid().is_root() {
+            namespace.args(["--user", "--map-root-user"]);
+        }
+        let mut namespace = namespace
+            .args(["--pid", "--fork", "--kill-child", "sh", "-c", "sleep 1000 & sleep 1000 & wait"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("unshare (package util-linux) starts");
+        let init = first_child(&mut namespace);
+        let stand_in = Command::new(env!("CARGO_BIN_EXE_ha-watchdog-standin"))
+            .arg("--socket")
+            .arg(folder.path().join("standin.sock"))
+            .arg("--log")
+            .arg(folder.path().join("standin.log"))
+            .args(["--kill-pid", &init.to_string()])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("the stand-in listens", || folder.path().join("standin.sock").exists());
+        let daemon = command(folder.path(), service_manager.is_some()).spawn().unwrap();
+        Self { folder, namespace, init, stand_in, daemon, service_manager }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.folder.path().join("watchdogd.sock")
+    }
+
+    pub(crate) fn daemon_command(&self) -> Command {
+        command(self.folder.path(), self.service_manager.is_some())
+    }
+
+    pub(crate) fn start_daemon(&mut self) {
+        self.daemon = self.daemon_command().spawn().unwrap();
+    }
+
+    /// Starts a daemon that is handed the record, as the service manager does it.
+    pub(crate) fn start_daemon_with_record(&mut self, record: std::fs::File) {
+        let daemon = self.daemon_command();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec 3<&0; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=record exec \"$@\"", "sh"]);
+        shell.arg(daemon.get_program()).args(daemon.get_args());
+        shell.envs(daemon.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        self.daemon = shell.stdin(record).spawn().unwrap();
+    }
+
+    /// The record that the daemon keeps in memory, by the daemon's own descriptor.
+    pub(crate) fn open_record(&self) -> std::fs::File {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.daemon.id())).unwrap();
+        let is_record = |path: &PathBuf| {
+            std::fs::read_link(path)
+                .is_ok_and(|target| target.to_string_lossy().contains("memfd:ha-watchdogd"))
+        };
+        let path =
+            descriptors.map(|entry| entry.unwrap().path()).find(is_record).expect("the daemon has a record");
+        std::fs::File::options().read(true).write(true).open(path).unwrap()
+    }
+
+    pub(crate) fn told_service_manager(&self) -> String {
+        let mut text = String::new();
+        let mut buffer = [0; 1024];
+        while let Ok(length) = self.service_manager.as_ref().unwrap().recv(&mut buffer) {
+            text.push_str(&String::from_utf8_lossy(&buffer[..length]));
+        }
+        text
+    }
+
+    pub(crate) fn signal_daemon(&self, signal: Signal) {
+        kill(Pid::from_raw(self.daemon.id().cast_signed()), signal).unwrap();
+    }
+
+    pub(crate) fn wait_for_daemon(&mut self) -> ExitStatus {
+        self.daemon.wait().unwrap()
+    }
+
+    /// Whether the tree lives: its process 1 and what runs below it.
+    pub(crate) fn lives(&self) -> bool {
+        state_of(self.init).is_some_and(|state| state != 'Z')
+    }
+
+    pub(crate) fn wait_for_death(&mut self) {
+        wait_until("the node dies", || self.namespace.try_wait().unwrap().is_some());
+        assert!(!self.lives());
+        wait_until("the stand-in ends", || self.stand_in.try_wait().unwrap().is_some());
+    }
+
+    /// When the stand-in fired, in milliseconds of the boot clock.
+    pub(crate) fn expired_at_ms(&self) -> Option<u64> {
+        let log = std::fs::read_to_string(self.folder.path().join("standin.log")).unwrap();
+        let line = log.lines().find(|line| line.contains("expired: the node's tree is killed"))?;
+        let value = line.split(' ').find_map(|word| word.strip_prefix("boottime_ms="))?;
+        Some(value.parse().unwrap())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        for child in [&mut self.daemon, &mut self.stand_in, &mut self.namespace] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn command(folder: &Path, service_manager: bool) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ha-watchdogd"));
+    command.arg("--socket").arg(folder.join("watchdogd.sock"));
+    command.arg("--stand-in").arg(folder.join("standin.sock"));
+    command.stdin(Stdio::null());
+    if service_manager {
+        command.env("NOTIFY_SOCKET", folder.join("notify.sock")).env("FDSTORE", "2");
+    }
+    command
+}
+
+/// The process 1 of a new namespace, as seen from here.
+fn first_child(parent: &mut Child) -> u32 {
+    let mut found = None;
+    wait_until("the namespace has a process 1", || {
+        assert_eq!(parent.try_wait().unwrap(), None, "unshare has failed");
+        let path = format!("/proc/{0}/task/{0}/children", parent.id());
+        found = std::fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.split_whitespace().next().and_then(|pid| pid.parse().ok()));
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// The state letter of a process, if it exists.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim().chars().next()
+}
+
+/// Another process that connects to a daemon.
+pub(crate) struct Helper {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Helper {
+    /// Starts it and waits until it is served.
+    pub(crate) fn connect(socket: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "helper_process", "--ignored", "--nocapture"])
+            .env("HELPER_SOCKET", socket)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut helper = Self { child, input, output };
+        helper.expect("connected");
+        helper
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// It closes its connection and lives on.
+    pub(crate) fn drop_connection(&mut self) {
+        self.input.write_all(b"drop\n").unwrap();
+        self.expect("dropped");
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.input.write_all(b"end\n").unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    fn expect(&mut self, word: &str) {
+        let mut line = String::new();
+        while !line.contains(word) {
+            line.clear();
+            assert_ne!(
+                self.output.read_line(&mut line).unwrap(),
+                0,
+                "the helper ended before it said {word}"
+            );
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the helper process does: what it is told, line by line.
+pub(crate) async fn helper_main() {
+    let socket = std::env::var_os("HELPER_SOCKET").expect("started by a test only");
+    let (client, _, mut events) = served(Path::new(&socket)).await;
+    println!("connected");
+    let mut byte = [0];
+    std::io::stdin().read_exact(&mut byte).unwrap();
+    drop(client);
+    // The task that owns the connection has ended when its events have.
+    while events.recv().await.is_some() {}
+    println!("dropped");
+    let mut rest = String::new();
+    let mut input = BufReader::new(std::io::stdin());
+    while !rest.contains("end") {
+        assert_ne!(input.read_line(&mut rest).unwrap(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! The only place that reads the machine's clocks: what the cores are told as `Now`.
+
+use ha_api_types::time::{Millis, Mono, Now};
+use nix::time::{ClockId, clock_gettime};
+use std::io;
+
+/// A clock that can be read: the machine's, or one that a test sets.
+pub trait Clock: Send + Sync {
+    /// The present.
+    fn now(&self) -> Now;
+}
+
+/// The machine's own clocks.
+///
+/// Guarantees: `raw` is `CLOCK_MONOTONIC_RAW` and `boot` is `CLOCK_BOOTTIME`, both rounded down to milliseconds, so
+/// that a deadline counted from a reading is never later than it may be (FENCING, section 3).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock {
+    /// Only made by [`SystemClock::new`], which proves that the clocks can be read.
+    proven: (),
+}
+
+impl SystemClock {
+    /// Reads each clock once, so that later readings cannot fail.
+    ///
+    /// # Errors
+    /// When the kernel lacks one of the clocks.
+    pub fn new() -> io::Result<SystemClock> {
+        for clock in [ClockId::CLOCK_MONOTONIC_RAW, ClockId::CLOCK_BOOTTIME, ClockId::CLOCK_REALTIME] {
+            clock_gettime(clock)?;
+        }
+        Ok(SystemClock { proven: () })
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Now {
+        let () = self.proven;
+        Now {
+            raw: Mono(read_ms(ClockId::CLOCK_MONOTONIC_RAW)),
+            boot: Mono(read_ms(ClockId::CLOCK_BOOTTIME)),
+            wall_unix_ms: i128::from(read_ms(ClockId::CLOCK_REALTIME)),
+        }
+    }
+}
+
+/// A clock's reading in milliseconds, rounded down. One that answered once answers always, so a failure reads as
+/// zero, which is never later than the truth; a wall clock before 1970 reads as 1970.
+fn read_ms(clock: ClockId) -> Millis {
+    clock_gettime(clock).map_or(0, |at| {
+        let seconds = u64::try_from(at.tv_sec()).unwrap_or(0);
+        let nanos = u64::try_from(at.tv_nsec()).unwrap_or(0);
+        seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clocks_go_forward_and_agree_with_the_standard_library() {
+        let clock = SystemClock::new().unwrap();
+        let first = clock.now();
+        let second = clock.now();
+        assert!(second.raw >= first.raw && second.boot >= first.boot);
+        assert!(first.boot.0 > 0);
+        let before = std::time::SystemTime::now();
+        let wall = clock.now().wall_unix_ms;
+        let after = std::time::SystemTime::now();
+        let ms = |at: std::time::SystemTime| {
+            i128::try_from(at.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap()
+        };
+        assert!(ms(before) <= wall && wall <= ms(after));
+    }
+}

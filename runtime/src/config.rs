@@ -1,0 +1,278 @@
+//! A daemon's options in layers: flags over environment over the file that `--config` names over built-in values.
+
+use clap::builder::OsStr;
+use clap::{Arg, ArgAction, Command, CommandFactory, FromArgMatches};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Why the options could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Flags or environment are wrong, or help was asked for: [`clap::Error::exit`] prints it and ends.
+    #[error(transparent)]
+    Usage(#[from] clap::Error),
+    /// The file could not be read.
+    #[error("configuration file {}: it could not be read", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is not a YAML map, or holds what it may not. Each line is one problem.
+    #[error("{}", problems.join("\n"))]
+    File {
+        /// All problems at once, each with the file and where it can be told the line.
+        problems: Vec<String>,
+    },
+}
+
+/// Reads a daemon's options from the process's arguments and environment.
+///
+/// Each option with a long flag `--store-timeout` is also the variable `<PREFIX>_STORE_TIMEOUT` and the key
+/// `storeTimeout` of the YAML file that `--config` (or `<PREFIX>_CONFIG`) names. Flags win over variables, these over
+/// the file, that over the built-in value. A list in the file stands for a flag given several times.
+///
+/// # Errors
+/// An unknown key in the file is refused with the line and the nearest key; a bad value is named by its flag.
+pub fn read<O: CommandFactory + FromArgMatches>(prefix: &str) -> Result<O, ConfigError> {
+    read_from(prefix, std::env::args_os().collect())
+}
+
+/// As [`read`], with the arguments given (the first is the program's name).
+pub fn read_from<O: CommandFactory + FromArgMatches>(
+    prefix: &str,
+    arguments: Vec<OsString>,
+) -> Result<O, ConfigError> {
+    let command = with_environment(O::command(), prefix);
+    let command = match config_path(&command, &arguments) {
+        Some(path) => with_file(command, &path)?,
+        None => command,
+    };
+    let mut matches = command.clone().try_get_matches_from(arguments)?;
+    O::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command.clone()).into())
+}
+
+/// Adds `--config` and gives each option its variable.
+fn with_environment(command: Command, prefix: &str) -> Command {
+    let config = Arg::new(CONFIG)
+        .long(CONFIG)
+        .value_name("FILE")
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("A YAML file with options, by their names in camelCase; flags and variables win over it");
+    let prefix = prefix.to_owned();
+    command.arg(config).mut_args(move |argument| {
+        match argument.get_long().map(|long| long.replace('-', "_").to_ascii_uppercase()) {
+            Some(name) if argument.get_env().is_none() && takes_part(&argument) => {
+                argument.env(OsStr::from(format!("{prefix}_{name}")))
+            }
+            Some(_) | None => argument,
+        }
+    })
+}
+
+const CONFIG: &str = "config";
+
+/// Help and version are no options of the file or the environment.
+fn takes_part(argument: &Arg) -> bool {
+    matches!(
+        argument.get_action(),
+        ArgAction::Set | ArgAction::Append | ArgAction::SetTrue | ArgAction::SetFalse | ArgAction::Count
+    )
+}
+
+/// The file that flags or environment name. Mistakes in them are left for the full reading to report.
+fn config_path(command: &Command, arguments: &[OsString]) -> Option<PathBuf> {
+    let lenient = command.clone().ignore_errors(true).disable_help_flag(true).disable_version_flag(true);
+    let matches = lenient.try_get_matches_from(arguments).ok()?;
+    matches.try_get_one::<PathBuf>(CONFIG).ok().flatten().cloned()
+}
+
+/// Makes what the file says the built-in values.
+fn with_file(mut command: Command, path: &Path) -> Result<Command, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    let refused =
+        |problem: String| ConfigError::File { problems: vec![format!("{}: {problem}", path.display())] };
+    // A file of comments only is an empty map.
+    let options: Option<BTreeMap<String, Value>> =
+        serde_yaml::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    let known: BTreeMap<String, clap::Id> = command
+        .get_arguments()
+        .filter(|argument| takes_part(argument) && argument.get_id() != CONFIG)
+        .filter_map(|argument| Some((camel_case(argument.get_long()?), argument.get_id().clone())))
+        .collect();
+    let mut problems = Vec::new();
+    for (key, value) in options.unwrap_or_default() {
+        let place = place(path, &text, &key);
+        let Some(id) = known.get(&key) else {
+            problems.push(format!("{place}: unknown key `{key}`{}", nearest(&key, known.keys())));
+            continue;
+        };
+        match words(&value) {
+            Ok(None) => {}
+            Ok(Some(words)) => {
+                command = command.mut_arg(id, |argument| {
+                    argument.required(false).default_values(words.into_iter().map(OsStr::from))
+                });
+            }
+            Err(found) => {
+                problems.push(format!(
+                    "{place}: key `{key}` wants a word, a number or a list of them, not {found}"
+                ));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(command) } else { Err(ConfigError::File { problems }) }
+}
+
+/// The value as it would stand on the command line; `None` for null.
+fn words(value: &Value) -> Result<Option<Vec<String>>, &'static str> {
+    let one = |value: &Value| match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        Value::Null => Err("an empty entry"),
+        Value::Array(_) => Err("a list of lists"),
+        Value::Object(_) => Err("a map"),
+    };
+    match value {
+        Value::Null => Ok(None),
+        Value::Array(entries) => entries.iter().map(one).collect::<Result<_, _>>().map(Some),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Object(_) => {
+            one(value).map(|word| Some(vec![word]))
+        }
+    }
+}
+
+/// `store-timeout` as `storeTimeout`.
+fn camel_case(flag: &str) -> String {
+    let mut parts = flag.split('-');
+    let mut name = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        name.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        name.push_str(letters.as_str());
+    }
+    name
+}
+
+/// The file, and the line that begins with the key.
+fn place(path: &Path, text: &str, key: &str) -> String {
+    let begins = |line: &str| {
+        let line = line.trim_start().trim_start_matches(['"', '\'']);
+        line.strip_prefix(key)
+            .is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
+    };
+    match text.lines().position(begins) {
+        Some(index) => format!("{}: line {}", path.display(), index + 1),
+        None => path.display().to_string(),
+    }
+}
+
+/// `, did you mean ...?` when a known key is near.
+fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> String {
+    known
+        .map(|name| (strsim::damerau_levenshtein(&key.to_lowercase(), &name.to_lowercase()), name))
+        .min()
+        .filter(|(distance, name)| *distance <= 2.max(name.len() / 3))
+        .map_or_else(String::new, |(_, name)| format!(", did you mean `{name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[derive(Debug, clap::Parser, PartialEq)]
+    struct Options {
+        #[arg(long)]
+        node_name: String,
+        #[arg(long, default_value_t = 4)]
+        max_workers: u32,
+        #[arg(long)]
+        endpoint: Vec<String>,
+        #[arg(long)]
+        allow_old_store: bool,
+    }
+
+    fn check(file: &str, flags: &[&str]) -> Result<Options, String> {
+        let mut yaml = tempfile::NamedTempFile::new().unwrap();
+        yaml.write_all(file.as_bytes()).unwrap();
+        let path = yaml.path().display().to_string();
+        let arguments = ["program", "--config", &path].iter().chain(flags).map(OsString::from).collect();
+        read_from("HA_TEST_CONFIG", arguments).map_err(|error| error.to_string().replace(&path, "FILE"))
+    }
+
+    #[test]
+    fn the_file_gives_what_flags_do_not() {
+        let file = "# options\nnodeName: node1\nmaxWorkers: 2\nendpoint: [a, b]\nallowOldStore: true\n";
+        let expected = Options {
+            node_name: "node1".to_owned(),
+            max_workers: 2,
+            endpoint: vec!["a".to_owned(), "b".to_owned()],
+            allow_old_store: true,
+        };
+        assert_eq!(check(file, &[]), Ok(expected));
+        let with_flags = check(file, &["--max-workers", "9", "--endpoint", "c"]).unwrap();
+        assert_eq!((with_flags.max_workers, with_flags.endpoint), (9, vec!["c".to_owned()]));
+        assert_eq!(with_flags.node_name, "node1");
+    }
+
+    #[test]
+    fn an_empty_file_changes_nothing() {
+        let options = check("# nothing\n", &["--node-name", "n"]).unwrap();
+        assert_eq!((options.max_workers, options.allow_old_store), (4, false));
+        assert!(check("", &[]).unwrap_err().contains("--node-name"));
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let command = with_environment(<Options as CommandFactory>::command(), "HA_TEST");
+        let named: Vec<_> = command.get_arguments().filter_map(|argument| argument.get_env()).collect();
+        assert!(named.contains(&std::ffi::OsStr::new("HA_TEST_MAX_WORKERS")), "{named:?}");
+        assert!(named.contains(&std::ffi::OsStr::new("HA_TEST_CONFIG")), "{named:?}");
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        #[derive(Debug, clap::Parser)]
+        struct Layered {
+            // A variable that every process has: changing the environment would disturb other tests.
+            #[arg(long, env = "PATH")]
+            search: String,
+        }
+        let mut yaml = tempfile::NamedTempFile::new().unwrap();
+        yaml.write_all(b"search: file\n").unwrap();
+        let path = yaml.path().display().to_string();
+        let read = |flags: &[&str]| {
+            let arguments = ["program", "--config", &path].iter().chain(flags).map(OsString::from).collect();
+            read_from::<Layered>("HA_TEST_CONFIG", arguments).unwrap().search
+        };
+        assert_eq!(read(&[]), std::env::var("PATH").unwrap());
+        assert_eq!(read(&["--search", "flag"]), "flag");
+    }
+
+    #[test]
+    fn every_problem_of_the_file_is_named_with_its_line() {
+        let error = check("nodeName: node1\nmaxWorker: 2\nendpoint: {a: b}\nnonsense: 1\n", &[]).unwrap_err();
+        assert_eq!(
+            error,
+            "FILE: line 3: key `endpoint` wants a word, a number or a list of them, not a map\n\
+             FILE: line 2: unknown key `maxWorker`, did you mean `maxWorkers`?\n\
+             FILE: line 4: unknown key `nonsense`"
+        );
+        assert!(check("nodeName: [", &[]).unwrap_err().starts_with("FILE: "));
+        assert!(check("- a\n", &[]).unwrap_err().starts_with("FILE: "));
+        assert!(check("maxWorkers: many\n", &["--node-name", "n"]).unwrap_err().contains("many"));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let arguments = ["program", "--config", "/nonexistent/ha.yaml"].map(OsString::from).to_vec();
+        let error = read_from::<Options>("HA_TEST_CONFIG", arguments).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/ha.yaml"), "{error}");
+    }
+}

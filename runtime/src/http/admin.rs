@@ -1,0 +1,80 @@
+//! The admin endpoints of every daemon: /livez, /readyz with named checks, /metrics.
+
+use crate::metrics::{self, Metrics};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Named checks of a process. Cheap to clone; every clone is the same set.
+#[derive(Clone, Debug, Default)]
+pub struct Checks {
+    results: Arc<RwLock<BTreeMap<&'static str, Result<(), String>>>>,
+}
+
+impl Checks {
+    /// Checks that all begin as failed, so that nothing is ready before it said so.
+    pub fn new(names: &[&'static str]) -> Checks {
+        let checks = Checks::default();
+        for name in names {
+            checks.set(name, Err("not yet".to_owned()));
+        }
+        checks
+    }
+
+    /// Notes how a check stands; `Err` says in a sentence why it fails.
+    pub fn set(&self, name: &'static str, result: Result<(), String>) {
+        self.results.write().unwrap_or_else(PoisonError::into_inner).insert(name, result);
+    }
+
+    /// Every check with its result, by name.
+    pub fn results(&self) -> Vec<(&'static str, Result<(), String>)> {
+        let results = self.results.read().unwrap_or_else(PoisonError::into_inner);
+        results.iter().map(|(name, result)| (*name, result.clone())).collect()
+    }
+
+    /// 200 when all hold, else 503; one line a check either way.
+    fn answer(&self, what: &str) -> Response {
+        let results = self.results();
+        let mut text = String::new();
+        for (name, result) in &results {
+            // Writing into a string does not fail.
+            let _ = match result {
+                Ok(()) => writeln!(text, "[+]{name} ok"),
+                Err(why) => writeln!(text, "[-]{name} failed: {why}"),
+            };
+        }
+        let healthy = results.iter().all(|(_, result)| result.is_ok());
+        let (status, verdict) =
+            if healthy { (StatusCode::OK, "passed") } else { (StatusCode::SERVICE_UNAVAILABLE, "failed") };
+        let _ = writeln!(text, "{what} check {verdict}");
+        (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+    }
+}
+
+#[derive(Clone)]
+struct Admin {
+    live: Checks,
+    ready: Checks,
+    metrics: Metrics,
+}
+
+/// The routes. `live` should fail only when a restart of the process would help.
+pub fn router(live: Checks, ready: Checks, metrics: Metrics) -> Router {
+    Router::new()
+        .route("/livez", get(async |State(admin): State<Admin>| admin.live.answer("livez")))
+        .route("/readyz", get(async |State(admin): State<Admin>| admin.ready.answer("readyz")))
+        .route("/metrics", get(async |State(admin): State<Admin>| encoded(&admin.metrics)))
+        .with_state(Admin { live, ready, metrics })
+}
+
+fn encoded(metrics: &Metrics) -> Response {
+    match metrics.encode() {
+        Ok(text) => ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}

@@ -1,0 +1,80 @@
+//! The first bytes of a connection: which version of HTTP it speaks, told within a time limit.
+
+use std::io::{self, Cursor};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+/// What a client of HTTP/2 says first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The version that a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    One,
+    Two,
+}
+
+/// Reads until the version is clear, and gives back the stream as if nothing had been read.
+///
+/// It waits for as long as the client says nothing: the caller limits the time. Without it a silent client would keep
+/// its place for ever, since limits on reading a head begin only once the version is known.
+pub(super) async fn read<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+) -> io::Result<(Version, impl AsyncRead + AsyncWrite + Unpin)> {
+    let mut first = Vec::with_capacity(PREFACE.len());
+    let version = loop {
+        if !PREFACE.starts_with(&first) {
+            break Version::One;
+        }
+        if first.len() == PREFACE.len() {
+            break Version::Two;
+        }
+        let mut bytes = [0; PREFACE.len()];
+        let wanted = PREFACE.len() - first.len();
+        let read = stream.read(bytes.get_mut(..wanted).unwrap_or_default()).await?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        first.extend_from_slice(bytes.get(..read).unwrap_or_default());
+    };
+    let (reader, writer) = tokio::io::split(stream);
+    Ok((version, tokio::io::join(Cursor::new(first).chain(reader), writer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+
+    /// Says the parts one after the other and then ends.
+    async fn check(parts: &[&[u8]], expected: Option<Version>) {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let said = parts.concat();
+        let speak = async {
+            for part in parts {
+                client.write_all(part).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            drop(client);
+        };
+        let (seen, ()) = tokio::join!(read(server), speak);
+        match seen {
+            Ok((version, mut stream)) => {
+                assert_eq!(Some(version), expected, "{said:?}");
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).await.unwrap();
+                assert_eq!(all, said, "nothing is lost");
+            }
+            Err(_) => assert_eq!(expected, None, "{said:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn versions_are_told_apart_however_they_are_cut() {
+        check(&[b"GET / HTTP/1.1\r\n\r\n"], Some(Version::One)).await;
+        check(&[b"P", b"O", b"ST / HTTP/1.1\r\n"], Some(Version::One)).await;
+        check(&[b"PRI * HTTP/2.0\r\n", b"\r\nSM\r\n\r\n", b"more"], Some(Version::Two)).await;
+        check(&[b"PRI * HTTP/1.1\r\n"], Some(Version::One)).await;
+        check(&[b"PRI * HT"], None).await;
+        check(&[], None).await;
+    }
+}

@@ -1,0 +1,11 @@
+//! What every hactl process shares: clock, reconcile loop, shutdown, logging, metrics, HTTP, TLS, notification, options.
+
+pub mod clock;
+pub mod config;
+pub mod http;
+pub mod logging;
+pub mod metrics;
+pub mod notify;
+pub mod reconcile;
+pub mod shutdown;
+pub mod tls;

@@ -1,0 +1,41 @@
+//! What the service manager is told: ready, status, still alive; nothing when there is none.
+
+use sd_notify::NotifyState;
+use std::time::Duration;
+
+/// Tells the service manager that the process serves.
+pub fn ready(status: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
+/// One line for `systemctl status`.
+pub fn status(status: &str) {
+    tell(&[NotifyState::Status(status)]);
+}
+
+/// Tells the service manager that the process is ending.
+pub fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// Tells the service manager that the process is alive (`WatchdogSec=`); to be called from the loop that must not
+/// hang, at least every [`watchdog_interval`].
+pub fn alive() {
+    tell(&[NotifyState::Watchdog]);
+}
+
+/// How often [`alive`] is due: half of what the service manager allows. `None`: it does not watch this process.
+pub fn watchdog_interval() -> Option<Duration> {
+    sd_notify::watchdog_enabled().map(|limit| limit / 2)
+}
+
+/// Whether the process's standard error goes to the journal of systemd.
+pub fn logs_to_journal() -> bool {
+    std::env::var_os("JOURNAL_STREAM").is_some()
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "the service manager could not be told");
+    }
+}

@@ -1,0 +1,204 @@
+//! The loop of a shell: inputs and deadlines go into a pure core, its effects come out.
+
+use crate::clock::Clock;
+use futures::{FutureExt, Stream, StreamExt};
+use ha_api_types::time::{Mono, Now};
+use std::pin::pin;
+use std::time::Duration;
+
+/// A pure core, as its shell sees it (DESIGN, section 3).
+pub trait Core {
+    /// Everything that can happen.
+    type Input;
+    /// Everything that it can ask for.
+    type Effect;
+
+    /// Something happened.
+    fn handle(&mut self, now: &Now, input: Self::Input);
+
+    /// The next thing that it asks for; `None`: nothing until the next call of `handle`.
+    fn poll_effect(&mut self) -> Option<Self::Effect>;
+
+    /// When to call again (on `Now::raw`), and why.
+    fn deadline(&self) -> Option<(Mono, &'static str)>;
+
+    /// The input that says nothing but that its time has come.
+    fn due() -> Self::Input;
+}
+
+/// How many inputs that are there already are handled before effects are run and the deadline is looked at again.
+const BATCH: usize = 256;
+
+/// Drives a core until `inputs` ends.
+///
+/// # Guarantees
+/// `run` is called for every effect, in order, before further inputs are awaited; inputs keep their order; a deadline
+/// that has come is handled even while inputs never pause, after at most [`BATCH`] of them. Each input is handled with
+/// a reading of the clock made for it.
+///
+/// # Assumptions
+/// `run` returns at once: what takes time is spawned and answers through `inputs`.
+pub async fn drive<C: Core>(
+    core: &mut C,
+    clock: &dyn Clock,
+    inputs: impl Stream<Item = C::Input>,
+    mut run: impl FnMut(C::Effect),
+) {
+    let mut inputs = pin!(inputs);
+    loop {
+        while let Some(effect) = core.poll_effect() {
+            run(effect);
+        }
+        let due = core.deadline();
+        let input = tokio::select! {
+            biased;
+            () = until(clock, due) => Some(C::due()),
+            input = inputs.next() => input,
+        };
+        let Some(input) = input else { return };
+        core.handle(&clock.now(), input);
+        for _ in 1..BATCH {
+            match inputs.next().now_or_never() {
+                Some(Some(input)) => core.handle(&clock.now(), input),
+                Some(None) => {
+                    while let Some(effect) = core.poll_effect() {
+                        run(effect);
+                    }
+                    return;
+                }
+                None => break,
+            }
+        }
+    }
+}
+
+/// Returns when the deadline has come by the given clock; never without one.
+async fn until(clock: &dyn Clock, due: Option<(Mono, &'static str)>) {
+    let Some((at, why)) = due else { return std::future::pending().await };
+    loop {
+        let wait_ms = at.since(clock.now().raw);
+        if wait_ms == 0 {
+            tracing::trace!(why, "due");
+            return;
+        }
+        // The timer runs on another clock (slewed by the time daemon), so ours is read again afterwards.
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    }
+}
+
+/// How long to wait before the next of several attempts: doubled each time up to a ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    first: Duration,
+    ceiling: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    /// Begins with `first`.
+    pub fn new(first: Duration, ceiling: Duration) -> Backoff {
+        Backoff { first, ceiling, next: first.min(ceiling) }
+    }
+
+    /// The time to wait now; the next answer is twice as long, at most the ceiling.
+    pub fn advance(&mut self) -> Duration {
+        let wait = self.next;
+        self.next = wait.saturating_mul(2).min(self.ceiling);
+        wait
+    }
+
+    /// After a success: begins again.
+    pub fn reset(&mut self) {
+        self.next = self.first.min(self.ceiling);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use tokio_stream_free::channel;
+
+    /// A stream of what is sent, without a further dependency.
+    mod tokio_stream_free {
+        use futures::Stream;
+        pub(super) fn channel<T>() -> (tokio::sync::mpsc::UnboundedSender<T>, impl Stream<Item = T>) {
+            let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+            (sender, futures::stream::poll_fn(move |context| receiver.poll_recv(context)))
+        }
+    }
+
+    /// Echoes each number; after a number it wants to be called in as many milliseconds.
+    #[derive(Default)]
+    struct Echo {
+        due: Option<Mono>,
+        effects: std::collections::VecDeque<String>,
+    }
+
+    enum Input {
+        Number(u64),
+        Due,
+    }
+
+    impl Core for Echo {
+        type Input = Input;
+        type Effect = String;
+        fn handle(&mut self, now: &Now, input: Input) {
+            match input {
+                Input::Number(number) => {
+                    self.effects.push_back(format!("number {number}"));
+                    self.due = Some(now.raw + number);
+                }
+                Input::Due => {
+                    assert!(self.due.take().is_some_and(|due| due <= now.raw), "called before the deadline");
+                    self.effects.push_back("due".to_owned());
+                }
+            }
+        }
+        fn poll_effect(&mut self) -> Option<String> {
+            self.effects.pop_front()
+        }
+        fn deadline(&self) -> Option<(Mono, &'static str)> {
+            self.due.map(|due| (due, "to echo"))
+        }
+        fn due() -> Input {
+            Input::Due
+        }
+    }
+
+    #[tokio::test]
+    async fn inputs_deadlines_and_effects_keep_their_order() {
+        let (sender, inputs) = channel();
+        let mut seen = Vec::new();
+        sender.send(Input::Number(1_000_000)).unwrap();
+        sender.send(Input::Number(3)).unwrap();
+        let mut sender = Some(sender);
+        drive(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| {
+            if effect == "due" {
+                sender = None;
+            }
+            seen.push(effect);
+        })
+        .await;
+        assert_eq!(seen, ["number 1000000", "number 3", "due"]);
+    }
+
+    #[tokio::test]
+    async fn effects_of_the_last_inputs_are_run() {
+        let (sender, inputs) = channel();
+        sender.send(Input::Number(9_000)).unwrap();
+        drop(sender);
+        let mut seen = Vec::new();
+        drive(&mut Echo::default(), &SystemClock::new().unwrap(), inputs, |effect| seen.push(effect)).await;
+        assert_eq!(seen, ["number 9000"]);
+    }
+
+    #[test]
+    fn a_backoff_doubles_up_to_its_ceiling() {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_millis(350));
+        let waits: Vec<u128> = (0..4).map(|_| backoff.advance().as_millis()).collect();
+        assert_eq!(waits, [100, 200, 350, 350]);
+        backoff.reset();
+        assert_eq!(backoff.advance().as_millis(), 100);
+    }
+}

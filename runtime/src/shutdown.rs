@@ -1,0 +1,144 @@
+//! The end of a process: SIGTERM and SIGINT as something that can be awaited, and what a second signal means.
+
+use std::io;
+use std::sync::Arc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Running,
+    Requested,
+    Forced,
+}
+
+/// Something to await: the process was asked to end. Cheap to clone; every clone sees the same.
+#[derive(Clone, Debug)]
+pub struct Shutdown {
+    stage: watch::Receiver<Stage>,
+    /// Keeps the channel open in processes that made their own trigger and dropped it.
+    keep: Arc<watch::Sender<Stage>>,
+}
+
+/// Asks for the end from inside the process: a task that cannot go on, or a test.
+#[derive(Clone, Debug)]
+pub struct ShutdownTrigger {
+    stage: Arc<watch::Sender<Stage>>,
+}
+
+impl Shutdown {
+    /// A shutdown that only the trigger brings about.
+    pub fn manual() -> (ShutdownTrigger, Shutdown) {
+        let (sender, stage) = watch::channel(Stage::Running);
+        let sender = Arc::new(sender);
+        (ShutdownTrigger { stage: Arc::clone(&sender) }, Shutdown { stage, keep: sender })
+    }
+
+    /// Listens for SIGTERM and SIGINT: the first requests the end, a second one of either kind forces it.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed.
+    pub fn on_signals() -> io::Result<(ShutdownTrigger, Shutdown)> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let (trigger, shutdown) = Shutdown::manual();
+        let listener = trigger.clone();
+        tokio::spawn(async move {
+            let name = either(&mut terminate, &mut interrupt).await;
+            tracing::info!(signal = name, "asked to end; a second signal ends at once");
+            listener.request();
+            let name = either(&mut terminate, &mut interrupt).await;
+            tracing::warn!(signal = name, "asked to end at once");
+            listener.force();
+        });
+        Ok((trigger, shutdown))
+    }
+
+    /// Returns once the end was requested (or forced).
+    pub async fn requested(&self) {
+        self.reached(Stage::Requested).await;
+    }
+
+    /// Returns once the end was forced: whoever still finishes politely stops doing so.
+    pub async fn forced(&self) {
+        self.reached(Stage::Forced).await;
+    }
+
+    /// Whether the end was requested.
+    pub fn is_requested(&self) -> bool {
+        *self.stage.borrow() >= Stage::Requested
+    }
+
+    /// A trigger for this shutdown.
+    pub fn trigger(&self) -> ShutdownTrigger {
+        ShutdownTrigger { stage: Arc::clone(&self.keep) }
+    }
+
+    async fn reached(&self, stage: Stage) {
+        let mut receiver = self.stage.clone();
+        // The sender is kept by `self`, so waiting cannot fail; if it did, the process would be ending anyway.
+        let _ = receiver.wait_for(|at| *at >= stage).await;
+    }
+}
+
+impl ShutdownTrigger {
+    /// Requests the end.
+    pub fn request(&self) {
+        self.raise(Stage::Requested);
+    }
+
+    /// Forces the end.
+    pub fn force(&self) {
+        self.raise(Stage::Forced);
+    }
+
+    fn raise(&self, to: Stage) {
+        self.stage.send_if_modified(|at| {
+            let raised = *at < to;
+            if raised {
+                *at = to;
+            }
+            raised
+        });
+    }
+}
+
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_and_then_force_reach_every_clone() {
+        let (trigger, shutdown) = Shutdown::manual();
+        let other = shutdown.clone();
+        assert!(!shutdown.is_requested());
+        trigger.request();
+        other.requested().await;
+        assert!(shutdown.is_requested());
+        let forced = tokio::spawn({
+            let shutdown = shutdown.clone();
+            async move { shutdown.forced().await }
+        });
+        shutdown.trigger().force();
+        forced.await.unwrap();
+        trigger.request();
+        shutdown.forced().await;
+    }
+
+    #[tokio::test]
+    async fn signals_request_and_then_force() {
+        let (_trigger, shutdown) = Shutdown::on_signals().unwrap();
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM).unwrap();
+        shutdown.requested().await;
+        nix::sys::signal::raise(nix::sys::signal::Signal::SIGINT).unwrap();
+        shutdown.forced().await;
+    }
+}

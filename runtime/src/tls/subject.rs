@@ -1,0 +1,146 @@
+//! The common names and organizations in the subject of a certificate (X.501 names in DER).
+
+/// What a subject says about who it is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Subject {
+    pub(super) common_names: Vec<String>,
+    pub(super) organizations: Vec<String>,
+}
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const PRINTABLE_STRING: u8 = 0x13;
+const IA5_STRING: u8 = 0x16;
+/// id-at-commonName, 2.5.4.3.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// id-at-organizationName, 2.5.4.10.
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+
+/// Reads the content of an RDNSequence: a sequence of sets of attributes, each {type, value}.
+///
+/// # Errors
+/// When it is not well-formed, or a name that matters is in an encoding without an unambiguous text.
+pub(super) fn read(names: &[u8]) -> Result<Subject, String> {
+    let mut subject = Subject::default();
+    let mut names = names;
+    while !names.is_empty() {
+        let mut set = expect(&mut names, SET)?;
+        while !set.is_empty() {
+            let mut attribute = expect(&mut set, SEQUENCE)?;
+            let kind = expect(&mut attribute, OBJECT_IDENTIFIER)?;
+            let (tag, value) = element(&mut attribute)?;
+            if !attribute.is_empty() {
+                return Err("an attribute of the subject has more than a type and a value".to_owned());
+            }
+            match kind {
+                COMMON_NAME => subject.common_names.push(text(tag, value)?),
+                ORGANIZATION => subject.organizations.push(text(tag, value)?),
+                _ => {}
+            }
+        }
+    }
+    Ok(subject)
+}
+
+fn text(tag: u8, value: &[u8]) -> Result<String, String> {
+    if ![UTF8_STRING, PRINTABLE_STRING, IA5_STRING].contains(&tag) {
+        return Err(format!("a name of the subject is encoded as {tag:#04x} instead of UTF-8"));
+    }
+    let text = std::str::from_utf8(value).map_err(|_| "a name of the subject is not UTF-8".to_owned())?;
+    if text.chars().any(char::is_control) {
+        return Err("a name of the subject holds control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn expect<'a>(rest: &mut &'a [u8], tag: u8) -> Result<&'a [u8], String> {
+    match element(rest)? {
+        (found, content) if found == tag => Ok(content),
+        (found, _) => Err(format!("the subject has {found:#04x} where {tag:#04x} belongs")),
+    }
+}
+
+/// Takes one element off the front: its tag and content.
+fn element<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), String> {
+    let cut = || "the subject ends in the middle".to_owned();
+    let (&tag, after) = rest.split_first().ok_or_else(cut)?;
+    let (&first, mut after) = after.split_first().ok_or_else(cut)?;
+    let length = if first < 0x80 {
+        usize::from(first)
+    } else {
+        let octets = usize::from(first & 0x7f);
+        if octets == 0 || octets > 3 {
+            return Err("the subject has a length that is not allowed".to_owned());
+        }
+        let (digits, remaining) = after.split_at_checked(octets).ok_or_else(cut)?;
+        after = remaining;
+        digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit))
+    };
+    let (content, after) = after.split_at_checked(length).ok_or_else(cut)?;
+    *rest = after;
+    Ok((tag, content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    fn check(names: &[(DnType, &str)], common_names: &[&str], organizations: &[&str]) {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, value) in names {
+            params.distinguished_name.push(kind.clone(), *value);
+        }
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let parsed = webpki::EndEntityCert::try_from(certificate.der()).unwrap();
+        let subject = read(parsed.subject()).unwrap();
+        assert_eq!(subject.common_names, common_names);
+        assert_eq!(subject.organizations, organizations);
+    }
+
+    #[test]
+    fn names_of_real_certificates() {
+        check(&[], &[], &[]);
+        check(&[(DnType::CommonName, "anna")], &["anna"], &[]);
+        check(
+            &[
+                (DnType::CountryName, "AT"),
+                (DnType::OrganizationName, "system:masters"),
+                (DnType::CommonName, "Ünal"),
+            ],
+            &["Ünal"],
+            &["system:masters"],
+        );
+        let long = "x".repeat(300);
+        check(&[(DnType::CommonName, &long)], &[&long], &[]);
+    }
+
+    #[test]
+    fn whatever_is_cut_or_of_another_kind_is_refused() {
+        let good = [0x31, 0x0c, 0x30, 0x0a, 0x06, 0x03, 0x55, 0x04, 0x03, 0x0c, 0x03, b'a', b'b', b'c'];
+        assert_eq!(read(&good).unwrap().common_names, ["abc"]);
+        let twice: Vec<u8> = good.iter().chain(&good).copied().collect();
+        assert_eq!(read(&twice).unwrap().common_names, ["abc", "abc"]);
+        for end in 1..good.len() {
+            assert!(read(&good[..end]).is_err(), "cut after {end}");
+        }
+        for index in [0, 2, 4, 9] {
+            let mut bad = good;
+            bad[index] = 0x1e;
+            assert!(read(&bad).is_err(), "changed at {index}");
+        }
+        let mut control = good;
+        control[12] = b'\n';
+        assert!(read(&control).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_makes_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+            let _ = read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The HTTP server with real sockets and real certificates.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where its helpers do")]
+
+#[path = "http/certificates.rs"]
+mod certificates;
+
+use axum::routing::get;
+use axum::{Extension, Router};
+use certificates::Authority;
+use futures::StreamExt;
+use ha_runtime::http::{ServeError, ServeOptions, admin, bind, until_shutdown};
+use ha_runtime::metrics::Metrics;
+use ha_runtime::shutdown::Shutdown;
+use ha_runtime::tls::{ClientIdentity, TlsFiles};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn who() -> Router {
+    Router::new().route("/who", get(async |Extension(who): Extension<ClientIdentity>| format!("{who:?}")))
+}
+
+#[tokio::test]
+async fn plain_http_is_refused_beyond_loopback() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let error = bind(ServeOptions::new(address.parse().unwrap(), None)).await.unwrap_err();
+        assert!(matches!(error, ServeError::NotLoopback { .. }), "{address}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn plain_http_on_loopback_says_so_in_the_identity() {
+    let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
+    let address = server.address();
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(who(), shutdown));
+    let text =
+        client(None, None).get(format!("http://{address}/who")).send().await.unwrap().text().await.unwrap();
+    assert_eq!(text, "Loopback");
+    trigger.request();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_taken_address_is_named() {
+    let first = bind(ServeOptions::new(loopback(), None)).await.unwrap();
+    let error = bind(ServeOptions::new(first.address(), None)).await.unwrap_err();
+    assert!(error.to_string().contains(&first.address().to_string()), "{error}");
+}
+
+/// A client that trusts the authority and shows the given certificate.
+fn client(authority: Option<&Authority>, identity: Option<String>) -> reqwest::Client {
+    // Several tests may come first; the provider is the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder().timeout(Duration::from_secs(20));
+    builder = match authority {
+        Some(authority) => builder
+            .tls_certs_only(
+                [reqwest::Certificate::from_pem(authority.certificate_pem().as_bytes()).unwrap()],
+            ),
+        None => builder.tls_certs_only([]),
+    };
+    if let Some(identity) = identity {
+        builder = builder.identity(reqwest::Identity::from_pem(identity.as_bytes()).unwrap());
+    }
+    builder.build().unwrap()
+}
+
+#[tokio::test]
+async fn tls_wants_a_certificate_of_the_authority_and_follows_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let files = TlsFiles {
+        certificate: folder.path().join("server.pem"),
+        key: folder.path().join("server.key"),
+        client_ca: folder.path().join("ca.pem"),
+    };
+    let write_server = |authority: &Authority| {
+        let (certificate, key) = authority.server();
+        std::fs::write(&files.certificate, certificate).unwrap();
+        std::fs::write(&files.key, key).unwrap();
+    };
+    write_server(&ours);
+    std::fs::write(&files.client_ca, ours.certificate_pem()).unwrap();
+    let server = bind(ServeOptions::new(loopback(), Some(files.clone()))).await.unwrap();
+    let url = format!("https://localhost:{}/who", server.address().port());
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(who(), shutdown));
+
+    let anna = client(Some(&ours), Some(ours.client("anna", &["admins"])));
+    let answer = anna.get(&url).send().await.unwrap();
+    assert_eq!(answer.version(), reqwest::Version::HTTP_2);
+    let text = answer.text().await.unwrap();
+    assert_eq!(text, r#"Certificate { name: "anna", groups: ["admins"] }"#);
+    for (what, refused) in [
+        ("no certificate", client(Some(&ours), None)),
+        ("another authority's", client(Some(&ours), Some(theirs.client("anna", &["admins"])))),
+        ("no common name", client(Some(&ours), Some(ours.client("", &["admins"])))),
+    ] {
+        assert!(refused.get(&url).send().await.is_err(), "{what}");
+    }
+
+    // Half written: the previous files stay in force. Then another authority takes over.
+    std::fs::write(&files.certificate, "nonsense").unwrap();
+    let again = client(Some(&ours), Some(ours.client("anna", &[])));
+    assert!(again.get(&url).send().await.is_ok());
+    write_server(&theirs);
+    std::fs::write(&files.client_ca, theirs.certificate_pem()).unwrap();
+    let new = client(Some(&theirs), Some(theirs.client("berta", &[])));
+    assert!(new.get(&url).send().await.unwrap().text().await.unwrap().contains("berta"));
+    assert!(client(Some(&theirs), Some(ours.client("anna", &[]))).get(&url).send().await.is_err());
+    trigger.request();
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_missing_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.pem");
+    let files = TlsFiles { certificate: missing.clone(), key: missing.clone(), client_ca: missing.clone() };
+    let error = bind(ServeOptions::new(loopback(), Some(files))).await.unwrap_err();
+    let text = format!("{:#}", anyhow::Error::from(error));
+    assert!(text.contains(&missing.display().to_string()), "{text}");
+}
+
+#[tokio::test]
+async fn the_end_lets_short_answers_finish_and_ends_watches() {
+    let started = std::sync::Arc::new(tokio::sync::Notify::new());
+    let (begun, ending) = (started.clone(), started.clone());
+    let slow = async move |Extension(shutdown): Extension<Shutdown>| {
+        begun.notify_one();
+        shutdown.requested().await;
+        "finished"
+    };
+    let watch = async |Extension(shutdown): Extension<Shutdown>| {
+        let lines = futures::stream::iter(["first\n"]).chain(futures::stream::pending());
+        axum::body::Body::from_stream(until_shutdown(lines, shutdown).map(Ok::<_, std::io::Error>))
+    };
+    let router = Router::new().route("/slow", get(slow)).route("/watch", get(watch));
+    let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
+    let url = format!("http://{}", server.address());
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(router, shutdown));
+    let client = client(None, None);
+    let mut watching = client.get(format!("{url}/watch")).send().await.unwrap();
+    assert_eq!(watching.chunk().await.unwrap().unwrap(), "first\n");
+    let slow = tokio::spawn({
+        let request = client.get(format!("{url}/slow")).send();
+        async move { request.await.unwrap().text().await.unwrap() }
+    });
+    ending.notified().await;
+    trigger.request();
+    assert_eq!(slow.await.unwrap(), "finished");
+    assert_eq!(watching.chunk().await.unwrap(), None, "ended, not cut");
+    serving.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_does_not_end_is_cut_and_silent_clients_do_not_stay() {
+    let router = Router::new().route("/ever", get(async || std::future::pending::<()>().await));
+    let mut options = ServeOptions::new(loopback(), None);
+    options.grace = Duration::from_millis(50);
+    options.header_read_timeout = Duration::from_millis(100);
+    options.connections = 1;
+    let server = bind(options).await.unwrap();
+    let address = server.address();
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(router, shutdown));
+    // The only slot is taken by clients that send half a request, or nothing; the server gives them up.
+    for said in ["GET / HTTP/1.1\r\nHost:", "PRI * HTTP", ""] {
+        let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+        silent.write_all(said.as_bytes()).await.unwrap();
+        silent.read_to_end(&mut Vec::new()).await.unwrap();
+    }
+    let ever = tokio::spawn(client(None, None).get(format!("http://{address}/ever")).send());
+    let mut idle = tokio::net::TcpStream::connect(address).await.unwrap();
+    trigger.request();
+    serving.await.unwrap();
+    assert!(ever.await.unwrap().is_err());
+    assert!(!matches!(idle.read(&mut [0; 1]).await, Ok(1..)), "never served");
+}
+
+#[tokio::test]
+async fn the_admin_endpoints_answer() {
+    let (live, ready) = (admin::Checks::new(&[]), admin::Checks::new(&["store", "cache"]));
+    let metrics = Metrics::new("ha-test", "0", 1).unwrap();
+    let server = bind(ServeOptions::new(loopback(), None)).await.unwrap();
+    let url = format!("http://{}", server.address());
+    let (trigger, shutdown) = Shutdown::manual();
+    let serving = tokio::spawn(server.serve(admin::router(live, ready.clone(), metrics), shutdown));
+    let client = client(None, None);
+    let ask = async |path: &str| {
+        let answer = client.get(format!("{url}{path}")).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    assert_eq!(ask("/livez").await.0, 200);
+    ready.set("cache", Ok(()));
+    assert_eq!(
+        ask("/readyz").await,
+        (503, "[+]cache ok\n[-]store failed: not yet\nreadyz check failed\n".to_owned())
+    );
+    ready.set("store", Ok(()));
+    assert_eq!(ask("/readyz").await.0, 200);
+    assert!(ask("/metrics").await.1.contains("hactl_build_info"));
+    trigger.request();
+    serving.await.unwrap();
+}

@@ -1,0 +1,140 @@
+//! Placement rules as tables: one cluster of four nodes, one question each.
+
+use super::*;
+use crate::view::NodeFacts;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::placement::{GroupSpec, NodePriorities};
+
+fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
+    ServiceFacts {
+        node: node.map(str::to_owned),
+        uses: node.map(str::to_owned).into_iter().collect(),
+        driver: Some(DriverKind::Exec),
+        group: group.map(str::to_owned),
+        failback: true,
+        exclusive: true,
+        ..ServiceFacts::default()
+    }
+}
+
+/// Four nodes; group g = node1:2, node2:1, node3:1, node4 (the guide's own example).
+fn cluster(restricted: bool) -> View {
+    let mut view = View::default();
+    for node in ["node1", "node2", "node3", "node4"] {
+        view.nodes.insert(node.to_owned(), NodeFacts::default());
+    }
+    let nodes = [("node1", 2), ("node2", 1), ("node3", 1), ("node4", 0)];
+    let nodes =
+        NodePriorities(nodes.iter().map(|(node, priority)| ((*node).to_owned(), *priority)).collect());
+    view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted, ..GroupSpec::default() });
+    let nodes = NodePriorities([("node1".to_owned(), 0)].into_iter().collect());
+    view.groups.insert("only1".to_owned(), GroupSpec { nodes, restricted, ..GroupSpec::default() });
+    view
+}
+
+fn check(view: &View, service: &ServiceFacts, node: Option<&str>, reason: Reason) {
+    let placement = place(view, "web", service);
+    assert_eq!((placement.node.as_deref(), placement.reason), (node, reason), "{:?}", placement.verdicts);
+}
+
+fn offline(view: &mut View, nodes: &[&str]) {
+    for node in nodes {
+        if let Some(node) = view.nodes.get_mut(*node) {
+            node.online = Err(Reason::HeartbeatLate);
+        }
+    }
+}
+
+#[test]
+fn the_highest_class_with_a_feasible_node_wins() {
+    let mut view = cluster(false);
+    check(&view, &service(None, Some("g")), Some("node1"), Reason::Placed);
+    offline(&mut view, &["node1"]);
+    check(&view, &service(None, Some("g")), Some("node2"), Reason::Placed);
+    offline(&mut view, &["node2", "node3"]);
+    check(&view, &service(None, Some("g")), Some("node4"), Reason::Placed);
+}
+
+#[test]
+fn a_class_is_split_evenly() {
+    let mut view = cluster(false);
+    offline(&mut view, &["node1"]);
+    view.services.insert("other".to_owned(), service(Some("node2"), Some("g")));
+    check(&view, &service(None, Some("g")), Some("node3"), Reason::Placed);
+}
+
+#[test]
+fn members_only_when_restricted() {
+    let mut view = cluster(true);
+    offline(&mut view, &["node1"]);
+    check(&view, &service(None, Some("only1")), None, Reason::NoFeasibleNode);
+    let mut view = cluster(false);
+    offline(&mut view, &["node1"]);
+    check(&view, &service(None, Some("only1")), Some("node2"), Reason::Placed);
+}
+
+#[test]
+fn failback_only_where_wanted() {
+    let view = cluster(false);
+    check(&view, &service(Some("node2"), Some("g")), Some("node1"), Reason::Failback);
+    let stays = ServiceFacts { failback: false, ..service(Some("node2"), Some("g")) };
+    check(&view, &stays, Some("node2"), Reason::AlreadyThere);
+    let mut view = cluster(false);
+    if let Some(group) = view.groups.get_mut("g") {
+        group.nofailback = true;
+    }
+    check(&view, &service(Some("node2"), Some("g")), Some("node2"), Reason::AlreadyThere);
+}
+
+#[test]
+fn a_service_stays_within_its_class() {
+    let view = cluster(false);
+    check(&view, &service(Some("node3"), None), Some("node3"), Reason::AlreadyThere);
+}
+
+#[test]
+fn a_service_goes_back_to_the_node_it_left_for_maintenance() {
+    let view = cluster(false);
+    let moved = ServiceFacts { maintenance_node: Some("node2".to_owned()), ..service(Some("node3"), None) };
+    check(&view, &moved, Some("node2"), Reason::MaintenanceMove);
+}
+
+#[test]
+fn failed_nodes_are_tried_last() {
+    let mut view = cluster(false);
+    let failed = ServiceFacts {
+        failed_nodes: ["node1".to_owned()].into_iter().collect(),
+        ..service(Some("node1"), None)
+    };
+    check(&view, &failed, Some("node2"), Reason::Placed);
+    offline(&mut view, &["node2", "node3", "node4"]);
+    check(&view, &failed, Some("node1"), Reason::AlreadyThere);
+}
+
+#[test]
+fn memory_is_a_hard_limit_that_says_what_is_free() {
+    let mut view = cluster(false);
+    for node in view.nodes.values_mut() {
+        node.capacity.memory = "4Gi".parse().ok();
+    }
+    let mut other = service(Some("node1"), None);
+    other.requests.memory = "3Gi".parse().ok();
+    view.services.insert("other".to_owned(), other);
+    let mut big = service(None, Some("g"));
+    big.requests.memory = "2Gi".parse().ok();
+    check(&view, &big, Some("node2"), Reason::Placed);
+    let placement = place(&view, "web", &big);
+    let Some(Verdict::Refused(refusals)) = placement.verdicts.get("node1") else { panic!("{placement:?}") };
+    assert_eq!(refusals[0].reason, Reason::NotEnoughMemory);
+    assert_eq!(refusals[0].message, "not enough memory: asks for 2Gi, 1Gi of 4Gi is free");
+}
+
+#[test]
+fn an_exclusive_service_needs_a_node_that_can_be_proven_dead() {
+    let mut view = cluster(false);
+    for node in view.nodes.values_mut() {
+        node.fenceable = Err(Reason::WatchdogMissing);
+    }
+    check(&view, &service(None, None), None, Reason::NoFeasibleNode);
+    check(&view, &ServiceFacts { exclusive: false, ..service(None, None) }, Some("node1"), Reason::Placed);
+}

@@ -1,0 +1,112 @@
+//! How nodes that may take a service are ordered: the derived order of [`Score`] *is* the policy.
+
+use crate::topsis;
+use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::node::AllocationPolicy;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The order of feasible nodes, best first: field after field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Score {
+    /// Nodes where it failed to start come last.
+    pub failed_before: bool,
+    /// A higher priority class comes first; everybody else after all members.
+    pub class: Reverse<Class>,
+    /// Its own node group, then preferred ones, then those of last resort.
+    pub node_group: NodeGroupRank,
+    /// Non-strict rules that would be broken.
+    pub preferences_missed: u32,
+    /// Load by `scheduler.mode`: services in Basic; in Static the TOPSIS distance, in millionths.
+    pub load: u64,
+}
+
+/// A priority class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// No member of the group or rule.
+    Others,
+    /// A member with this priority.
+    Member(i64),
+}
+
+/// How near a node group is to the service's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeGroupRank {
+    /// Its own, or no groups are used.
+    Own,
+    /// Another, preferred.
+    Preferred,
+    /// Another, of last resort.
+    LastResort,
+    /// Another that takes nothing new.
+    Unallocable,
+}
+
+/// The class of a node for a service: by its node-affinity rule, else by its group.
+pub fn class_of(view: &View, name: &str, service: &ServiceFacts, node_name: &str) -> Class {
+    let nodes = match view.rules.node_rule(name) {
+        Some(rule) => Some(&rule.nodes),
+        None => service.group.as_ref().and_then(|group| view.groups.get(group)).map(|group| &group.nodes),
+    };
+    match nodes {
+        None => Class::Member(0),
+        Some(nodes) => nodes.0.get(node_name).map_or(Class::Others, |priority| Class::Member(*priority)),
+    }
+}
+
+/// The rank of a node's group for a service that is on `current`.
+pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> NodeGroupRank {
+    let home = current.and_then(|node| node.node_group.as_ref());
+    if home.is_some() && home == node.node_group.as_ref() {
+        return NodeGroupRank::Own;
+    }
+    match node.node_group.as_ref().and_then(|group| view.node_groups.get(group)) {
+        None if home.is_none() => NodeGroupRank::Own,
+        None | Some(AllocationPolicy::Preferred) => NodeGroupRank::Preferred,
+        Some(AllocationPolicy::LastResort) => NodeGroupRank::LastResort,
+        Some(AllocationPolicy::Unallocable) => NodeGroupRank::Unallocable,
+    }
+}
+
+/// Non-strict resource rules that a service on this node would miss.
+pub fn preferences_missed(view: &View, name: &str, node_name: &str) -> u32 {
+    let apart: usize = view
+        .rules
+        .apart_from(name)
+        .filter(|partners| !partners.strict)
+        .map(|partners| {
+            view.users_of(node_name, name).filter(|(other, _)| partners.resources.contains(*other)).count()
+        })
+        .sum();
+    let together: usize = view
+        .rules
+        .together_with(name)
+        .filter(|partners| !partners.strict)
+        .map(|partners| {
+            let away = |other: &&String| {
+                other.as_str() != name
+                    && view
+                        .services
+                        .get(other.as_str())
+                        .is_some_and(|facts| !facts.uses.is_empty() && !facts.uses.contains(node_name))
+            };
+            partners.resources.iter().filter(away).count()
+        })
+        .sum();
+    u32::try_from(apart + together).unwrap_or(u32::MAX)
+}
+
+/// The load of each candidate by the scheduler's mode, lower is better.
+///
+/// Dynamic falls back to requests for services without measurements, which is how a service that does not run counts.
+pub fn loads(view: &View, name: &str, service: &ServiceFacts, candidates: &[&str]) -> BTreeMap<String, u64> {
+    match view.settings.mode {
+        SchedulerMode::Basic => candidates
+            .iter()
+            .map(|node| ((*node).to_owned(), view.users_of(node, name).count() as u64))
+            .collect(),
+        SchedulerMode::Static | SchedulerMode::Dynamic => topsis::loads(view, name, service, candidates),
+    }
+}

@@ -1,0 +1,125 @@
+//! What the scheduler looks at: nodes, services, groups and rules, as plain facts.
+
+use crate::rules::Rules;
+use ha_api_types::cluster::SchedulerSpec;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::node::AllocationPolicy;
+use ha_api_types::placement::GroupSpec;
+use ha_api_types::quantity::Amounts;
+use ha_api_types::reason::Reason;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A node, as far as placement cares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeFacts {
+    /// Whether it is Online; otherwise why not.
+    pub online: Result<(), Reason>,
+    /// In maintenance.
+    pub maintenance: bool,
+    /// Takes new services.
+    pub schedulable: bool,
+    /// Whether an exclusive service may be permitted there: it can be proven dead. Otherwise why not.
+    pub fenceable: Result<(), Reason>,
+    /// Drivers that its agent can serve.
+    pub drivers: BTreeSet<String>,
+    /// Storage pools that it reaches.
+    pub storage_pools: BTreeSet<String>,
+    /// What it has; an amount that is not known does not limit.
+    pub capacity: Amounts,
+    /// What is used outside hactl.
+    pub reserved: Amounts,
+    /// Its node group.
+    pub node_group: Option<String>,
+}
+
+impl Default for NodeFacts {
+    fn default() -> NodeFacts {
+        NodeFacts {
+            online: Ok(()),
+            maintenance: false,
+            schedulable: true,
+            fenceable: Ok(()),
+            drivers: BTreeSet::new(),
+            storage_pools: BTreeSet::new(),
+            capacity: Amounts::default(),
+            reserved: Amounts::default(),
+            node_group: None,
+        }
+    }
+}
+
+/// A service, as far as placement cares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceFacts {
+    /// Where it is now.
+    pub node: Option<String>,
+    /// Every node that it uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error
+    /// services use none.
+    pub uses: BTreeSet<String>,
+    /// Its driver; `None` when the spec is not valid.
+    pub driver: Option<DriverKind>,
+    /// The group that it names.
+    pub group: Option<String>,
+    /// It goes back to a preferred node.
+    pub failback: bool,
+    /// What it needs.
+    pub requests: Amounts,
+    /// The storage pool that it needs.
+    pub storage_pool: Option<String>,
+    /// The only nodes with its data (Replicated, Local); `None`: every node that reaches the pool.
+    pub storage_nodes: Option<BTreeSet<String>>,
+    /// Whether promise 1 covers it.
+    pub exclusive: bool,
+    /// Nodes where it failed to start.
+    pub failed_nodes: BTreeSet<String>,
+    /// Nodes where it can never run (not installed).
+    pub never_nodes: BTreeSet<String>,
+    /// The node that it left for maintenance.
+    pub maintenance_node: Option<String>,
+    /// Its tags.
+    pub tags: BTreeSet<String>,
+    /// Higher is recovered first.
+    pub priority: i32,
+}
+
+/// The cluster, as far as placement cares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, NodeFacts>,
+    /// Services by resource name.
+    pub services: BTreeMap<String, ServiceFacts>,
+    /// Groups by name.
+    pub groups: BTreeMap<String, GroupSpec>,
+    /// Policies of node groups by name.
+    pub node_groups: BTreeMap<String, AllocationPolicy>,
+    /// Affinity rules that are in force.
+    pub rules: Rules,
+    /// Settings.
+    pub settings: SchedulerSpec,
+}
+
+/// One reason against a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
+    /// In a word.
+    pub reason: Reason,
+    /// In a sentence, with names and amounts.
+    pub message: String,
+    /// What would help.
+    pub remedy: String,
+}
+
+impl View {
+    /// Services that use a node, without one.
+    pub fn users_of<'a>(
+        &'a self,
+        node: &'a str,
+        without: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
+        self.services
+            .iter()
+            .filter(move |(name, facts)| name.as_str() != without && facts.uses.contains(node))
+            .map(|(name, facts)| (name.as_str(), facts))
+    }
+}

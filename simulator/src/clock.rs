@@ -1,0 +1,101 @@
+//! A machine's own clocks: each runs at its own rate, and one of them stands still while the machine is suspended.
+
+use ha_api_types::time::{Millis, Mono, Now};
+
+/// The clocks of one machine, driven by virtual time.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// Local nanoseconds per virtual millisecond: 1,000,000 is exact.
+    rate_ppm: u64,
+    /// Virtual time up to which `raw_ns` and `boot_ns` are counted.
+    counted_at: Millis,
+    raw_ns: u128,
+    boot_ns: u128,
+    suspended: bool,
+}
+
+impl Clock {
+    /// Clocks that start somewhere, so that nobody compares two machines' clocks unnoticed.
+    pub fn new(now: Millis, start_ms: Millis) -> Clock {
+        Clock {
+            rate_ppm: 1_000_000,
+            counted_at: now,
+            raw_ns: u128::from(start_ms) * 1_000_000,
+            boot_ns: u128::from(start_ms) * 1_000_000,
+            suspended: false,
+        }
+    }
+
+    fn count(&mut self, now: Millis) {
+        let passed_ns = u128::from(now.saturating_sub(self.counted_at)) * u128::from(self.rate_ppm);
+        self.boot_ns += passed_ns;
+        if !self.suspended {
+            self.raw_ns += passed_ns;
+        }
+        self.counted_at = now;
+    }
+
+    /// Changes the rate from now on.
+    pub fn set_rate(&mut self, now: Millis, rate: f64) {
+        self.count(now);
+        self.rate_ppm = to_ppm(rate);
+    }
+
+    /// Suspends the machine, or wakes it.
+    pub fn set_suspended(&mut self, now: Millis, suspended: bool) {
+        self.count(now);
+        self.suspended = suspended;
+    }
+
+    /// What a process on the machine reads at a virtual time (not before the last change).
+    pub fn read(&self, now: Millis) -> Now {
+        let mut at = self.clone();
+        at.count(now);
+        Now {
+            raw: Mono(to_ms(at.raw_ns)),
+            boot: Mono(to_ms(at.boot_ns)),
+            // Every run starts at the same moment of the same day.
+            wall_unix_ms: 1_767_225_600_000 + i128::from(now),
+        }
+    }
+
+    /// The virtual time at which the raw clock will show `raw`, unless its rate changes; never before `now`.
+    pub fn when(&self, now: Millis, raw: Mono) -> Millis {
+        let mut at = self.clone();
+        at.count(now);
+        let wanted_ns = u128::from(raw.0) * 1_000_000;
+        let left_ns = wanted_ns.saturating_sub(at.raw_ns);
+        now + u64::try_from(left_ns.div_ceil(u128::from(at.rate_ppm.max(1)))).unwrap_or(Millis::MAX - now)
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are limited to 0.5 … 2")]
+fn to_ppm(rate: f64) -> u64 {
+    (rate.clamp(0.5, 2.0) * 1e6).round() as u64
+}
+
+fn to_ms(ns: u128) -> Millis {
+    u64::try_from(ns / 1_000_000).unwrap_or(Millis::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspended_machine_counts_on_one_clock_only() {
+        let mut clock = Clock::new(0, 1_000);
+        clock.set_suspended(5_000, true);
+        clock.set_suspended(15_000, false);
+        let now = clock.read(20_000);
+        assert_eq!((now.raw, now.boot), (Mono(11_000), Mono(21_000)));
+    }
+
+    #[test]
+    fn a_fast_clock_reaches_its_timers_early() {
+        let mut clock = Clock::new(0, 0);
+        clock.set_rate(0, 1.01);
+        assert_eq!(clock.when(0, Mono(10_100)), 10_000);
+        assert_eq!(clock.read(10_000).raw, Mono(10_100));
+    }
+}

@@ -1,0 +1,87 @@
+//! Durations as scenario files write them: `37s`, `10m`, `2h`, `500ms`; a plain number is seconds.
+
+use ha_api_types::time::Millis;
+use serde::{Deserialize, Deserializer, de};
+use std::fmt;
+
+/// A duration in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Duration(pub Millis);
+
+impl Duration {
+    /// Reads a duration; the error says what is accepted.
+    pub fn parse(text: &str) -> Result<Duration, String> {
+        let text = text.trim();
+        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let factor = match unit.trim() {
+            "ms" => 1.0,
+            "" | "s" => 1_000.0,
+            "m" => 60_000.0,
+            "h" => 3_600_000.0,
+            "d" => 86_400_000.0,
+            _ => {
+                return Err(format!(
+                    "{text:?} is not a duration: write 500ms, 37s, 10m, 2h or a number of seconds"
+                ));
+            }
+        };
+        match number.parse::<f64>() {
+            Ok(number) => Ok(Duration(to_ms(number * factor))),
+            Err(_) => {
+                Err(format!("{text:?} is not a duration: write 500ms, 37s, 10m, 2h or a number of seconds"))
+            }
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
+fn to_ms(ms: f64) -> Millis {
+    ms.round().clamp(0.0, 1e13) as Millis
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = Duration;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as 500ms, 37s, 10m, 2h or a number of seconds")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+                Duration::parse(text).map_err(E::custom)
+            }
+            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Duration, E> {
+                Ok(Duration(seconds.saturating_mul(1000)))
+            }
+            fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Duration, E> {
+                u64::try_from(seconds).map(|seconds| Duration(seconds * 1000)).map_err(E::custom)
+            }
+            fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Duration, E> {
+                Ok(Duration(to_ms(seconds * 1000.0)))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_written() {
+        let check = |text: &str, expected: Option<Millis>| {
+            assert_eq!(Duration::parse(text).ok().map(|duration| duration.0), expected, "{text}");
+        };
+        check("37s", Some(37_000));
+        check("10m", Some(600_000));
+        check("2h", Some(7_200_000));
+        check("50ms", Some(50));
+        check("5", Some(5_000));
+        check("1.5s", Some(1_500));
+        check("soon", None);
+        check("5 parsecs", None);
+        check("", None);
+    }
+}

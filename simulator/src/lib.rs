@@ -1,0 +1,10 @@
+//! A whole cluster under a virtual clock: the real cores, a simulated store, network, watchdogs and services.
+
+pub mod clock;
+pub mod duration;
+pub mod queue;
+pub mod random;
+pub mod random_run;
+pub mod report;
+pub mod scenario;
+pub mod world;

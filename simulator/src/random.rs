@@ -1,0 +1,36 @@
+//! The one source of chance in a run: same seed, same run, byte for byte.
+
+use ha_api_types::time::Millis;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// A seeded generator whose output is the same on every machine and version.
+#[derive(Clone, Debug)]
+pub struct Random(ChaCha8Rng);
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Random {
+        Random(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// A length of time between two bounds, both included.
+    pub fn between_ms(&mut self, least: Millis, most: Millis) -> Millis {
+        if most <= least { least } else { self.0.random_range(least..=most) }
+    }
+
+    /// True with this chance.
+    pub fn chance(&mut self, chance: f64) -> bool {
+        chance > 0.0 && self.0.random_bool(chance.min(1.0))
+    }
+
+    /// A number below `bound`; 0 when there is none.
+    pub fn below(&mut self, bound: usize) -> usize {
+        if bound == 0 { 0 } else { self.0.random_range(0..bound) }
+    }
+
+    /// A number to tell things apart by.
+    pub fn number(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}

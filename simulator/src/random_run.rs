@@ -1,0 +1,69 @@
+//! Random runs: a seeded cluster, seeded faults, the invariants after every event, and progress once the faults stop.
+//!
+//! A run is an ordinary scenario that was made by chance, so one that fails is printed, shrunk and kept as a file.
+
+mod cluster;
+mod faults;
+mod progress;
+mod shrink;
+
+pub use shrink::shrink;
+
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::world::World;
+use ha_api_types::time::Millis;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// How large a random run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Nodes, at most; at least three.
+    pub nodes: usize,
+    /// Resources, at most; at least three.
+    pub resources: usize,
+    /// How long faults go on, at most.
+    pub faults_ms: Millis,
+}
+
+impl Default for Size {
+    fn default() -> Size {
+        Size { nodes: 5, resources: 10, faults_ms: 400_000 }
+    }
+}
+
+/// The scenario of a seed, as its file would be.
+pub fn scenario_of(seed: u64, size: Size) -> Value {
+    // Not the run's own generator: delays may not follow from the cluster's shape.
+    let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
+    let cluster = cluster::Cluster::random(&mut random, size);
+    let steps = faults::steps(&mut random, &cluster, size.faults_ms);
+    json!({
+        "seed": seed,
+        // Faults, and the time in which everything must have come right again.
+        "duration": format!("{}s", (faults::QUIET_START_MS + size.faults_ms) / 1000 + 2_400),
+        "settle": "40s",
+        "timing": cluster.timing,
+        "nodes": cluster.machines,
+        "objects": cluster.objects,
+        "later": cluster.later,
+        "steps": steps,
+    })
+}
+
+/// Runs a seed. `World::is_good` says whether the invariants held and everything came right in the end.
+///
+/// Errors: what is wrong with the scenario, which would be a fault of the generator.
+pub fn run_seed(seed: u64, size: Size) -> Result<World, String> {
+    run_value(&scenario_of(seed, size))
+}
+
+/// Runs a scenario that was made by chance, or what is left of one.
+pub fn run_value(scenario: &Value) -> Result<World, String> {
+    let text = serde_yaml::to_string(scenario).map_err(|error| error.to_string())?;
+    let mut world = World::new(Scenario::parse("a random run", &text, Path::new("."))?)?;
+    world.run();
+    world.check_progress();
+    Ok(world)
+}

@@ -1,0 +1,189 @@
+//! What came of a run: expectations, the summary in JSON, the exit status.
+
+use crate::world::World;
+use ha_api_types::kind::Kind;
+use ha_api_types::resource::ServiceState;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An expectation and whether it was met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was expected.
+    pub check: String,
+    /// Whether it held.
+    pub ok: bool,
+    /// What was found.
+    pub got: String,
+}
+
+impl World {
+    /// Compares what is with what was expected.
+    pub(crate) fn check_expectations(&mut self) {
+        let expect = self.scenario.expect.clone();
+        let running = self.running();
+        let mut checks = Vec::new();
+        let mut check = |what: String, ok: bool, got: String| checks.push(Check { check: what, ok, got });
+        let state_of = |name: &str| self.states.get(name).cloned();
+        let place_of = |name: &str| state_of(name).and_then(|(_, node)| node);
+        for (name, expected) in &expect.services {
+            let found = state_of(name);
+            if let Some(state) = expected.state {
+                let got = found.as_ref().map(|(state, _)| *state);
+                check(format!("service {name} is {state:?}"), got == Some(state), format!("{got:?}"));
+            }
+            if let Some(node) = &expected.node {
+                let got = found.and_then(|(_, node)| node);
+                check(format!("service {name} on {node}"), got.as_ref() == Some(node), format!("{got:?}"));
+            }
+            if let Some(wanted) = expected.running {
+                let got = running.contains_key(name);
+                check(format!("service {name} running: {wanted}"), got == wanted, got.to_string());
+            }
+        }
+        let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
+        let fenced: BTreeSet<String> = self.fenced.iter().map(|(node, _)| node.clone()).collect();
+        if let Some(wanted) = &expect.fenced {
+            check(format!("fenced {wanted:?}"), set(wanted) == fenced, format!("{fenced:?}"));
+        }
+        let resets: BTreeSet<String> = self
+            .machines
+            .iter()
+            .filter(|(_, machine)| !machine.resets.is_empty())
+            .map(|(node, _)| node.clone())
+            .collect();
+        if let Some(wanted) = &expect.watchdog_resets {
+            check(format!("watchdog resets {wanted:?}"), set(wanted) == resets, format!("{resets:?}"));
+        }
+        if let Some(wanted) = &expect.maintenance {
+            let got: BTreeSet<String> = self
+                .node_states
+                .iter()
+                .filter(|(_, state)| **state == ha_api_types::node::NodeState::Maintenance)
+                .map(|(node, _)| node.clone())
+                .collect();
+            check(format!("in maintenance {wanted:?}"), set(wanted) == got, format!("{got:?}"));
+        }
+        if let Some(most) = expect.max_moves {
+            let got = self.moves.len();
+            check(format!("at most {most} moves"), got <= most, got.to_string());
+        }
+        for names in &expect.together {
+            let places: BTreeSet<Option<String>> = names.iter().map(|name| place_of(name)).collect();
+            check(format!("together {names:?}"), places.len() == 1, format!("{places:?}"));
+        }
+        for names in &expect.apart {
+            let places: BTreeSet<Option<String>> = names.iter().map(|name| place_of(name)).collect();
+            check(format!("apart {names:?}"), places.len() == names.len(), format!("{places:?}"));
+        }
+        for (name, nodes) in &expect.on_one_of {
+            let got = place_of(name);
+            let ok = got.as_ref().is_some_and(|node| nodes.contains(node));
+            check(format!("{name} on one of {nodes:?}"), ok, format!("{got:?}"));
+        }
+        if let Some(most) = expect.max_per_node {
+            let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+            for node in running.values().flatten() {
+                *counts.entry(node).or_default() += 1;
+            }
+            let ok = counts.values().all(|count| *count <= most);
+            check(format!("at most {most} a node"), ok, format!("{counts:?}"));
+        }
+        if let Some(wanted) = &expect.refused {
+            let got = self.refusals();
+            let ok = wanted.iter().all(|text| got.contains(text));
+            check(format!("refused {wanted:?}"), ok, format!("{got:?}"));
+        }
+        self.checks.extend(checks);
+    }
+
+    /// Whether expectations and invariants hold.
+    pub fn is_good(&self) -> bool {
+        self.violations.is_empty() && self.checks.iter().all(|check| check.ok)
+    }
+
+    /// The timeline, one line an event.
+    pub fn timeline(&self) -> &[String] {
+        &self.timeline
+    }
+
+    /// The run as JSON.
+    pub fn summary(&self) -> Value {
+        let running = self.running();
+        let seconds = |ms: u64| ms as f64 / 1000.0;
+        let services: BTreeMap<&String, Value> = self
+            .states
+            .iter()
+            .filter(|(name, (state, _))| *state != ServiceState::Deleting && self.exists(name))
+            .map(|(name, (state, node))| {
+                let value = json!({
+                    "state": state, "requested": self.requested(name), "node": node,
+                    "running": running.get(name).cloned().unwrap_or_default(),
+                });
+                (name, value)
+            })
+            .collect();
+        let nodes: BTreeMap<&String, Value> = self
+            .machines
+            .iter()
+            .map(|(name, machine)| {
+                let watchdog = match (machine.watchdog.fires_at, machine.up) {
+                    (Some(_), true) => "armed",
+                    (None, true) => "idle",
+                    (_, false) if machine.resets.is_empty() => "idle",
+                    (_, false) => "expired",
+                };
+                let state = self.node_states.get(name);
+                let power = if machine.up { "on" } else { "off" };
+                (name, json!({"state": state, "power": power, "watchdog": watchdog}))
+            })
+            .collect();
+        let fenced: Vec<Value> =
+            self.fenced.iter().map(|(node, at)| json!({"node": node, "at": seconds(*at)})).collect();
+        let resets: Vec<Value> = self
+            .machines
+            .iter()
+            .flat_map(|(node, machine)| {
+                machine.resets.iter().map(move |at| json!({"node": node, "at": seconds(*at)}))
+            })
+            .collect();
+        let moves: Vec<Value> = self
+            .moves
+            .iter()
+            .map(|one| {
+                let kind = if one.kind == ServiceState::Migrate { "migrate" } else { "relocate" };
+                json!({"service": one.service, "kind": kind, "from": one.from, "to": one.to, "at": seconds(one.at)})
+            })
+            .collect();
+        let failovers: Vec<Value> = self
+            .failovers
+            .iter()
+            .map(|one| {
+                json!({
+                    "service": one.service, "from": one.from, "to": one.to,
+                    "lostAt": seconds(one.lost_at), "runningAt": seconds(one.running_at),
+                })
+            })
+            .collect();
+        let violations: Vec<Value> = self
+            .violations
+            .iter()
+            .map(|one| json!({"at": seconds(one.at), "invariant": one.invariant, "detail": one.detail}))
+            .collect();
+        json!({
+            "services": services, "nodes": nodes, "fenced": fenced, "watchdogResets": resets, "moves": moves,
+            "failovers": failovers, "refused": self.refusals(), "violations": violations, "expect": self.checks,
+        })
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        self.spec_of(Kind::Resource, name).is_some()
+    }
+
+    fn requested(&self, name: &str) -> Value {
+        self.spec_of(Kind::Resource, name)
+            .and_then(|object| object.pointer("/spec/state").cloned())
+            .unwrap_or_else(|| json!("Started"))
+    }
+}

@@ -1,0 +1,330 @@
+//! The simulated world: machines, processes, the store, and the script that breaks them.
+
+mod driver;
+mod event;
+mod invariants;
+mod link;
+mod machine;
+mod power;
+mod process;
+mod run;
+mod steps;
+mod user;
+mod watchdog;
+
+pub use invariants::Violation;
+
+use crate::clock::Clock;
+use crate::queue::Queue;
+use crate::random::Random;
+use crate::report::Check;
+use crate::scenario::{Power, Scenario};
+use event::Event;
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::API_VERSION;
+use ha_api_types::node::NodeState;
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
+use ha_api_types::time::Millis;
+use ha_api_types::timing::Timings;
+use ha_controller::core::Controller;
+use ha_node_agent::core::{AgentCore, Journal};
+use ha_node_agent::watchdog::core::Core as WatchdogCore;
+use ha_node_agent::watchdog::protocol::Privileges;
+use ha_store::memory_state::MemoryState;
+use ha_store::{Guard, Transaction};
+use machine::{Doing, Machine, Present, Watchdog};
+use process::Process;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The cluster's name in keys.
+const CLUSTER: &str = "default";
+/// How often a process reads everything again, milliseconds.
+const RELIST_MS: Millis = 60_000;
+
+/// A service that moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The service.
+    pub service: String,
+    /// Migrate or Relocate.
+    pub kind: ServiceState,
+    /// From this node.
+    pub from: String,
+    /// To this node.
+    pub to: String,
+    /// When it ran there, virtual milliseconds.
+    pub at: Millis,
+}
+
+/// A service that was lost with its node and ran again elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failover {
+    /// The service.
+    pub service: String,
+    /// The lost node.
+    pub from: String,
+    /// Where it ran again.
+    pub to: String,
+    /// When it was last seen running before, virtual milliseconds.
+    pub lost_at: Millis,
+    /// When it ran again.
+    pub running_at: Millis,
+}
+
+/// The world.
+#[derive(Debug)]
+pub struct World {
+    pub(crate) scenario: Scenario,
+    pub(crate) now: Millis,
+    pub(crate) violations: Vec<Violation>,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) fenced: Vec<(String, Millis)>,
+    pub(crate) moves: Vec<Move>,
+    pub(crate) failovers: Vec<Failover>,
+    pub(crate) states: BTreeMap<String, (ServiceState, Option<String>)>,
+    pub(crate) node_states: BTreeMap<String, NodeState>,
+    pub(crate) machines: BTreeMap<String, Machine>,
+    pub(crate) timeline: Vec<String>,
+    pub(crate) reasons: BTreeSet<Reason>,
+    keys: Keys,
+    queue: Queue<Event>,
+    random: Random,
+    store: MemoryState,
+    store_down_until: Millis,
+    store_latency_ms: Millis,
+    agents: BTreeMap<String, Process<AgentCore>>,
+    controllers: BTreeMap<String, Process<Controller>>,
+    deferred: Vec<(String, Event)>,
+    generations: u64,
+    tokens: u64,
+    uids: u64,
+    watchdog_lateness_ms: Millis,
+    start_failures: BTreeMap<String, u32>,
+    migrate_failures: BTreeMap<String, u32>,
+    operations: BTreeMap<String, String>,
+    refused: Vec<String>,
+    seen_twice: BTreeSet<String>,
+    managed: BTreeSet<String>,
+    epochs: BTreeMap<String, u64>,
+    moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
+    last_ran: BTreeMap<String, (String, Millis)>,
+    step: usize,
+    step_began: Millis,
+}
+
+impl World {
+    /// The world of a scenario at time 0, or what is wrong with it.
+    pub fn new(scenario: Scenario) -> Result<World, String> {
+        let mut random = Random::new(scenario.seed);
+        let timings = Timings::from(&scenario.timing);
+        let mut machines = BTreeMap::new();
+        for machine in &scenario.nodes {
+            // Clocks start anywhere: nobody may compare them.
+            let clock = Clock::new(0, random.between_ms(1_000, 1_000_000_000));
+            machines.insert(
+                machine.name.clone(),
+                Machine {
+                    up: false,
+                    boot: 0,
+                    network: true,
+                    suspended: false,
+                    has_controller: machine.controller,
+                    capacity: machine.capacity,
+                    clock,
+                    watchdog: Watchdog {
+                        daemon: WatchdogCore::new(Privileges::default()),
+                        fires_at: None,
+                        number: 0,
+                        waiting: BTreeMap::new(),
+                        wake_at: None,
+                    },
+                    services: BTreeMap::new(),
+                    commands: BTreeMap::new(),
+                    journal: Journal::default(),
+                    disk_full: false,
+                    resets: Vec::new(),
+                },
+            );
+        }
+        let mut world = World {
+            now: 0,
+            violations: Vec::new(),
+            checks: Vec::new(),
+            fenced: Vec::new(),
+            moves: Vec::new(),
+            failovers: Vec::new(),
+            states: BTreeMap::new(),
+            node_states: BTreeMap::new(),
+            machines,
+            timeline: Vec::new(),
+            reasons: BTreeSet::new(),
+            keys: Keys::new(CLUSTER),
+            queue: Queue::default(),
+            random,
+            store: MemoryState::default(),
+            store_down_until: 0,
+            store_latency_ms: 0,
+            agents: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            deferred: Vec::new(),
+            generations: 0,
+            tokens: 0,
+            uids: 0,
+            watchdog_lateness_ms: timings.watchdog_lateness_ms,
+            start_failures: BTreeMap::new(),
+            migrate_failures: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            refused: Vec::new(),
+            seen_twice: BTreeSet::new(),
+            managed: BTreeSet::new(),
+            epochs: BTreeMap::new(),
+            moves_begun: BTreeMap::new(),
+            last_ran: BTreeMap::new(),
+            step: 0,
+            step_began: 0,
+            scenario,
+        };
+        world.begin()?;
+        Ok(world)
+    }
+
+    /// Stores the objects, places services, switches machines on.
+    fn begin(&mut self) -> Result<(), String> {
+        let objects = self.scenario.objects.clone();
+        let has_cluster =
+            objects.iter().any(|object| object.get("kind").and_then(Value::as_str) == Some("Cluster"));
+        if !has_cluster {
+            let timing = serde_json::to_value(&self.scenario.timing).map_err(|error| error.to_string())?;
+            self.apply(&json!({
+                "apiVersion": API_VERSION, "kind": "Cluster", "metadata": {"name": CLUSTER_NAME},
+                "spec": {"timing": timing},
+            }))?;
+        }
+        for (at, object) in objects.iter().enumerate() {
+            self.apply(object).map_err(|problem| format!("objects[{at}]: {problem}"))?;
+        }
+        let on: Vec<String> = self
+            .scenario
+            .nodes
+            .iter()
+            .filter(|machine| machine.power == Power::On)
+            .map(|machine| machine.name.clone())
+            .collect();
+        for node in &on {
+            if let Some(machine) = self.machines.get_mut(node) {
+                machine.boot = 1;
+            }
+            self.booted(node, 1);
+        }
+        let places = self.scenario.place.clone();
+        for (name, place) in places {
+            if !self.machines.contains_key(&place.node) {
+                return Err(format!("place.{name}.node: there is no node {:?}", place.node));
+            }
+            let object = objects
+                .iter()
+                .find(|object| {
+                    object.pointer("/metadata/name").and_then(Value::as_str) == Some(name.as_str())
+                })
+                .cloned()
+                .ok_or_else(|| format!("place.{name}: there is no such object"))?;
+            if place.running {
+                self.place_running(&object, &place.node)?;
+            }
+            let status = ResourceStatus {
+                uid: self.uid_of(&name),
+                state: place.state.unwrap_or(ServiceState::Queued),
+                node: Some(place.node),
+                target: place.target,
+                ..ResourceStatus::default()
+            };
+            let value = serde_json::to_vec(&status).map_err(|error| error.to_string())?;
+            let key = self.keys.status(ha_api_types::kind::Kind::Resource, &name);
+            self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
+        }
+        self.queue.push(0, Event::Step);
+        Ok(())
+    }
+
+    fn uid_of(&self, name: &str) -> String {
+        let reading = self.store.get(&self.keys.spec(ha_api_types::kind::Kind::Resource, name));
+        reading
+            .entries
+            .first()
+            .and_then(|entry| serde_json::from_slice::<Resource>(&entry.value).ok())
+            .map(|resource| resource.metadata.uid)
+            .unwrap_or_default()
+    }
+
+    /// A service runs on a machine although nobody here has started it.
+    fn place_running(&mut self, object: &Value, node: &str) -> Result<(), String> {
+        let mut object = object.clone();
+        if object.get("metadata").is_none() {
+            return Err("no metadata".to_owned());
+        }
+        object["apiVersion"] = json!(API_VERSION);
+        let resource: Resource = serde_json::from_value(object).map_err(|error| error.to_string())?;
+        let definition = ServiceDefinition::of(&resource);
+        let machine = self.machines.get_mut(node).ok_or_else(|| format!("there is no node {node:?}"))?;
+        if !machine.up {
+            return Err(format!("{node} is off, so nothing runs there"));
+        }
+        machine.services.insert(definition.name.clone(), Present { definition, doing: Doing::Runs });
+        self.check_never_two();
+        Ok(())
+    }
+
+    /// Runs to the end: the steps, then until nothing was pending for `settle`, at most for `duration`.
+    pub fn run(&mut self) {
+        let end = self.scenario.duration.0;
+        let settle = self.scenario.settle.0;
+        let mut quiet_since = None;
+        while self.now < end {
+            let until = (self.now + 1_000).min(end);
+            while self.advance(until) {}
+            if self.is_pending() {
+                quiet_since = None;
+            } else {
+                let since = *quiet_since.get_or_insert(self.now);
+                if self.now - since >= settle {
+                    break;
+                }
+            }
+        }
+        self.check_expectations();
+    }
+
+    /// A service has come to run on a node.
+    fn came_up(&mut self, node: &str, name: &str) {
+        if let Some((from, lost_at)) = self.last_ran.insert(name.to_owned(), (node.to_owned(), self.now))
+            && from != node
+            && self.machines.get(&from).is_none_or(|machine| !machine.services.contains_key(name))
+            && self.fenced.iter().any(|(fenced, at)| *fenced == from && *at >= lost_at)
+        {
+            let failover = Failover {
+                service: name.to_owned(),
+                from,
+                to: node.to_owned(),
+                lost_at,
+                running_at: self.now,
+            };
+            self.failovers.push(failover);
+        }
+        self.log(node, "driver", &format!("{name} runs"));
+    }
+
+    /// Whether a machine's packets get to the store.
+    fn reaches_store(&self, node: &str) -> bool {
+        self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
+    }
+
+    /// A line of the timeline: time, node, component, text.
+    fn log(&mut self, node: &str, component: &str, text: &str) {
+        let seconds = self.now / 1000;
+        let ms = self.now % 1000;
+        self.timeline.push(format!("{seconds:>6}.{ms:03} {node:<8} {component:<10} {text}"));
+    }
+}

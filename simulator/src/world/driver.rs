@@ -1,0 +1,174 @@
+//! The simulated driver: commands take their time, fail as told, and leave behind what real ones would.
+
+use super::World;
+use super::event::Event;
+use super::machine::{Doing, Present, Running};
+use super::process::Generation;
+use ha_api_types::driver::SimulatedDriver;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Millis;
+use ha_node_agent::core::{Command, CommandId, CommandResult, DriverFailure, Input};
+
+/// How the service pretends; another driver's service pretends with the defaults.
+fn pretence(service: &ServiceDefinition) -> SimulatedDriver {
+    service.driver.simulated.clone().unwrap_or_default()
+}
+
+fn failure(class: FailureClass, reason: Reason, message: &str) -> CommandResult {
+    CommandResult::Failed(DriverFailure { class, reason, message: message.to_owned() })
+}
+
+impl World {
+    /// Begins a command.
+    pub(super) fn begin_command(
+        &mut self,
+        node: &str,
+        generation: Generation,
+        id: CommandId,
+        command: Command,
+        service: ServiceDefinition,
+    ) {
+        let simulated = pretence(&service);
+        let seconds = |count: u32| u64::from(count) * 1000;
+        let takes_ms: Millis = match &command {
+            Command::Probe => 5,
+            Command::Start => seconds(simulated.start_seconds),
+            Command::Stop { graceful_ms } => seconds(simulated.stop_seconds).min(*graceful_ms),
+            Command::Kill => 20,
+            Command::Receive => 50,
+            Command::Migrate { .. } => seconds(simulated.migrate_seconds),
+        };
+        let jitter_ms = self.random.between_ms(0, 10);
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        if matches!(command, Command::Start) && !simulated.missing.iter().any(|missing| missing == node) {
+            // From the first instruction on it may touch its data.
+            machine
+                .services
+                .insert(service.name.clone(), Present { definition: service.clone(), doing: Doing::Runs });
+        }
+        machine.commands.insert(id, Running { command, service });
+        self.queue.push(
+            self.now + takes_ms + jitter_ms,
+            Event::CommandEnds { node: node.to_owned(), generation, id },
+        );
+        self.check_never_two();
+    }
+
+    /// Cancels a command: what it has begun stays.
+    pub(super) fn cancel_command(&mut self, node: &str, generation: Generation, id: CommandId) {
+        let known = self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&id));
+        if known.is_some() {
+            self.tell_agent(node, generation, Input::Ended { id, result: CommandResult::Cancelled });
+        }
+    }
+
+    /// A command ends.
+    pub(super) fn end_command(&mut self, node: &str, generation: Generation, id: CommandId) {
+        let Some(running) = self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&id))
+        else {
+            return;
+        };
+        let result = self.result_of(node, &running);
+        self.check_never_two();
+        self.tell_agent(node, generation, Input::Ended { id, result });
+    }
+
+    fn result_of(&mut self, node: &str, running: &Running) -> CommandResult {
+        let simulated = pretence(&running.service);
+        let name = &running.service.name;
+        let here = simulated.fail_on.is_empty() || simulated.fail_on.iter().any(|listed| listed == node);
+        match &running.command {
+            Command::Probe => CommandResult::Observed(match self.present(node, name) {
+                Some(Doing::Runs) => Observed::Running,
+                Some(Doing::Receives) | None => Observed::NotRunning,
+            }),
+            Command::Start => {
+                if simulated.missing.iter().any(|missing| missing == node) {
+                    return failure(FailureClass::NeverHere, Reason::NotInstalled, "not installed here");
+                }
+                let failed = self.start_failures.entry(name.clone()).or_default();
+                if here && *failed < simulated.start_failures {
+                    *failed += 1;
+                    self.remove(node, name);
+                    return failure(FailureClass::RetryHere, Reason::StartFailed, "pretended failure");
+                }
+                *failed = 0;
+                let present = Present { definition: running.service.clone(), doing: Doing::Runs };
+                if let Some(machine) = self.machines.get_mut(node) {
+                    machine.services.insert(name.clone(), present);
+                }
+                self.came_up(node, name);
+                CommandResult::Done
+            }
+            Command::Stop { .. } | Command::Kill => {
+                if simulated.stop_fails && here {
+                    return failure(FailureClass::RetryHere, Reason::StopFailed, "pretended failure to stop");
+                }
+                self.remove(node, name);
+                CommandResult::Done
+            }
+            Command::Receive => {
+                if simulated.missing.iter().any(|missing| missing == node) {
+                    return failure(FailureClass::NeverHere, Reason::NotInstalled, "not installed here");
+                }
+                let present = Present { definition: running.service.clone(), doing: Doing::Receives };
+                if let Some(machine) = self.machines.get_mut(node) {
+                    machine.services.entry(name.clone()).or_insert(present);
+                }
+                CommandResult::Done
+            }
+            Command::Migrate { target } => self.migrate(node, target, name, &simulated, here),
+        }
+    }
+
+    fn migrate(
+        &mut self,
+        node: &str,
+        target: &str,
+        name: &str,
+        simulated: &SimulatedDriver,
+        here: bool,
+    ) -> CommandResult {
+        let failed = self.migrate_failures.entry(name.to_owned()).or_default();
+        if here && *failed < simulated.migrate_failures {
+            *failed += 1;
+            return failure(FailureClass::RetryHere, Reason::MoveFailed, "pretended failure to migrate");
+        }
+        *failed = 0;
+        let connected = |world: &World, node: &str| {
+            world.machines.get(node).is_some_and(|machine| machine.works() && machine.network)
+        };
+        let ready = self.present(target, name) == Some(Doing::Receives);
+        if !connected(self, node)
+            || !connected(self, target)
+            || !ready
+            || self.present(node, name) != Some(Doing::Runs)
+        {
+            return failure(FailureClass::RetryHere, Reason::MoveFailed, "the target cannot be reached");
+        }
+        let Some(mut present) = self.machines.get_mut(node).and_then(|machine| machine.services.remove(name))
+        else {
+            return failure(FailureClass::RetryHere, Reason::MoveFailed, "it does not run here");
+        };
+        present.doing = Doing::Runs;
+        if let Some(machine) = self.machines.get_mut(target) {
+            machine.services.insert(name.to_owned(), present);
+        }
+        self.came_up(target, name);
+        CommandResult::Done
+    }
+
+    /// What a service does on a machine.
+    pub(super) fn present(&self, node: &str, name: &str) -> Option<Doing> {
+        let machine = self.machines.get(node)?;
+        machine.services.get(name).map(|present| present.doing)
+    }
+
+    fn remove(&mut self, node: &str, name: &str) {
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.services.remove(name);
+        }
+    }
+}

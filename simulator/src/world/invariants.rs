@@ -1,0 +1,163 @@
+//! What must never be seen, checked after everything that could break it.
+
+use super::World;
+use super::machine::Doing;
+use ha_api_types::keys::Key;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeStatus;
+use ha_api_types::record::{Fence, FenceState, Proof};
+use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_store::Change;
+use std::collections::BTreeMap;
+
+/// Something that must never happen, and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Virtual time, milliseconds.
+    pub at: u64,
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// What was seen.
+    pub detail: String,
+}
+
+impl World {
+    /// What must never be seen, and was.
+    pub fn violations(&self) -> &[Violation] {
+        &self.violations
+    }
+
+    pub(crate) fn violate(&mut self, invariant: &'static str, detail: String) {
+        self.log("simulator", "VIOLATION", &format!("{invariant}: {detail}"));
+        self.violations.push(Violation { at: self.now, invariant, detail });
+    }
+
+    /// Where each service runs now.
+    pub(crate) fn running(&self) -> BTreeMap<String, Vec<String>> {
+        let mut running: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up) {
+            for (name, present) in &machine.services {
+                if present.doing == Doing::Runs {
+                    running.entry(name.clone()).or_default().push(node.clone());
+                }
+            }
+        }
+        running
+    }
+
+    /// A service never runs on two nodes at once.
+    pub(super) fn check_never_two(&mut self) {
+        let twice: Vec<(String, Vec<String>)> = self
+            .running()
+            .into_iter()
+            .filter(|(name, nodes)| nodes.len() > 1 && self.is_exclusive(name))
+            .collect();
+        for (name, nodes) in twice {
+            if self.seen_twice.insert(name.clone()) {
+                self.violate("never two", format!("{name} runs on {}", nodes.join(" and ")));
+            }
+        }
+    }
+
+    fn is_exclusive(&self, name: &str) -> bool {
+        self.machines
+            .values()
+            .filter_map(|machine| machine.services.get(name))
+            .all(|present| present.definition.exclusive)
+    }
+
+    /// What a commit has changed.
+    pub(super) fn check_store_changes(&mut self, changes: &[Change]) {
+        for change in changes {
+            let Change::Put(entry) = change else { continue };
+            let keys = self.keys.clone();
+            match keys.parse(&entry.key) {
+                Some(Key::Fence(node)) => self.check_fence(node, &entry.value),
+                Some(Key::Status(Kind::Resource, name)) => self.note_service(name, &entry.value),
+                Some(Key::Status(Kind::Node, node)) => self.note_node(node, &entry.value),
+                Some(
+                    Key::Spec(..)
+                    | Key::Status(..)
+                    | Key::Assignment(_)
+                    | Key::Tombstone(_)
+                    | Key::Leader
+                    | Key::Candidate(_)
+                    | Key::Alive(_)
+                    | Key::NodeReport(_)
+                    | Key::ServiceReport(..)
+                    | Key::Event(..),
+                )
+                | None => {}
+            }
+        }
+    }
+
+    /// Epochs never go back; after a release nothing exclusive of the old boot runs on the node.
+    fn check_fence(&mut self, node: &str, value: &[u8]) {
+        let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
+            return self.violate("readable records", format!("fence of {node} cannot be read"));
+        };
+        let before = self.epochs.insert(node.to_owned(), fence.epoch).unwrap_or(0);
+        if fence.epoch < before {
+            self.violate("epochs never go back", format!("{node}: {before} to {}", fence.epoch));
+        }
+        let sentence =
+            fence.proof.as_ref().map_or_else(String::new, |proof| format!(", {}", proof.sentence()));
+        self.log(node, "fence", &format!("epoch {} {}{sentence}", fence.epoch, fence.state.name()));
+        if fence.state != FenceState::Fenced {
+            return;
+        }
+        // An agent that registers anew by itself was not fenced.
+        if fence.proof != Some(Proof::Reregistered) {
+            self.fenced.push((node.to_owned(), self.now));
+        }
+        let Some(machine) = self.machines.get(node) else { return };
+        let left: Vec<String> = machine
+            .services
+            .values()
+            .filter(|present| present.definition.exclusive && present.doing == Doing::Runs)
+            .map(|present| present.definition.name.clone())
+            .filter(|name| self.managed.contains(name))
+            .collect();
+        if machine.up && machine.boot_id(node) == fence.boot_id && !left.is_empty() {
+            self.violate("nothing runs after the release", format!("{} on {node}", left.join(", ")));
+        }
+    }
+
+    fn note_service(&mut self, name: &str, value: &[u8]) {
+        let Ok(status) = serde_json::from_slice::<ResourceStatus>(value) else {
+            return self.violate("readable records", format!("status of {name} cannot be read"));
+        };
+        let node = status.node.clone().unwrap_or_default();
+        let before = self.states.insert(name.to_owned(), (status.state, status.node.clone()));
+        if before != Some((status.state, status.node.clone())) {
+            self.log(&node, "service", &format!("{name} is {:?}", status.state));
+        }
+        if !matches!(status.state, ServiceState::Ignored | ServiceState::Queued) {
+            self.managed.insert(name.to_owned());
+        }
+        let was = before.map(|(state, _)| state);
+        let moving = |state| matches!(state, Some(ServiceState::Migrate | ServiceState::Relocate));
+        if moving(Some(status.state)) && !moving(was) {
+            self.moves_begun.insert(name.to_owned(), (status.state, node, self.now));
+        }
+        if !moving(Some(status.state))
+            && let Some((kind, from, _)) = self.moves_begun.get(name).cloned()
+            && matches!(status.state, ServiceState::Started)
+        {
+            self.moves_begun.remove(name);
+            if let Some(to) = status.node.filter(|to| *to != from) {
+                self.moves.push(super::Move { service: name.to_owned(), kind, from, to, at: self.now });
+            }
+        }
+    }
+
+    fn note_node(&mut self, node: &str, value: &[u8]) {
+        let Ok(status) = serde_json::from_slice::<NodeStatus>(value) else {
+            return self.violate("readable records", format!("status of {node} cannot be read"));
+        };
+        if self.node_states.insert(node.to_owned(), status.state) != Some(status.state) {
+            self.log(node, "node", &format!("is {:?}", status.state));
+        }
+    }
+}

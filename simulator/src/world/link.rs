@@ -1,0 +1,399 @@
+//! Between a process and the store: requests, delays, losses, and answers that never come.
+
+use super::World;
+use super::event::Event;
+use super::process::{Generation, Who};
+use ha_api_types::record::Revision;
+use ha_api_types::time::{Millis, Mono};
+use ha_controller::core as controller;
+use ha_node_agent::core as agent;
+use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
+
+/// Tells one request from every other.
+pub(crate) type Token = u64;
+
+/// What a process asked, so that its answer becomes the right input.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    /// A commit of an agent.
+    AgentCommit(agent::CommitId),
+    /// A commit of a controller.
+    ControllerCommit(controller::CommitId),
+    /// Keys for an agent.
+    AgentRead(agent::ReadId),
+    /// A lease for an agent.
+    AgentLease(agent::LeaseRequestId),
+    /// A lease for a controller.
+    ControllerLease,
+    /// A lease kept.
+    Keep(LeaseId),
+    /// A lease ended; nobody waits.
+    Revoke,
+    /// Everything, for the view. For a controller: the newest refresh that this answers.
+    Sync(controller::RefreshId),
+}
+
+/// What reaches the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Request {
+    /// Commit.
+    Commit(Transaction),
+    /// Read these keys.
+    Read(Vec<String>),
+    /// Grant a lease.
+    Grant(i64),
+    /// Keep a lease.
+    Keep(LeaseId),
+    /// End a lease.
+    Revoke(LeaseId),
+    /// Read everything with these prefixes.
+    List(Vec<String>),
+}
+
+/// What the store answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// To a commit.
+    Outcome(Outcome),
+    /// To a read.
+    Entries(Vec<Entry>, Revision),
+    /// To a grant.
+    Lease(LeaseId),
+    /// To a keep-alive.
+    Kept(Result<i64, StoreError>),
+    /// To a list: by prefix.
+    Lists(Vec<(String, Vec<Entry>)>, Revision),
+    /// To an end of a lease.
+    Revoked,
+}
+
+/// How long a client waits for an answer to anything but a heartbeat.
+const PATIENCE_MS: Millis = 3_000;
+
+impl World {
+    /// Sends a request to the store; it may be slow, and it or its answer may be lost.
+    pub(super) fn ask(
+        &mut self,
+        who: &Who,
+        generation: Generation,
+        ask: Ask,
+        request: Request,
+        patience_ms: Option<Millis>,
+    ) {
+        self.tokens += 1;
+        let token = self.tokens;
+        let patience_ms = patience_ms.unwrap_or(PATIENCE_MS);
+        match who {
+            Who::Agent(node) => {
+                if let Some(process) = self.agents.get_mut(node) {
+                    process.outstanding.insert(token);
+                }
+            }
+            Who::Controller(node) => {
+                if let Some(process) = self.controllers.get_mut(node) {
+                    process.outstanding.insert(token);
+                }
+            }
+        }
+        let timeout = Event::Timeout { who: who.clone(), generation, token, ask: ask.clone() };
+        self.queue.push(self.now + patience_ms, timeout);
+        if self.reaches_store(who.node()) {
+            let delay_ms = self.store_delay_ms();
+            self.queue.push(
+                self.now + delay_ms,
+                Event::Arrive { who: who.clone(), generation, token, ask, request },
+            );
+        }
+    }
+
+    fn store_delay_ms(&mut self) -> Millis {
+        let base = self.store_latency_ms;
+        // One request in a thousand takes very long on the way: it is applied after its sender gave up.
+        if self.random.chance(0.001) {
+            return base + self.random.between_ms(500, 8_000);
+        }
+        base + self.random.between_ms(1, 4)
+    }
+
+    /// A request is at the store. What it does, it does now, whether or not the answer gets back.
+    pub(super) fn arrive(
+        &mut self,
+        who: Who,
+        generation: Generation,
+        token: Token,
+        ask: Ask,
+        request: Request,
+    ) {
+        if self.store_down_until > self.now {
+            return;
+        }
+        let answer = self.serve(request);
+        let lost = !self.reaches_store(who.node()) || self.random.chance(0.0005);
+        if !lost {
+            let delay_ms = self.random.between_ms(1, 3) + self.store_latency_ms;
+            self.queue.push(self.now + delay_ms, Event::Answer { who, generation, token, ask, answer });
+        }
+    }
+
+    fn serve(&mut self, request: Request) -> Answer {
+        match request {
+            Request::Commit(transaction) => {
+                let before = self.store.revision();
+                let outcome = self.store.commit(&transaction);
+                if self.store.revision() != before {
+                    self.committed(before + 1);
+                }
+                Answer::Outcome(outcome)
+            }
+            Request::Read(keys) => {
+                let entries = keys.iter().flat_map(|key| self.store.get(key).entries).collect();
+                Answer::Entries(entries, self.store.revision())
+            }
+            Request::Grant(ttl_seconds) => {
+                let lease = self.store.grant_lease(Mono(self.now), ttl_seconds);
+                self.schedule_expiry();
+                Answer::Lease(lease)
+            }
+            Request::Keep(lease) => Answer::Kept(self.store.keep_alive(Mono(self.now), lease)),
+            Request::Revoke(lease) => {
+                let before = self.store.revision();
+                // A lease that is gone already is what was asked for.
+                let _ = self.store.revoke_lease(lease);
+                if self.store.revision() != before {
+                    self.committed(before + 1);
+                }
+                Answer::Revoked
+            }
+            Request::List(prefixes) => {
+                let lists = prefixes
+                    .into_iter()
+                    .map(|prefix| (prefix.clone(), self.store.list(&prefix).entries))
+                    .collect();
+                Answer::Lists(lists, self.store.revision())
+            }
+        }
+    }
+
+    /// The store has changed: everybody who watches looks, and invariants are checked.
+    pub(super) fn committed(&mut self, from: Revision) {
+        let Ok(revisions) = self.store.changes_since(self.keys.root(), from) else { return };
+        let changes: Vec<Change> = revisions.into_iter().flat_map(|(_, changes)| changes).collect();
+        self.check_store_changes(&changes);
+        let revision = self.store.revision();
+        let mut watchers = Vec::new();
+        for (node, process) in &mut self.agents {
+            if process.notice(&changes, revision) {
+                watchers.push((Who::Agent(node.clone()), process.generation));
+            }
+        }
+        for (node, process) in &mut self.controllers {
+            if process.notice(&changes, revision) {
+                watchers.push((Who::Controller(node.clone()), process.generation));
+            }
+        }
+        for (who, generation) in watchers {
+            let delay_ms = self.random.between_ms(1, 6) + self.store_latency_ms;
+            self.queue.push(self.now + delay_ms, Event::Watch(who, generation));
+        }
+    }
+
+    pub(super) fn schedule_expiry(&mut self) {
+        if let Some(at) = self.store.next_expiry() {
+            self.queue.push(at.0.max(self.now), Event::LeasesExpire);
+        }
+    }
+
+    /// An answer is there, or will not come any more.
+    pub(super) fn answered(
+        &mut self,
+        who: &Who,
+        generation: Generation,
+        token: Token,
+        ask: Ask,
+        answer: Option<Answer>,
+    ) {
+        let fresh = match who {
+            Who::Agent(node) => self.agents.get_mut(node).is_some_and(|process| {
+                process.generation == generation && process.outstanding.remove(&token)
+            }),
+            Who::Controller(node) => self.controllers.get_mut(node).is_some_and(|process| {
+                process.generation == generation && process.outstanding.remove(&token)
+            }),
+        };
+        if !fresh {
+            return;
+        }
+        match who {
+            Who::Agent(node) => self.agent_answered(node, generation, ask, answer),
+            Who::Controller(node) => self.controller_answered(node, generation, ask, answer),
+        }
+    }
+
+    fn agent_answered(&mut self, node: &str, generation: Generation, ask: Ask, answer: Option<Answer>) {
+        let no_answer = || "no answer in time".to_owned();
+        let input = match (ask, answer) {
+            (Ask::AgentCommit(id), Some(Answer::Outcome(outcome))) => agent::Input::Committed { id, outcome },
+            (Ask::AgentCommit(id), _) => {
+                agent::Input::Committed { id, outcome: Outcome::Unknown(no_answer()) }
+            }
+            (Ask::AgentRead(id), Some(Answer::Entries(entries, revision))) => {
+                agent::Input::Read { id, result: Ok((entries, revision)) }
+            }
+            (Ask::AgentRead(id), _) => agent::Input::Read { id, result: Err(no_answer()) },
+            (Ask::AgentLease(id), Some(Answer::Lease(lease))) => {
+                agent::Input::LeaseGranted { id, result: Ok(lease) }
+            }
+            (Ask::AgentLease(id), _) => agent::Input::LeaseGranted { id, result: Err(no_answer()) },
+            (Ask::Keep(lease), Some(Answer::Kept(Ok(_)))) => {
+                agent::Input::LeaseKept { lease, kept: agent::LeaseKept::Kept }
+            }
+            (Ask::Keep(lease), Some(Answer::Kept(Err(_)))) => {
+                agent::Input::LeaseKept { lease, kept: agent::LeaseKept::Gone }
+            }
+            (Ask::Keep(lease), _) => {
+                agent::Input::LeaseKept { lease, kept: agent::LeaseKept::Unknown(no_answer()) }
+            }
+            (Ask::Sync(_), Some(Answer::Lists(lists, revision))) => {
+                if let Some(process) = self.agents.get_mut(node) {
+                    process.cursor = Some(revision);
+                    process.watching = false;
+                }
+                for (prefix, entries) in lists {
+                    self.tell_agent(node, generation, agent::Input::Synced { prefix, entries, revision });
+                }
+                // What changed since the reading was made is not announced again.
+                self.watch(&Who::Agent(node.to_owned()), generation);
+                return;
+            }
+            (Ask::Sync(answers), _) => {
+                self.sync_later(&Who::Agent(node.to_owned()), generation, answers);
+                return;
+            }
+            (Ask::ControllerCommit(_) | Ask::ControllerLease | Ask::Revoke, _) => return,
+        };
+        self.tell_agent(node, generation, input);
+    }
+
+    fn controller_answered(&mut self, node: &str, generation: Generation, ask: Ask, answer: Option<Answer>) {
+        let no_answer = || StoreError::Unreachable("no answer in time".to_owned());
+        let input = match (ask, answer) {
+            (Ask::ControllerCommit(id), Some(Answer::Outcome(outcome))) => {
+                controller::Input::Committed { id, outcome }
+            }
+            (Ask::ControllerCommit(id), _) => {
+                controller::Input::Committed { id, outcome: Outcome::Unknown("no answer in time".to_owned()) }
+            }
+            (Ask::ControllerLease, Some(Answer::Lease(lease))) => {
+                controller::Input::LeaseGranted { result: Ok(lease) }
+            }
+            (Ask::ControllerLease, _) => controller::Input::LeaseGranted { result: Err(no_answer()) },
+            (Ask::Keep(lease), Some(Answer::Kept(result))) => controller::Input::LeaseKept { lease, result },
+            (Ask::Keep(lease), _) => controller::Input::LeaseKept { lease, result: Err(no_answer()) },
+            (Ask::Sync(answers), Some(Answer::Lists(lists, revision))) => {
+                if let Some(process) = self.controllers.get_mut(node) {
+                    process.cursor = Some(revision);
+                    process.watching = false;
+                }
+                let entries = lists.into_iter().flat_map(|(_, entries)| entries).collect();
+                self.tell_controller(
+                    node,
+                    generation,
+                    controller::Input::Synced { entries, revision, answers },
+                );
+                self.watch(&Who::Controller(node.to_owned()), generation);
+                return;
+            }
+            (Ask::Sync(answers), _) => {
+                self.sync_later(&Who::Controller(node.to_owned()), generation, answers);
+                return;
+            }
+            (Ask::AgentCommit(_) | Ask::AgentRead(_) | Ask::AgentLease(_) | Ask::Revoke, _) => return,
+        };
+        self.tell_controller(node, generation, input);
+    }
+
+    /// Reads everything that a process watches.
+    pub(super) fn sync(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {
+        let prefixes = match who {
+            Who::Agent(node) => agent::prefixes(&self.keys, node),
+            Who::Controller(_) => vec![self.keys.root().to_owned()],
+        };
+        self.ask(who, generation, Ask::Sync(answers), Request::List(prefixes), None);
+    }
+
+    fn sync_later(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {
+        self.queue.push(self.now + 500, Event::SyncAgain(who.clone(), generation, answers));
+    }
+
+    /// A process looks what changed; a broken or compacted watch reads everything again.
+    pub(super) fn watch(&mut self, who: &Who, generation: Generation) {
+        let cursor = match who {
+            Who::Agent(node) => self.agents.get_mut(node).filter(|p| p.generation == generation).map(|p| {
+                p.watching = false;
+                p.cursor
+            }),
+            Who::Controller(node) => {
+                self.controllers.get_mut(node).filter(|p| p.generation == generation).map(|p| {
+                    p.watching = false;
+                    p.cursor
+                })
+            }
+        };
+        let Some(Some(cursor)) = cursor else { return };
+        if !self.reaches_store(who.node()) || self.store_down_until > self.now {
+            self.set_cursor(who, None);
+            self.sync_later(who, generation, 0);
+            return;
+        }
+        let Ok(changes) = self.store.changes_since(self.keys.root(), cursor + 1) else {
+            self.set_cursor(who, None);
+            self.sync_later(who, generation, 0);
+            return;
+        };
+        let revision = self.store.revision();
+        self.set_cursor(who, Some(revision));
+        let changes: Vec<_> = changes.into_iter().flat_map(|(_, changes)| changes).collect();
+        match who {
+            Who::Agent(node) => {
+                let prefixes = self.agents.get(node).map(|p| p.prefixes.clone()).unwrap_or_default();
+                let watched = |key: &str| prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
+                let changes: Vec<_> = changes
+                    .into_iter()
+                    .filter(|change| match change {
+                        Change::Put(entry) => watched(&entry.key),
+                        Change::Delete { key, .. } => watched(key),
+                    })
+                    .collect();
+                let input = if changes.is_empty() {
+                    agent::Input::Progress(revision)
+                } else {
+                    agent::Input::Changed { changes, revision }
+                };
+                self.tell_agent(node, generation, input);
+            }
+            Who::Controller(node) => {
+                let input = if changes.is_empty() {
+                    controller::Input::Progress(revision)
+                } else {
+                    controller::Input::Changed { changes, revision }
+                };
+                self.tell_controller(node, generation, input);
+            }
+        }
+    }
+
+    fn set_cursor(&mut self, who: &Who, cursor: Option<Revision>) {
+        match who {
+            Who::Agent(node) => {
+                if let Some(process) = self.agents.get_mut(node) {
+                    process.cursor = cursor;
+                }
+            }
+            Who::Controller(node) => {
+                if let Some(process) = self.controllers.get_mut(node) {
+                    process.cursor = cursor;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A simulated machine: power, network, clocks, watchdog, what runs on it, and what its disk remembers.
+
+use crate::clock::Clock;
+use ha_api_types::quantity::Amounts;
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Millis;
+use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
+use ha_node_agent::watchdog::core::Core as WatchdogCore;
+use std::collections::BTreeMap;
+
+/// A machine.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub(crate) struct Machine {
+    /// Powered and booted.
+    pub up: bool,
+    /// Counts boots.
+    pub boot: u64,
+    /// Connected to store and peers.
+    pub network: bool,
+    /// Suspended.
+    pub suspended: bool,
+    /// Whether a controller runs here.
+    pub has_controller: bool,
+    /// What it has.
+    pub capacity: Amounts,
+    /// Its clocks.
+    pub clock: Clock,
+    /// The watchdog daemon and its device.
+    pub watchdog: Watchdog,
+    /// What runs on it, by resource.
+    pub services: BTreeMap<String, Present>,
+    /// Commands of drivers under way.
+    pub commands: BTreeMap<CommandId, Running>,
+    /// What the disk remembers.
+    pub journal: Journal,
+    /// Writes to the disk fail.
+    pub disk_full: bool,
+    /// Times that it was reset by its watchdog.
+    pub resets: Vec<Millis>,
+}
+
+/// A service on a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Present {
+    /// Started as.
+    pub definition: ServiceDefinition,
+    /// What it does.
+    pub doing: Doing,
+}
+
+/// What a service on a machine does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It runs, or is about to: it may touch its data.
+    Runs,
+    /// It waits to receive its memory from another machine: it does not run yet.
+    Receives,
+}
+
+/// A driver's command under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    /// The command.
+    pub command: Command,
+    /// The service.
+    pub service: ServiceDefinition,
+}
+
+/// The watchdog daemon and its device.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    /// The daemon; it lives as long as the machine.
+    pub daemon: WatchdogCore,
+    /// When the device resets the machine, virtual time.
+    pub fires_at: Option<Millis>,
+    /// Number of the last message of the connection.
+    pub number: u64,
+    /// Which requests the agent waits for, by number.
+    pub waiting: BTreeMap<u64, WatchdogRequestId>,
+    /// When the next wake is scheduled.
+    pub wake_at: Option<Millis>,
+}
+
+impl Machine {
+    /// Its boot id: a new one at each power-on.
+    pub(crate) fn boot_id(&self, name: &str) -> String {
+        format!("boot-{name}-{}", self.boot)
+    }
+
+    /// Whether its processes can do anything.
+    pub(crate) fn works(&self) -> bool {
+        self.up && !self.suspended
+    }
+}

@@ -1,0 +1,291 @@
+//! Power, boots, suspends; processes that start, end, hang and go on.
+
+use super::World;
+use super::event::Event;
+use super::process::{Generation, Process, Who};
+use crate::scenario::action::ProcessVerb;
+use ha_api_types::record::Leave;
+use ha_api_types::time::Millis;
+use ha_controller::core::{Config as ControllerConfig, Controller, Input as ControllerInput};
+use ha_node_agent::core::{AgentCore, Config as AgentConfig, Input as AgentInput, Shutdown};
+use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input as WatchdogInput};
+use ha_node_agent::watchdog::protocol::Privileges;
+
+/// From power-on to running daemons.
+const BOOT_MS: Millis = 5_000;
+/// From a watchdog's reset to running daemons.
+const RESET_MS: Millis = 20_000;
+
+impl World {
+    /// Switches a machine on.
+    pub(super) fn power_on(&mut self, node: &str, boot_ms: Millis) {
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        if machine.up {
+            return;
+        }
+        machine.boot += 1;
+        let boot = machine.boot;
+        self.queue.push(self.now + boot_ms, Event::Booted { node: node.to_owned(), boot });
+    }
+
+    /// As a step does it.
+    pub(super) fn power(&mut self, node: &str, on: bool) {
+        if on {
+            self.power_on(node, BOOT_MS);
+        } else {
+            self.log(node, "machine", "power is cut");
+            self.lose_everything(node);
+        }
+    }
+
+    /// All that ran on a machine is gone; its disk remembers.
+    fn lose_everything(&mut self, node: &str) {
+        self.agents.remove(node);
+        self.controllers.remove(node);
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.up = false;
+            machine.suspended = false;
+            machine.services.clear();
+            machine.commands.clear();
+            machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
+            machine.watchdog.fires_at = None;
+            machine.watchdog.wake_at = None;
+            machine.watchdog.waiting.clear();
+            // A boot that was under way does not end.
+            machine.boot += 1;
+        }
+        self.deferred.retain(|(suspended, _)| suspended != node);
+    }
+
+    /// The watchdog resets a machine; it boots again.
+    pub(super) fn reset(&mut self, node: &str) {
+        self.log(node, "watchdog", "resets the machine");
+        let active = self.machines.get(node).is_some_and(|machine| {
+            machine.services.values().any(|present| present.definition.exclusive)
+                || !machine.commands.is_empty()
+        });
+        if !active {
+            self.violate("no needless resets", format!("{node} was reset with nothing active"));
+        }
+        self.lose_everything(node);
+        let now = self.now;
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.resets.push(now);
+        }
+        self.power_on(node, RESET_MS);
+    }
+
+    pub(super) fn booted(&mut self, node: &str, boot: u64) {
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && !machine.up)
+        else {
+            return;
+        };
+        machine.up = true;
+        let has_controller = machine.has_controller;
+        self.log(node, "machine", "is up");
+        let delay_ms = self.random.between_ms(10, 500);
+        self.queue.push(self.now + delay_ms, Event::StartProcess { who: Who::Agent(node.to_owned()), boot });
+        if has_controller {
+            let delay_ms = self.random.between_ms(10, 500);
+            self.queue.push(
+                self.now + delay_ms,
+                Event::StartProcess { who: Who::Controller(node.to_owned()), boot },
+            );
+        }
+    }
+
+    pub(super) fn start_process(&mut self, who: &Who, boot: u64) {
+        let node = who.node();
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
+        else {
+            return;
+        };
+        let generation = self.generations + 1;
+        match who {
+            Who::Agent(node) => {
+                if self.agents.contains_key(node) {
+                    return;
+                }
+                let config = AgentConfig {
+                    keys: self.keys.clone(),
+                    node: node.clone(),
+                    instance: format!("agent-{generation}"),
+                    machine_id: format!("machine-{node}"),
+                    boot_id: machine.boot_id(node),
+                    is_virtual: false,
+                    drivers: vec!["exec".to_owned(), "simulated".to_owned()],
+                    capacity: machine.capacity,
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                };
+                let core = AgentCore::new(config, machine.journal.clone());
+                self.generations = generation;
+                let prefixes = ha_node_agent::core::prefixes(&self.keys, node);
+                self.agents.insert(node.clone(), Process::new(core, generation, prefixes));
+                self.log(node, "agent", "starts");
+                self.connect_watchdog(node, generation);
+            }
+            Who::Controller(node) => {
+                if self.controllers.contains_key(node) {
+                    return;
+                }
+                let config = ControllerConfig {
+                    cluster: super::CLUSTER.to_owned(),
+                    id: node.clone(),
+                    url: format!("https://{node}:7443"),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    instance: format!("controller-{generation}"),
+                };
+                self.generations = generation;
+                let prefixes = vec![self.keys.root().to_owned()];
+                let process = Process::new(Controller::new(config), generation, prefixes);
+                self.controllers.insert(node.clone(), process);
+                self.log(node, "controller", "starts");
+            }
+        }
+        self.sync(who, generation, 0);
+        // The core may want something before anything happens to it.
+        self.nudge(who, generation);
+        self.queue.push(self.now + super::RELIST_MS, Event::Relist(who.clone(), generation));
+    }
+
+    fn nudge(&mut self, who: &Who, generation: Generation) {
+        match who {
+            Who::Agent(node) => self.tell_agent(node, generation, AgentInput::Tick),
+            Who::Controller(node) => self.tell_controller(node, generation, ControllerInput::Tick),
+        }
+    }
+
+    /// An agent's process is gone; services go on.
+    pub(super) fn end_agent(&mut self, node: &str) {
+        self.agents.remove(node);
+        let now = self.clock_of(node);
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.commands.clear();
+            machine.watchdog.waiting.clear();
+            machine.watchdog.daemon.handle((&now).into(), WatchdogInput::Disconnected);
+        }
+        self.watchdog_effects(node);
+    }
+
+    /// Does something to an agent's process.
+    pub(super) fn agent_process(&mut self, node: &str, verb: ProcessVerb) {
+        let who = Who::Agent(node.to_owned());
+        let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
+        match verb {
+            ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
+            ProcessVerb::Kill => {
+                self.log(node, "agent", "is killed");
+                self.end_agent(node);
+            }
+            ProcessVerb::Stop | ProcessVerb::Restart => {
+                if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+                    self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Restart));
+                }
+                if verb == ProcessVerb::Restart {
+                    self.queue.push(self.now + 2_000, Event::StartProcess { who, boot });
+                }
+            }
+            ProcessVerb::Hang => {
+                if let Some(process) = self.agents.get_mut(node) {
+                    process.hung = true;
+                }
+                self.log(node, "agent", "hangs");
+            }
+            ProcessVerb::Resume => {
+                self.log(node, "agent", "goes on");
+                let inbox = self.agents.get_mut(node).map(|process| {
+                    process.hung = false;
+                    (process.generation, std::mem::take(&mut process.inbox))
+                });
+                if let Some((generation, inbox)) = inbox {
+                    for input in inbox {
+                        self.tell_agent(node, generation, input);
+                    }
+                    self.tell_agent(node, generation, AgentInput::Tick);
+                }
+            }
+        }
+    }
+
+    /// Does something to a controller's process.
+    pub(super) fn controller_process(&mut self, node: &str, verb: ProcessVerb) {
+        let who = Who::Controller(node.to_owned());
+        let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
+        let generation = self.controllers.get(node).map(|process| process.generation);
+        match verb {
+            ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
+            ProcessVerb::Kill => {
+                self.log(node, "controller", "is killed");
+                self.controllers.remove(node);
+            }
+            ProcessVerb::Stop | ProcessVerb::Restart => {
+                if let Some(generation) = generation {
+                    self.tell_controller(node, generation, ControllerInput::Shutdown);
+                }
+                if verb == ProcessVerb::Restart {
+                    self.queue.push(self.now + 2_000, Event::StartProcess { who, boot });
+                }
+            }
+            ProcessVerb::Hang => {
+                if let Some(process) = self.controllers.get_mut(node) {
+                    process.hung = true;
+                }
+                self.log(node, "controller", "hangs");
+            }
+            ProcessVerb::Resume => {
+                self.log(node, "controller", "goes on");
+                let inbox = self.controllers.get_mut(node).map(|process| {
+                    process.hung = false;
+                    (process.generation, std::mem::take(&mut process.inbox))
+                });
+                if let Some((generation, inbox)) = inbox {
+                    for input in inbox {
+                        self.tell_controller(node, generation, input);
+                    }
+                    self.tell_controller(node, generation, ControllerInput::Tick);
+                }
+            }
+        }
+    }
+
+    /// Suspends a whole machine.
+    pub(super) fn suspend(&mut self, node: &str, length_ms: Millis) {
+        let now = self.now;
+        if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) {
+            machine.suspended = true;
+            machine.clock.set_suspended(now, true);
+            // The device's timer stands still like everything else.
+            machine.watchdog.fires_at = machine.watchdog.fires_at.map(|at| at + length_ms);
+            self.log(node, "machine", "is suspended");
+            self.queue.push(now + length_ms, Event::Awake { node: node.to_owned() });
+        }
+    }
+
+    pub(super) fn awake(&mut self, node: &str) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.suspended) else { return };
+        machine.suspended = false;
+        machine.clock.set_suspended(now, false);
+        let boot = machine.boot;
+        let fires_at = machine.watchdog.fires_at;
+        self.log(node, "machine", "wakes");
+        let deferred = std::mem::take(&mut self.deferred);
+        for (suspended, event) in deferred {
+            if suspended == node {
+                self.queue.push(now, event);
+            } else {
+                self.deferred.push((suspended, event));
+            }
+        }
+        if let Some(at) = fires_at {
+            self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot });
+        }
+    }
+
+    /// Tells an agent that its machine shuts down.
+    pub(super) fn shut_down(&mut self, node: &str, leave: Leave) {
+        if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+            self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Leave(leave)));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! A simulated process: a core, its inbox while it is stopped, and where its watch of the store is.
+
+use super::link::Token;
+use ha_api_types::record::Revision;
+use ha_api_types::time::Mono;
+use ha_controller::core::Controller;
+use ha_node_agent::core::AgentCore;
+use ha_store::Change;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Tells a process from its predecessor of the same name.
+pub(crate) type Generation = u64;
+
+/// Which process.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    /// The agent of a node.
+    Agent(String),
+    /// The controller on a node.
+    Controller(String),
+}
+
+impl Who {
+    /// The machine.
+    pub(super) fn node(&self) -> &str {
+        match self {
+            Who::Agent(node) | Who::Controller(node) => node,
+        }
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Who::Agent(node) => write!(f, "agent {node}"),
+            Who::Controller(node) => write!(f, "controller {node}"),
+        }
+    }
+}
+
+/// What agent and controller have in common.
+pub(crate) trait Core {
+    /// What can happen to it.
+    type Input;
+    /// When to send the tick.
+    fn deadline(&self) -> Option<(Mono, &'static str)>;
+}
+
+impl Core for AgentCore {
+    type Input = ha_node_agent::core::Input;
+    fn deadline(&self) -> Option<(Mono, &'static str)> {
+        AgentCore::deadline(self)
+    }
+}
+
+impl Core for Controller {
+    type Input = ha_controller::core::Input;
+    fn deadline(&self) -> Option<(Mono, &'static str)> {
+        Controller::deadline(self)
+    }
+}
+
+/// A running process.
+#[derive(Debug)]
+pub(crate) struct Process<C: Core> {
+    /// The core.
+    pub core: C,
+    /// Which process of this name it is.
+    pub generation: Generation,
+    /// Stopped (SIGSTOP): what happens to it waits in the inbox.
+    pub hung: bool,
+    /// What waits.
+    pub inbox: Vec<C::Input>,
+    /// Requests that are not answered yet.
+    pub outstanding: BTreeSet<Token>,
+    /// How far its view of the store is complete; `None`: it reads everything first.
+    pub cursor: Option<Revision>,
+    /// The prefixes that it watches.
+    pub prefixes: Vec<String>,
+    /// A look at the store is already under way.
+    pub watching: bool,
+    /// When the next wake is scheduled.
+    pub wake_at: Option<u64>,
+}
+
+impl<C: Core> Process<C> {
+    /// A process that has just started.
+    pub(super) fn new(core: C, generation: Generation, prefixes: Vec<String>) -> Process<C> {
+        Process {
+            core,
+            generation,
+            hung: false,
+            inbox: Vec::new(),
+            outstanding: BTreeSet::new(),
+            cursor: None,
+            prefixes,
+            watching: false,
+            wake_at: None,
+        }
+    }
+
+    /// The store has changed. Returns whether it is to look what: something that it watches has changed, and no look is
+    /// under way yet.
+    pub(super) fn notice(&mut self, changes: &[Change], revision: Revision) -> bool {
+        if self.watching || self.cursor.is_none() {
+            return false;
+        }
+        let watched = |key: &str| self.prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
+        if changes.iter().any(|change| watched(change.key())) {
+            self.watching = true;
+        } else {
+            self.cursor = Some(revision);
+        }
+        self.watching
+    }
+}

@@ -1,0 +1,330 @@
+//! The loop: what happens next, to whom, and what comes of it.
+
+use super::World;
+use super::event::Event;
+use super::link::{Ask, Request};
+use super::process::{Core, Generation, Process, Who};
+use ha_api_types::time::Now;
+use ha_controller::core as controller;
+use ha_node_agent::core as agent;
+
+impl World {
+    /// Lets the next thing happen; false when nothing is left or the time is up.
+    pub(super) fn advance(&mut self, until: u64) -> bool {
+        match self.queue.next_at() {
+            Some(at) if at <= until => {}
+            Some(_) | None => {
+                self.now = until;
+                return false;
+            }
+        }
+        if let Some((at, event)) = self.queue.pop() {
+            self.now = self.now.max(at);
+            match self.suspended_machine_of(&event) {
+                Some(node) => self.deferred.push((node, event)),
+                None => self.happen(event),
+            }
+        }
+        true
+    }
+
+    /// The machine that must be awake for this to happen, if it is suspended.
+    fn suspended_machine_of(&self, event: &Event) -> Option<String> {
+        let node = match event {
+            Event::Wake(who, _)
+            | Event::Watch(who, _)
+            | Event::Relist(who, _)
+            | Event::SyncAgain(who, ..)
+            | Event::Answer { who, .. }
+            | Event::Timeout { who, .. }
+            | Event::StartProcess { who, .. } => who.node(),
+            Event::JournalOnDisk { node, .. }
+            | Event::CommandEnds { node, .. }
+            | Event::ToWatchdog { node, .. }
+            | Event::FromWatchdog { node, .. }
+            | Event::WatchdogWake { node, .. }
+            | Event::DeviceDue { node, .. }
+            | Event::FencerDone { node, .. } => node,
+            Event::Arrive { .. }
+            | Event::LeasesExpire
+            | Event::Booted { .. }
+            | Event::Awake { .. }
+            | Event::StoreBack
+            | Event::Step => return None,
+        };
+        self.machines.get(node).filter(|machine| machine.suspended).map(|_| node.to_owned())
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Wake(who, generation) => self.wake(&who, generation),
+            Event::Arrive { who, generation, token, ask, request } => {
+                self.arrive(who, generation, token, ask, request);
+            }
+            Event::Answer { who, generation, token, ask, answer } => {
+                self.answered(&who, generation, token, ask, Some(answer));
+            }
+            Event::Timeout { who, generation, token, ask } => {
+                self.answered(&who, generation, token, ask, None);
+            }
+            Event::Watch(who, generation) => self.watch(&who, generation),
+            Event::Relist(who, generation) => {
+                if self.is_current(&who, generation) {
+                    self.sync(&who, generation, 0);
+                    self.queue.push(self.now + super::RELIST_MS, Event::Relist(who, generation));
+                }
+            }
+            Event::SyncAgain(who, generation, answers) => {
+                if self.is_current(&who, generation) {
+                    self.sync(&who, generation, answers);
+                }
+            }
+            Event::LeasesExpire => {
+                let before = self.store.revision();
+                if self.store_down_until <= self.now {
+                    self.store.expire(ha_api_types::time::Mono(self.now));
+                }
+                if self.store.revision() != before {
+                    self.committed(before + 1);
+                }
+                if self.store.next_expiry().is_some_and(|at| at.0 > self.now) {
+                    self.schedule_expiry();
+                }
+            }
+            Event::JournalOnDisk { node, generation, id, journal } => {
+                if !self.is_current(&Who::Agent(node.clone()), generation) {
+                    return;
+                }
+                let Some(machine) = self.machines.get_mut(&node) else { return };
+                let result = if machine.disk_full {
+                    Err("no space left on device".to_owned())
+                } else {
+                    machine.journal = journal;
+                    Ok(())
+                };
+                self.tell_agent(&node, generation, agent::Input::JournalWritten { id, result });
+            }
+            Event::CommandEnds { node, generation, id } => self.end_command(&node, generation, id),
+            Event::ToWatchdog { node, boot, generation, id, request } => {
+                self.tell_watchdog(&node, boot, generation, id, request);
+            }
+            Event::FromWatchdog { node, generation, id, reply } => {
+                self.hear_watchdog(&node, generation, id, &reply);
+            }
+            Event::WatchdogWake { node, boot } => self.watchdog_wake(&node, boot),
+            Event::DeviceDue { node, boot } => self.device_due(&node, boot),
+            Event::Booted { node, boot } => self.booted(&node, boot),
+            Event::Awake { node } => self.awake(&node),
+            Event::FencerDone { node, generation, id } => {
+                let outcome = controller::FencerOutcome::Failed("no fence device is simulated".to_owned());
+                self.tell_controller(&node, generation, controller::Input::FencerDone { id, outcome });
+            }
+            Event::StartProcess { who, boot } => self.start_process(&who, boot),
+            Event::StoreBack => {
+                self.log("store", "", "answers again");
+                self.schedule_expiry();
+            }
+            Event::Step => self.steps(),
+        }
+    }
+
+    pub(super) fn is_current(&self, who: &Who, generation: Generation) -> bool {
+        match who {
+            Who::Agent(node) => self.agents.get(node).is_some_and(|process| process.generation == generation),
+            Who::Controller(node) => {
+                self.controllers.get(node).is_some_and(|process| process.generation == generation)
+            }
+        }
+    }
+
+    fn wake(&mut self, who: &Who, generation: Generation) {
+        let now = self.clock_of(who.node());
+        match who {
+            Who::Agent(node) => {
+                let due =
+                    self.agents.get_mut(node).filter(|p| p.generation == generation).is_some_and(|process| {
+                        process.wake_at = None;
+                        process.core.deadline().is_some_and(|(at, _)| at <= now.raw)
+                    });
+                if due {
+                    self.tell_agent(node, generation, agent::Input::Tick);
+                } else {
+                    self.schedule_wake(who);
+                }
+            }
+            Who::Controller(node) => {
+                let due = self.controllers.get_mut(node).filter(|p| p.generation == generation).is_some_and(
+                    |process| {
+                        process.wake_at = None;
+                        process.core.deadline().is_some_and(|(at, _)| at <= now.raw)
+                    },
+                );
+                if due {
+                    self.tell_controller(node, generation, controller::Input::Tick);
+                } else {
+                    self.schedule_wake(who);
+                }
+            }
+        }
+    }
+
+    /// What a process on this machine reads on its clocks.
+    pub(super) fn clock_of(&self, node: &str) -> Now {
+        self.machines.get(node).map_or_else(Now::default, |machine| machine.clock.read(self.now))
+    }
+
+    fn schedule_wake(&mut self, who: &Who) {
+        let clock = self.machines.get(who.node()).map(|machine| machine.clock.clone());
+        let Some(clock) = clock else { return };
+        let now = self.now;
+        let next = match who {
+            Who::Agent(node) => self.agents.get_mut(node).and_then(|process| next_wake(process, &clock, now)),
+            Who::Controller(node) => {
+                self.controllers.get_mut(node).and_then(|process| next_wake(process, &clock, now))
+            }
+        };
+        if let Some((at, generation)) = next {
+            self.queue.push(at, Event::Wake(who.clone(), generation));
+        }
+    }
+
+    /// Something happens to an agent.
+    pub(super) fn tell_agent(&mut self, node: &str, generation: Generation, input: agent::Input) {
+        let now = self.clock_of(node);
+        let Some(process) = self.agents.get_mut(node).filter(|process| process.generation == generation)
+        else {
+            return;
+        };
+        if process.hung {
+            process.inbox.push(input);
+            return;
+        }
+        process.core.handle(&now, input);
+        while let Some(effect) = self
+            .agents
+            .get_mut(node)
+            .filter(|p| p.generation == generation)
+            .and_then(|p| p.core.poll_effect())
+        {
+            self.agent_effect(node, generation, effect);
+        }
+        self.schedule_wake(&Who::Agent(node.to_owned()));
+    }
+
+    fn agent_effect(&mut self, node: &str, generation: Generation, effect: agent::Effect) {
+        let who = Who::Agent(node.to_owned());
+        match effect {
+            agent::Effect::Commit { id, transaction, lane } => {
+                let patience_ms = match lane {
+                    agent::Lane::Heartbeat { patience_ms } => Some(patience_ms),
+                    agent::Lane::Ordinary => None,
+                };
+                self.ask(&who, generation, Ask::AgentCommit(id), Request::Commit(transaction), patience_ms);
+            }
+            agent::Effect::Read { id, keys } => {
+                self.ask(&who, generation, Ask::AgentRead(id), Request::Read(keys), None);
+            }
+            agent::Effect::GrantLease { id, ttl_seconds } => {
+                self.ask(&who, generation, Ask::AgentLease(id), Request::Grant(ttl_seconds), None);
+            }
+            agent::Effect::KeepAlive(lease) => {
+                self.ask(&who, generation, Ask::Keep(lease), Request::Keep(lease), None);
+            }
+            agent::Effect::WriteJournal { id, journal } => {
+                let event = Event::JournalOnDisk { node: node.to_owned(), generation, id, journal };
+                self.queue.push(self.now + 1, event);
+            }
+            agent::Effect::Run { id, command, service } => {
+                self.log(node, "driver", &format!("{} {}", command.name(), service.name));
+                self.begin_command(node, generation, id, command, service);
+            }
+            agent::Effect::Cancel(id) => self.cancel_command(node, generation, id),
+            agent::Effect::Watchdog { id, request } => {
+                let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
+                let event = Event::ToWatchdog { node: node.to_owned(), boot, generation, id, request };
+                self.queue.push(self.now + 1, event);
+            }
+            agent::Effect::Event(event) => {
+                self.reasons.insert(event.reason);
+                self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));
+            }
+            agent::Effect::Log { level, message } => {
+                if level < agent::Level::Debug {
+                    self.log(node, "agent", &message);
+                }
+            }
+            agent::Effect::Exit(exit) => {
+                self.log(node, "agent", &format!("ends: {exit:?}"));
+                self.end_agent(node);
+            }
+        }
+    }
+
+    /// Something happens to a controller.
+    pub(super) fn tell_controller(&mut self, node: &str, generation: Generation, input: controller::Input) {
+        let now = self.clock_of(node);
+        let Some(process) = self.controllers.get_mut(node).filter(|process| process.generation == generation)
+        else {
+            return;
+        };
+        if process.hung {
+            process.inbox.push(input);
+            return;
+        }
+        process.core.handle(&now, input);
+        while let Some(effect) = self
+            .controllers
+            .get_mut(node)
+            .filter(|p| p.generation == generation)
+            .and_then(|p| p.core.poll_effect())
+        {
+            self.controller_effect(node, generation, effect);
+        }
+        self.schedule_wake(&Who::Controller(node.to_owned()));
+    }
+
+    fn controller_effect(&mut self, node: &str, generation: Generation, effect: controller::Effect) {
+        let who = Who::Controller(node.to_owned());
+        match effect {
+            controller::Effect::Commit { id, transaction } => {
+                self.ask(&who, generation, Ask::ControllerCommit(id), Request::Commit(transaction), None);
+            }
+            controller::Effect::Refresh { id } => self.sync(&who, generation, id),
+            controller::Effect::GrantLease { ttl_seconds } => {
+                self.ask(&who, generation, Ask::ControllerLease, Request::Grant(ttl_seconds), None);
+            }
+            controller::Effect::KeepAlive { lease } => {
+                self.ask(&who, generation, Ask::Keep(lease), Request::Keep(lease), None);
+            }
+            controller::Effect::Revoke { lease } => {
+                self.ask(&who, generation, Ask::Revoke, Request::Revoke(lease), None);
+            }
+            controller::Effect::RunFencer(run) => {
+                let event = Event::FencerDone { node: node.to_owned(), generation, id: run.id };
+                self.queue.push(self.now + 1_000, event);
+            }
+            controller::Effect::Event { event, .. } => {
+                self.reasons.insert(event.reason);
+                self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
+            }
+            controller::Effect::Ended => {
+                self.log(node, "controller", "ends");
+                self.controllers.remove(node);
+            }
+        }
+    }
+}
+
+fn next_wake<C: Core>(
+    process: &mut Process<C>,
+    clock: &crate::clock::Clock,
+    now: u64,
+) -> Option<(u64, Generation)> {
+    let (raw, _) = process.core.deadline()?;
+    let at = clock.when(now, raw).max(now + 1);
+    if process.wake_at.is_some_and(|known| known <= at) {
+        return None;
+    }
+    process.wake_at = Some(at);
+    Some((at, process.generation))
+}

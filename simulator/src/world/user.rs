@@ -1,0 +1,177 @@
+//! The user of a simulated cluster: applies objects and gives commands as the API would store them.
+
+use super::World;
+use ha_api_types::keys::Key;
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
+use ha_api_types::time::Timestamp;
+use ha_store::{Guard, Transaction};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+impl World {
+    /// Stores an object as an apply does: new ones get a uid, changed specs a generation.
+    pub(super) fn apply(&mut self, object: &Value) -> Result<(), String> {
+        let kind = object.get("kind").and_then(Value::as_str).and_then(Kind::parse).ok_or("no known kind")?;
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).ok_or("no metadata.name")?;
+        let key = self.keys.spec(kind, name);
+        let known = self.store.get(&key).entries.first().cloned();
+        let mut stored = if let Some(entry) = &known {
+            serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?
+        } else {
+            self.uids += 1;
+            let finalizers = if kind == Kind::Resource { json!(["hactl.io/managed"]) } else { json!([]) };
+            json!({
+                "apiVersion": API_VERSION, "kind": kind.name(),
+                "metadata": {
+                    "name": name, "uid": format!("uid-{}", self.uids), "generation": 0,
+                    "creationTimestamp": Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)),
+                    "finalizers": finalizers,
+                },
+            })
+        };
+        let spec = object.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        if stored.get("spec") != Some(&spec) {
+            stored["spec"] = spec;
+            let generation = stored.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
+            stored["metadata"]["generation"] = json!(generation + 1);
+        }
+        self.put(&key, known.map(|entry| entry.mod_revision), &stored);
+        Ok(())
+    }
+
+    fn put(&mut self, key: &str, revision: Option<i64>, value: &Value) {
+        let guard = revision.map_or(Guard::Absent, Guard::Unchanged);
+        let before = self.store.revision();
+        let transaction = Transaction::new().put(key, guard, value.to_string().into_bytes());
+        self.store.commit(&transaction);
+        self.committed(before + 1);
+    }
+
+    /// Changes fields of a spec.
+    pub(super) fn change_spec(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        fields: &[(String, Value)],
+    ) -> Result<(), String> {
+        let key = self.keys.spec(kind, name);
+        let entry =
+            self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no {kind} {name}"))?;
+        let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
+        for (field, value) in fields {
+            stored["spec"][field.as_str()] = value.clone();
+        }
+        self.apply(&stored)
+    }
+
+    /// Asks for a resource's deletion.
+    pub(super) fn delete(&mut self, name: &str) -> Result<(), String> {
+        let key = self.keys.spec(Kind::Resource, name);
+        let entry =
+            self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no resource {name}"))?;
+        let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
+        stored["metadata"]["deletionTimestamp"] =
+            json!(Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)));
+        self.put(&key, Some(entry.mod_revision), &stored);
+        Ok(())
+    }
+
+    /// Records an operation; `text` is what the step said, for the list of refusals.
+    pub(super) fn operate(&mut self, text: &str, spec: OperationSpec) {
+        self.uids += 1;
+        let name = format!("op-{}", self.uids);
+        let mut operation =
+            Operation::new(&name, OperationSpec { requested_by: "operator".to_owned(), ..spec });
+        operation.metadata.uid = format!("uid-{}", self.uids);
+        operation.metadata.generation = 1;
+        operation.metadata.creation_timestamp =
+            Some(Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)));
+        let key = self.keys.spec(Kind::Operation, &name);
+        if let Ok(value) = serde_json::to_value(&operation) {
+            self.put(&key, None, &value);
+        }
+        self.operations.insert(name, text.to_owned());
+    }
+
+    /// An operation about a resource.
+    pub(super) fn operate_on(
+        &mut self,
+        text: &str,
+        action: OperationAction,
+        resource: &str,
+        node: Option<&str>,
+    ) {
+        let spec = OperationSpec {
+            action,
+            resource: Some(resource.to_owned()),
+            node: node.map(str::to_owned),
+            ..OperationSpec::default()
+        };
+        self.operate(text, spec);
+    }
+
+    /// Commands that the leader refused, as the steps said them.
+    pub(crate) fn refusals(&self) -> Vec<String> {
+        let mut refused = self.refused.clone();
+        for (name, text) in &self.operations {
+            let status = self.operation_status(name);
+            if status.is_some_and(|status| status.phase == OperationPhase::Refused) {
+                refused.push(text.clone());
+            }
+        }
+        refused
+    }
+
+    /// Whether an operation is still under way.
+    pub(super) fn operations_pending(&self) -> bool {
+        self.operations
+            .keys()
+            .any(|name| self.operation_status(name).is_none_or(|status| !status.phase.is_final()))
+    }
+
+    fn operation_status(&self, name: &str) -> Option<OperationStatus> {
+        let reading = self.store.get(&self.keys.status(Kind::Operation, name));
+        reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
+    }
+
+    /// Operations that have not ended, by what the step said.
+    pub(crate) fn operations_under_way(&self) -> Vec<String> {
+        let open = |name: &&String| self.operation_status(name).is_none_or(|status| !status.phase.is_final());
+        self.operations.keys().filter(open).filter_map(|name| self.operations.get(name).cloned()).collect()
+    }
+
+    /// Names of the stored objects of a kind.
+    pub(crate) fn names_of(&self, kind: Kind) -> Vec<String> {
+        let reading = self.store.list(&self.keys.specs_of(kind));
+        let name = |key: &str| match self.keys.parse(key) {
+            Some(Key::Spec(_, name)) => Some(name.to_owned()),
+            Some(
+                Key::Status(..)
+                | Key::Assignment(_)
+                | Key::Tombstone(_)
+                | Key::Fence(_)
+                | Key::Leader
+                | Key::Candidate(_)
+                | Key::Alive(_)
+                | Key::NodeReport(_)
+                | Key::ServiceReport(..)
+                | Key::Event(..),
+            )
+            | None => None,
+        };
+        reading.entries.iter().filter_map(|entry| name(&entry.key)).collect()
+    }
+
+    /// A stored status.
+    pub(crate) fn status_of<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
+        let reading = self.store.get(&self.keys.status(kind, name));
+        reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
+    }
+
+    /// A stored object.
+    pub(crate) fn spec_of(&self, kind: Kind, name: &str) -> Option<Value> {
+        let reading = self.store.get(&self.keys.spec(kind, name));
+        reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
+    }
+}

@@ -1,0 +1,168 @@
+//! The watchdog daemon's real core over a simulated device, as late and inexact as devices may be.
+
+use super::World;
+use super::event::Event;
+use super::process::Generation;
+use ha_node_agent::core::{Input, WatchdogNews, WatchdogRequestId};
+use ha_node_agent::watchdog::core::{Effect, Input as DaemonInput};
+use ha_node_agent::watchdog::protocol::{DeviceFacts, DeviceKind, Name, Notice, Outcome, Reply, Request};
+
+impl World {
+    pub(super) fn connect_watchdog(&mut self, node: &str, generation: Generation) {
+        let now = self.clock_of(node);
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.watchdog.number = 0;
+            machine.watchdog.waiting.clear();
+            machine.watchdog.daemon.handle((&now).into(), DaemonInput::Connected);
+        }
+        self.watchdog_effects_for(node, Some(generation));
+    }
+
+    pub(super) fn tell_watchdog(
+        &mut self,
+        node: &str,
+        boot: u64,
+        generation: Generation,
+        id: WatchdogRequestId,
+        request: Request,
+    ) {
+        if !self.is_current(&super::process::Who::Agent(node.to_owned()), generation) {
+            return;
+        }
+        let now = self.clock_of(node);
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        else {
+            return;
+        };
+        machine.watchdog.number += 1;
+        let number = machine.watchdog.number;
+        machine.watchdog.waiting.insert(number, id);
+        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Message { number, request });
+        self.watchdog_effects(node);
+    }
+
+    pub(super) fn watchdog_wake(&mut self, node: &str, boot: u64) {
+        let now = self.clock_of(node);
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        else {
+            return;
+        };
+        machine.watchdog.wake_at = None;
+        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Tick);
+        self.watchdog_effects(node);
+    }
+
+    pub(super) fn watchdog_effects(&mut self, node: &str) {
+        let generation = self.agents.get(node).map(|process| process.generation);
+        self.watchdog_effects_for(node, generation);
+    }
+
+    fn watchdog_effects_for(&mut self, node: &str, generation: Option<Generation>) {
+        while let Some(effect) =
+            self.machines.get_mut(node).and_then(|machine| machine.watchdog.daemon.poll_effect())
+        {
+            let now = self.clock_of(node);
+            match effect {
+                Effect::Open { timeout_seconds } => {
+                    self.start_device(node, timeout_seconds);
+                    let facts = DeviceFacts {
+                        kind: DeviceKind::Kernel,
+                        identity: Name::new(b"simulated"),
+                        place: Name::new(b"/dev/watchdog0"),
+                        timeout_seconds,
+                        smallest_timeout_seconds: 1,
+                        largest_timeout_seconds: 600,
+                        sliding: true,
+                        descriptor_retained: true,
+                        nowayout: false,
+                    };
+                    if let Some(machine) = self.machines.get_mut(node) {
+                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Opened(Ok(facts)));
+                    }
+                }
+                Effect::Pet { timeout_seconds } => {
+                    let seconds = timeout_seconds.unwrap_or(1);
+                    self.start_device(node, seconds);
+                    if let Some(machine) = self.machines.get_mut(node) {
+                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(Ok(seconds)));
+                    }
+                }
+                Effect::Close => {
+                    if let Some(machine) = self.machines.get_mut(node) {
+                        machine.watchdog.fires_at = None;
+                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Closed(Ok(())));
+                    }
+                }
+                // The simulated daemon lives as long as its machine.
+                Effect::Save(_) | Effect::Disconnect => {}
+                Effect::Reply(reply) => {
+                    let id = self
+                        .machines
+                        .get_mut(node)
+                        .and_then(|machine| machine.watchdog.waiting.remove(&reply.answers));
+                    if let Some(generation) = generation {
+                        let event = Event::FromWatchdog { node: node.to_owned(), generation, id, reply };
+                        self.queue.push(self.now + 1, event);
+                    }
+                }
+            }
+        }
+        self.schedule_watchdog(node);
+    }
+
+    fn schedule_watchdog(&mut self, node: &str) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        let Some((raw_ns, _)) = machine.watchdog.daemon.deadline() else { return };
+        let raw = ha_api_types::time::Mono(raw_ns.div_ceil(1_000_000));
+        let at = machine.clock.when(now, raw).max(now + 1);
+        if machine.watchdog.wake_at.is_some_and(|known| known <= at) {
+            return;
+        }
+        machine.watchdog.wake_at = Some(at);
+        let boot = machine.boot;
+        self.queue.push(at, Event::WatchdogWake { node: node.to_owned(), boot });
+    }
+
+    /// A pet: the device fires after its timeout, up to 2 % and δw later.
+    fn start_device(&mut self, node: &str, seconds: u32) {
+        let timeout_ms = u64::from(seconds) * 1000;
+        let late_ms = self.random.between_ms(0, timeout_ms / 50 + self.watchdog_lateness_ms);
+        let at = self.now + timeout_ms + late_ms;
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        machine.watchdog.fires_at = Some(at);
+        let boot = machine.boot;
+        self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot });
+    }
+
+    pub(super) fn device_due(&mut self, node: &str, boot: u64) {
+        let due = self.machines.get(node).is_some_and(|machine| {
+            machine.boot == boot && machine.up && machine.watchdog.fires_at.is_some_and(|at| at <= self.now)
+        });
+        if due {
+            self.reset(node);
+        }
+    }
+
+    pub(super) fn hear_watchdog(
+        &mut self,
+        node: &str,
+        generation: Generation,
+        id: Option<WatchdogRequestId>,
+        reply: &Reply,
+    ) {
+        let status = reply.status;
+        let news = match (id, reply.outcome) {
+            (_, Outcome::Notice(Notice::Welcome)) => {
+                WatchdogNews::Connected { status, device: "simulated".to_owned() }
+            }
+            (_, Outcome::Notice(notice)) => WatchdogNews::Notice { notice, status },
+            (Some(id), Outcome::Done) => WatchdogNews::Answered { id, refusal: None, status },
+            (Some(id), Outcome::Refused(refusal)) => {
+                WatchdogNews::Answered { id, refusal: Some(refusal.to_string()), status }
+            }
+            (None, Outcome::Done | Outcome::Refused(_)) => return,
+        };
+        self.tell_agent(node, generation, Input::Watchdog(news));
+    }
+}

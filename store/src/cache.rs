@@ -1,0 +1,305 @@
+//! The watch cache: one writer, fed by a reflector, and any number of readers, each with a snapshot and what follows.
+
+use crate::reflector::{Item, Options, Refresher, reflector};
+use crate::store::{Change, Store, StoreError, selects};
+use crate::transaction::Entry;
+use futures::StreamExt as _;
+use ha_api_types::record::Revision;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
+
+/// How many recent changes are kept, for readers who come back.
+const KEPT_CHANGES: usize = 10_000;
+/// How many updates a subscriber may be behind before it has to start again from a snapshot.
+const SUBSCRIBER_UPDATES: usize = 4096;
+
+/// What changed, complete up to a revision. An empty one tells of progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+    /// Complete up to here.
+    pub revision: Revision,
+}
+
+/// What the store held at a revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// By key.
+    pub entries: Vec<Arc<Entry>>,
+    /// Complete up to here.
+    pub revision: Revision,
+}
+
+/// Reads the cache. Clones are cheap.
+///
+/// Guarantees: a snapshot is the store as it was at its revision. Caveats: that may be older than the store is now; who
+/// needs to know asks for a refresh ([`Refresher::request`]) and waits for a revision ([`Reader::wait_for`]).
+#[derive(Clone)]
+pub struct Reader {
+    shared: Arc<Shared>,
+}
+
+/// Feeds the cache. There is one.
+pub struct Writer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    view: RwLock<View>,
+    updates: broadcast::Sender<Arc<Update>>,
+    /// What it is complete up to; 0 until the first reading.
+    revision: watch::Sender<Revision>,
+}
+
+#[derive(Default)]
+struct View {
+    entries: BTreeMap<String, Arc<Entry>>,
+    revision: Revision,
+    /// Recent changes, all after `forgotten`.
+    recent: VecDeque<Change>,
+    forgotten: Revision,
+    unavailable: Option<StoreError>,
+}
+
+/// An empty cache.
+pub fn cache() -> (Reader, Writer) {
+    let (updates, _) = broadcast::channel(SUBSCRIBER_UPDATES);
+    let (revision, _) = watch::channel(0);
+    let shared = Arc::new(Shared { view: RwLock::new(View::default()), updates, revision });
+    (Reader { shared: shared.clone() }, Writer { shared })
+}
+
+/// A cache of the keys under the selectors, kept up to date by a task that ends when the handle is aborted.
+pub fn keep<S: Store + Clone>(store: S, selectors: Vec<String>) -> (Reader, Refresher, JoinHandle<()>) {
+    let (reader, mut writer) = cache();
+    let (refresher, mut items) = reflector(store, selectors, Options::default());
+    let task = tokio::spawn(async move {
+        while let Some(item) = items.next().await {
+            writer.apply(item);
+        }
+    });
+    (reader, refresher, task)
+}
+
+impl Writer {
+    /// Takes in what the reflector says.
+    pub fn apply(&mut self, item: Item) {
+        let mut view = self.shared.view.write().unwrap_or_else(PoisonError::into_inner);
+        let (changes, revision) = match item {
+            Item::Synced(reading) => {
+                let changes = view.replace(&reading.entries, reading.revision);
+                (changes, reading.revision)
+            }
+            Item::Changes { changes, revision } => (changes, revision),
+            Item::Progress(revision) => (Vec::new(), revision),
+            Item::Unavailable(error) => {
+                view.unavailable = Some(error);
+                return;
+            }
+        };
+        for change in &changes {
+            view.apply(change.clone());
+        }
+        view.revision = revision;
+        view.unavailable = None;
+        // Nobody has to listen. Sent under the lock: whoever subscribes gets each update in the snapshot or after it.
+        let _ = self.shared.updates.send(Arc::new(Update { changes, revision }));
+        self.shared.revision.send_replace(revision);
+    }
+}
+
+impl View {
+    /// The changes that lead from this view to a complete reading.
+    fn replace(&mut self, entries: &[Entry], revision: Revision) -> Vec<Change> {
+        if revision < self.revision || self.revision == 0 {
+            // The first reading, or the store went back in time: what was is not what led here.
+            self.recent.clear();
+            self.forgotten = revision;
+        }
+        let fresh: BTreeMap<&str, &Entry> = entries.iter().map(|entry| (entry.key.as_str(), entry)).collect();
+        let gone = self.entries.keys().filter(|key| !fresh.contains_key(key.as_str()));
+        let mut changes: Vec<Change> =
+            gone.map(|key| Change::Delete { key: key.clone(), revision }).collect();
+        let is_known = |entry: &Entry| self.entries.get(&entry.key).is_some_and(|known| **known == *entry);
+        changes.extend(entries.iter().filter(|entry| !is_known(entry)).cloned().map(Change::Put));
+        changes.sort_by_key(Change::revision);
+        changes
+    }
+
+    fn apply(&mut self, change: Change) {
+        match &change {
+            Change::Put(entry) => {
+                self.entries.insert(entry.key.clone(), Arc::new(entry.clone()));
+            }
+            Change::Delete { key, .. } => {
+                self.entries.remove(key);
+            }
+        }
+        if change.revision() > self.forgotten {
+            self.recent.push_back(change);
+        }
+        while self.recent.len() > KEPT_CHANGES {
+            if let Some(oldest) = self.recent.pop_front() {
+                self.forgotten = oldest.revision();
+            }
+        }
+    }
+
+    fn snapshot(&self, selector: &str) -> Snapshot {
+        let entries = self
+            .entries
+            .range(selector.to_owned()..)
+            .take_while(|(key, _)| key.starts_with(selector))
+            .filter(|(key, _)| selects(selector, key))
+            .map(|(_, entry)| entry.clone())
+            .collect();
+        Snapshot { entries, revision: self.revision }
+    }
+}
+
+impl Reader {
+    fn view(&self) -> RwLockReadGuard<'_, View> {
+        self.shared.view.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there was a first reading.
+    pub fn is_synced(&self) -> bool {
+        self.revision() > 0
+    }
+
+    /// What the cache is complete up to; 0 before the first reading.
+    pub fn revision(&self) -> Revision {
+        *self.shared.revision.borrow()
+    }
+
+    /// Why the store cannot be read just now, so that the cache grows old.
+    pub fn unavailable(&self) -> Option<StoreError> {
+        self.view().unavailable.clone()
+    }
+
+    /// One key.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry>> {
+        self.view().entries.get(key).cloned()
+    }
+
+    /// All keys under a selector, by key.
+    pub fn snapshot(&self, selector: &str) -> Snapshot {
+        self.view().snapshot(selector)
+    }
+
+    /// Waits until the cache is complete up to a revision.
+    pub async fn wait_for(&self, revision: Revision) {
+        // The sender lives as long as this reader, so there is no other end.
+        let _ = self.shared.revision.subscribe().wait_for(|complete| *complete >= revision).await;
+    }
+
+    /// A snapshot, and every update after it: nothing in between is lost or doubled. A subscriber that falls too far
+    /// behind is told so by the channel (`Lagged`) and subscribes anew.
+    pub fn subscribe(&self, selector: &str) -> (Snapshot, broadcast::Receiver<Arc<Update>>) {
+        let view = self.view();
+        let updates = self.shared.updates.subscribe();
+        (view.snapshot(selector), updates)
+    }
+
+    /// The changes under a selector after a revision, and every update after them.
+    ///
+    /// Errors: [`StoreError::Compacted`] when the changes after that revision are no longer all known: list again.
+    pub fn subscribe_after(
+        &self,
+        selector: &str,
+        revision: Revision,
+    ) -> Result<(Update, broadcast::Receiver<Arc<Update>>), StoreError> {
+        let view = self.view();
+        if revision < view.forgotten {
+            return Err(StoreError::Compacted { oldest: view.forgotten + 1 });
+        }
+        let updates = self.shared.updates.subscribe();
+        let later = |change: &&Change| change.revision() > revision && selects(selector, change.key());
+        let changes = view.recent.iter().filter(later).cloned().collect();
+        Ok((Update { changes, revision: view.revision }, updates))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Reading;
+
+    fn put(key: &str, mod_revision: Revision) -> Entry {
+        Entry { key: key.to_owned(), value: vec![], create_revision: 2, mod_revision, lease: 0 }
+    }
+
+    fn synced(entries: Vec<Entry>, revision: Revision) -> Item {
+        Item::Synced(Reading { entries, revision })
+    }
+
+    fn changed(changes: Vec<Change>, revision: Revision) -> Item {
+        Item::Changes { changes, revision }
+    }
+
+    fn deleted(key: &str, revision: Revision) -> Change {
+        Change::Delete { key: key.to_owned(), revision }
+    }
+
+    fn keys(snapshot: &Snapshot) -> Vec<&str> {
+        snapshot.entries.iter().map(|entry| entry.key.as_str()).collect()
+    }
+
+    #[test]
+    fn a_snapshot_and_what_follows_make_the_whole() {
+        let (reader, mut writer) = cache();
+        assert!(!reader.is_synced());
+        writer.apply(synced(vec![put("a/1", 3), put("b/1", 4)], 5));
+        let (snapshot, mut updates) = reader.subscribe("a/");
+        assert_eq!((keys(&snapshot), snapshot.revision), (vec!["a/1"], 5));
+        writer.apply(changed(vec![Change::Put(put("a/2", 6)), deleted("a/1", 6)], 6));
+        writer.apply(Item::Progress(9));
+        assert_eq!(updates.try_recv().map(|update| update.changes.len()), Ok(2));
+        assert_eq!(updates.try_recv().map(|update| update.revision), Ok(9));
+        assert_eq!(keys(&reader.snapshot("a/")), vec!["a/2"]);
+        assert_eq!(reader.snapshot("").revision, 9);
+        assert_eq!(reader.get("a/1"), None);
+    }
+
+    #[test]
+    fn a_new_reading_is_told_as_the_changes_that_lead_to_it() {
+        let (reader, mut writer) = cache();
+        writer.apply(synced(vec![put("a", 3), put("b", 4), put("c", 4)], 5));
+        let (_, mut updates) = reader.subscribe("");
+        writer.apply(synced(vec![put("a", 7), put("c", 4), put("d", 6)], 8));
+        let update = updates.try_recv().expect("an update");
+        let expected = vec![Change::Put(put("d", 6)), Change::Put(put("a", 7)), deleted("b", 8)];
+        assert_eq!((&update.changes, update.revision), (&expected, 8));
+        assert_eq!(keys(&reader.snapshot("")), vec!["a", "c", "d"]);
+    }
+
+    #[test]
+    fn a_reader_comes_back_while_the_changes_are_known() {
+        let (reader, mut writer) = cache();
+        writer.apply(synced(vec![put("a", 3)], 5));
+        writer.apply(changed(vec![Change::Put(put("b", 6))], 6));
+        writer.apply(changed(vec![Change::Put(put("c", 7))], 7));
+        let since = |revision| {
+            let (update, _) = reader.subscribe_after("", revision)?;
+            Ok(update.changes.iter().map(|change| change.key().to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(since(6), Ok(vec!["c".to_owned()]));
+        assert_eq!(since(5), Ok(vec!["b".to_owned(), "c".to_owned()]));
+        assert_eq!(since(7), Ok(vec![]));
+        assert_eq!(since(4), Err(StoreError::Compacted { oldest: 6 }));
+    }
+
+    #[test]
+    fn an_outage_is_said_until_it_ends() {
+        let (reader, mut writer) = cache();
+        writer.apply(synced(vec![], 5));
+        let error = StoreError::Unreachable("cut".to_owned());
+        writer.apply(Item::Unavailable(error.clone()));
+        assert_eq!(reader.unavailable(), Some(error));
+        writer.apply(Item::Progress(5));
+        assert_eq!(reader.unavailable(), None);
+    }
+}

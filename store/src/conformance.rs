@@ -1,0 +1,160 @@
+//! One suite that every implementation of [`Store`] must pass, so that what is proven on one holds on the other.
+
+mod guards;
+mod leases;
+mod limits;
+mod watches;
+
+use crate::store::{Change, Store, WatchItem};
+use crate::transaction::{Guard, Outcome, Transaction};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use ha_api_types::record::Revision;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// How long a case may wait for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a case found: nothing, or what differs from what must be.
+pub type Verdict = Result<(), String>;
+
+/// A store with what the suite needs besides the trait. Nobody else may write to it meanwhile.
+pub trait Subject: Clone + Send + Sync + 'static {
+    /// The store.
+    type Store: Store + Clone;
+
+    /// A client of it.
+    fn store(&self) -> Self::Store;
+
+    /// Forgets history up to a revision.
+    fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), String>>;
+}
+
+/// Runs every case, each below its own prefix, and returns all that failed.
+pub async fn run<S: Subject>(subject: &S) -> Vec<String> {
+    let mut failures = Vec::new();
+    for (name, case) in cases::<S>() {
+        tracing::info!(name, "conformance");
+        let verdict =
+            tokio::time::timeout(4 * PATIENCE, case(subject.clone(), format!("/conformance/{name}/")));
+        match verdict.await {
+            Ok(Ok(())) => {}
+            Ok(Err(difference)) => failures.push(format!("{name}: {difference}")),
+            Err(_) => failures.push(format!("{name}: not done within {} s", 4 * PATIENCE.as_secs())),
+        }
+    }
+    failures
+}
+
+type Case<S> = fn(S, String) -> BoxFuture<'static, Verdict>;
+
+macro_rules! list {
+    ($($module:ident :: $case:ident),* $(,)?) => {
+        vec![$((stringify!($case), |subject, at| Box::pin($module::$case(subject, at)))),*]
+    };
+}
+
+fn cases<S: Subject>() -> Vec<(&'static str, Case<S>)> {
+    list![
+        guards::absent_holds_only_without_the_key,
+        guards::unchanged_holds_only_at_the_revision,
+        guards::created_holds_over_writes_but_not_over_a_new_life,
+        guards::a_failed_guard_stops_every_write,
+        guards::all_keys_of_a_transaction_share_one_revision,
+        guards::a_late_duplicate_conflicts,
+        guards::guards_alone_write_nothing,
+        guards::deleting_what_is_absent_changes_nothing,
+        guards::an_empty_value_is_a_value,
+        guards::several_selectors_are_read_at_one_revision,
+        guards::a_prefix_ends_at_its_slash,
+        leases::a_put_attaches_and_a_put_without_detaches,
+        leases::a_missing_lease_is_its_own_outcome,
+        leases::a_broken_guard_comes_before_a_missing_lease,
+        leases::revoking_deletes_all_keys_at_one_revision,
+        leases::a_lease_that_is_not_kept_expires,
+        leases::a_lease_that_is_kept_lives,
+        limits::a_hundred_and_twenty_eight_operations_fit,
+        limits::a_larger_transaction_is_refused,
+        limits::too_much_data_is_refused,
+        watches::changes_come_in_order,
+        watches::a_watch_begins_at_an_old_revision,
+        watches::a_watch_may_begin_in_the_future,
+        watches::a_compacted_revision_is_said,
+        watches::a_prefix_watch_sees_only_its_prefix,
+        watches::a_key_watch_sees_only_its_key,
+        watches::several_selectors_come_as_one_in_order,
+        watches::progress_is_told_without_changes,
+        watches::the_end_of_a_lease_is_seen,
+    ]
+}
+
+/// Fails a case with what was found instead.
+fn expect<T: PartialEq + Debug>(what: &str, found: &T, expected: &T) -> Verdict {
+    if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
+}
+
+fn hold(what: &str, holds: bool) -> Verdict {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// Commits and expects it to be applied.
+async fn apply(store: &impl Store, transaction: Transaction) -> Result<Revision, String> {
+    let outcome = store.commit(transaction).await;
+    outcome.applied().ok_or_else(|| format!("expected to be applied: {outcome:?}"))
+}
+
+/// Commits and expects a conflict.
+async fn conflict(store: &impl Store, what: &str, transaction: Transaction) -> Verdict {
+    let outcome = store.commit(transaction).await;
+    let is_conflict = matches!(outcome, Outcome::Conflict(_));
+    hold(&format!("{what}: expected a conflict, found {outcome:?}"), is_conflict)
+}
+
+async fn create(store: &impl Store, key: &str, value: &str) -> Result<Revision, String> {
+    apply(store, Transaction::new().put(key, Guard::Absent, value.as_bytes().to_vec())).await
+}
+
+/// The next item of a watch that says something new.
+async fn next(
+    watch: &mut BoxStream<'static, Result<WatchItem, crate::StoreError>>,
+) -> Result<WatchItem, String> {
+    match tokio::time::timeout(PATIENCE, watch.next()).await {
+        Ok(Some(Ok(item))) => Ok(item),
+        Ok(other) => Err(format!("the watch ended: {other:?}")),
+        Err(_) => Err("the watch says nothing".to_owned()),
+    }
+}
+
+/// The changes up to and including a revision, each as (key, value or nothing, revision).
+async fn changes_until(
+    watch: &mut BoxStream<'static, Result<WatchItem, crate::StoreError>>,
+    until: Revision,
+) -> Result<Vec<(String, Option<String>, Revision)>, String> {
+    let mut seen = Vec::new();
+    loop {
+        match next(watch).await? {
+            WatchItem::Progress(revision) if revision >= until => return Ok(seen),
+            WatchItem::Progress(_) => {}
+            WatchItem::Changes { changes, revision } => {
+                for change in changes {
+                    hold("a change is newer than its item", change.revision() <= revision)?;
+                    seen.push(describe(change));
+                }
+                if revision >= until {
+                    return Ok(seen);
+                }
+            }
+        }
+    }
+}
+
+fn describe(change: Change) -> (String, Option<String>, Revision) {
+    match change {
+        Change::Put(entry) => {
+            (entry.key, Some(String::from_utf8_lossy(&entry.value).into_owned()), entry.mod_revision)
+        }
+        Change::Delete { key, revision } => (key, None, revision),
+    }
+}

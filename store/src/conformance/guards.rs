@@ -1,0 +1,171 @@
+//! Cases: guards, atomicity, revisions, reading.
+
+use super::{Subject, Verdict, apply, conflict, create, expect, hold};
+use crate::store::Store as _;
+use crate::transaction::{Guard, Transaction};
+
+pub(super) async fn absent_holds_only_without_the_key(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let key = format!("{at}key");
+    let created = create(&store, &key, "1").await?;
+    conflict(&store, "absent, but it exists", Transaction::new().put(&key, Guard::Absent, vec![2])).await?;
+    apply(&store, Transaction::new().delete(&key, Guard::Unchanged(created))).await?;
+    create(&store, &key, "3").await.map(|_| ())
+}
+
+pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let key = format!("{at}key");
+    let put = |guard, value| Transaction::new().put(&key, guard, vec![value]);
+    conflict(&store, "unchanged, but absent", put(Guard::Unchanged(1), 1)).await?;
+    let created = create(&store, &key, "1").await?;
+    let changed = apply(&store, put(Guard::Unchanged(created), 2)).await?;
+    conflict(&store, "the older revision", put(Guard::Unchanged(created), 3)).await?;
+    conflict(&store, "a revision to come", put(Guard::Unchanged(changed + 1), 3)).await?;
+    let found = store.get(&key).await.map_err(|error| error.to_string())?;
+    let entry = found.entries.first().ok_or("the key is gone")?;
+    expect("create revision", &entry.create_revision, &created)?;
+    expect("mod revision", &entry.mod_revision, &changed)?;
+    expect("value", &entry.value, &vec![2])?;
+    hold("a reading is not older than what it shows", found.revision >= changed)
+}
+
+pub(super) async fn created_holds_over_writes_but_not_over_a_new_life(
+    subject: impl Subject,
+    at: String,
+) -> Verdict {
+    let store = subject.store();
+    let (key, other) = (format!("{at}key"), format!("{at}other"));
+    let created = create(&store, &key, "1").await?;
+    let changed = apply(&store, Transaction::new().put(&key, Guard::Unchanged(created), vec![2])).await?;
+    let guarded = |guard, revision| {
+        Transaction::new().put(&other, guard, vec![1]).guard(&key, Guard::Created(revision))
+    };
+    let other_at = apply(&store, guarded(Guard::Absent, created)).await?;
+    conflict(&store, "a mod revision is no create revision", guarded(Guard::Unchanged(other_at), changed))
+        .await?;
+    apply(&store, Transaction::new().delete(&key, Guard::Created(created))).await?;
+    conflict(&store, "gone", guarded(Guard::Unchanged(other_at), created)).await?;
+    let again = create(&store, &key, "1").await?;
+    conflict(&store, "another life", guarded(Guard::Unchanged(other_at), created)).await?;
+    let entry = store.get(&key).await.map_err(|error| error.to_string())?.entries.pop().ok_or("gone")?;
+    expect("a new life has a new create revision", &entry.create_revision, &again)?;
+    apply(&store, guarded(Guard::Unchanged(other_at), again)).await.map(|_| ())
+}
+
+pub(super) async fn a_failed_guard_stops_every_write(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let (first, second) = (format!("{at}first"), format!("{at}second"));
+    let created = create(&store, &first, "1").await?;
+    let both = Transaction::new().put(&first, Guard::Unchanged(created), vec![2]).put(
+        &second,
+        Guard::Unchanged(created),
+        vec![2],
+    );
+    conflict(&store, "one guard of two", both).await?;
+    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    expect("nothing was written", &found.entries.len(), &1)?;
+    expect("nothing was changed", &found.entries[0].mod_revision, &created)
+}
+
+pub(super) async fn all_keys_of_a_transaction_share_one_revision(
+    subject: impl Subject,
+    at: String,
+) -> Verdict {
+    let store = subject.store();
+    let key = |name: &str| format!("{at}{name}");
+    let before = create(&store, &key("old"), "1").await?;
+    let revision = apply(
+        &store,
+        Transaction::new()
+            .put(key("a"), Guard::Absent, vec![1])
+            .put(key("b"), Guard::Absent, vec![2])
+            .delete(key("old"), Guard::Unchanged(before)),
+    )
+    .await?;
+    expect("one revision further", &revision, &(before + 1))?;
+    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    let revisions: Vec<_> =
+        found.entries.iter().map(|entry| (entry.create_revision, entry.mod_revision)).collect();
+    expect("the keys' revisions", &revisions, &vec![(revision, revision); 2])
+}
+
+pub(super) async fn a_late_duplicate_conflicts(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let key = format!("{at}key");
+    let created = create(&store, &key, "1").await?;
+    let write = Transaction::new().put(&key, Guard::Unchanged(created), vec![2]);
+    let applied = apply(&store, write.clone()).await?;
+    conflict(&store, "the same again", write.clone()).await?;
+    apply(&store, Transaction::new().delete(&key, Guard::Unchanged(applied))).await?;
+    conflict(&store, "the same after the key is gone", write.clone()).await?;
+    create(&store, &key, "1").await?;
+    conflict(&store, "the same in another life of the key", write).await
+}
+
+pub(super) async fn guards_alone_write_nothing(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let key = format!("{at}key");
+    let created = create(&store, &key, "1").await?;
+    let held = apply(&store, Transaction::new().guard(&key, Guard::Unchanged(created))).await?;
+    expect("no new revision", &held, &created)?;
+    conflict(&store, "guard alone", Transaction::new().guard(&key, Guard::Absent)).await
+}
+
+pub(super) async fn deleting_what_is_absent_changes_nothing(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let revision = create(&store, &format!("{at}key"), "1").await?;
+    let deleted = apply(&store, Transaction::new().delete(format!("{at}none"), Guard::Absent)).await?;
+    expect("no new revision", &deleted, &revision)
+}
+
+pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let key = format!("{at}key");
+    create(&store, &key, "").await?;
+    let found = store.get(&key).await.map_err(|error| error.to_string())?;
+    expect(
+        "values",
+        &found.entries.iter().map(|entry| entry.value.clone()).collect::<Vec<_>>(),
+        &vec![vec![]],
+    )?;
+    conflict(&store, "it exists", Transaction::new().put(&key, Guard::Absent, vec![1])).await
+}
+
+pub(super) async fn several_selectors_are_read_at_one_revision(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    for key in ["b/2", "a/1", "c", "cc", "d/1"] {
+        create(&store, &format!("{at}{key}"), key).await?;
+    }
+    let selectors: Vec<String> =
+        ["b/", "a/", "c", "none", "a/1"].iter().map(|part| format!("{at}{part}")).collect();
+    let found = store.list_all(&selectors).await.map_err(|error| error.to_string())?;
+    let keys: Vec<_> = found.entries.iter().map(|entry| entry.key.clone()).collect();
+    expect(
+        "keys, sorted, once",
+        &keys,
+        &["a/1", "b/2", "c"].iter().map(|key| format!("{at}{key}")).collect(),
+    )?;
+    let last = found.entries.iter().map(|entry| entry.mod_revision).max();
+    hold("the revision covers what was read", Some(found.revision) > last)?;
+    let now = apply(&store, Transaction::new().guard(format!("{at}none"), Guard::Absent)).await?;
+    expect("revision", &found.revision, &now)
+}
+
+pub(super) async fn a_prefix_ends_at_its_slash(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    for key in ["node1", "node1/x", "node10", "node10/x", "node1.5/x"] {
+        create(&store, &format!("{at}{key}"), key).await?;
+    }
+    let keys = |selector: &str| {
+        let selector = format!("{at}{selector}");
+        let store = store.clone();
+        async move {
+            let found = store.list(&selector).await.map_err(|error| error.to_string())?;
+            Ok::<_, String>(found.entries.into_iter().map(|entry| entry.key).collect::<Vec<_>>())
+        }
+    };
+    expect("below node1/", &keys("node1/").await?, &vec![format!("{at}node1/x")])?;
+    expect("node1", &keys("node1").await?, &vec![format!("{at}node1")])?;
+    expect("nothing", &keys("node2/").await?, &Vec::new())
+}

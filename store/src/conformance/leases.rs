@@ -1,0 +1,99 @@
+//! Cases: leases.
+
+use super::{PATIENCE, Subject, Verdict, apply, conflict, create, expect, hold};
+use crate::store::{Store, StoreError};
+use crate::transaction::{Guard, Outcome, Transaction};
+use std::time::Duration;
+use tokio::time::Instant;
+
+async fn keys(store: &impl Store, at: &str) -> Result<Vec<String>, String> {
+    let found = store.list(at).await.map_err(|error| error.to_string())?;
+    Ok(found.entries.iter().map(|entry| entry.key[at.len()..].to_owned()).collect())
+}
+
+pub(super) async fn a_put_attaches_and_a_put_without_detaches(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
+    let key = |name: &str| format!("{at}{name}");
+    let put = |name: &str, guard, lease| Transaction::new().put_leased(key(name), guard, vec![1], lease);
+    let attached = apply(&store, put("attached", Guard::Absent, lease)).await?;
+    let detached = apply(&store, put("detached", Guard::Absent, lease)).await?;
+    let free = create(&store, &key("free"), "1").await?;
+    apply(&store, put("attached", Guard::Unchanged(attached), lease)).await?;
+    apply(&store, put("detached", Guard::Unchanged(detached), 0)).await?;
+    apply(&store, put("late", Guard::Absent, 0)).await?;
+    apply(&store, put("free", Guard::Unchanged(free), lease)).await?;
+    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    let leases: Vec<_> = found.entries.iter().map(|entry| entry.lease).collect();
+    expect("leases of attached, detached, free, late", &leases, &vec![lease, 0, lease, 0])?;
+    store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
+    expect("what stays", &keys(&store, &at).await?, &vec!["detached".to_owned(), "late".to_owned()])
+}
+
+pub(super) async fn a_missing_lease_is_its_own_outcome(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
+    store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
+    let both = Transaction::new().put(format!("{at}a"), Guard::Absent, vec![1]).put_leased(
+        format!("{at}b"),
+        Guard::Absent,
+        vec![1],
+        lease,
+    );
+    expect("commit", &store.commit(both).await, &Outcome::LeaseNotFound)?;
+    expect("nothing is written", &keys(&store, &at).await?, &Vec::new())?;
+    expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))?;
+    expect("revoke", &store.revoke_lease(lease).await, &Err(StoreError::LeaseNotFound))
+}
+
+pub(super) async fn a_broken_guard_comes_before_a_missing_lease(
+    subject: impl Subject,
+    at: String,
+) -> Verdict {
+    let store = subject.store();
+    let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
+    store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
+    let key = format!("{at}key");
+    create(&store, &key, "1").await?;
+    conflict(&store, "guard", Transaction::new().put_leased(&key, Guard::Absent, vec![1], lease)).await
+}
+
+pub(super) async fn revoking_deletes_all_keys_at_one_revision(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let lease = store.grant_lease(60).await.map_err(|error| error.to_string())?;
+    let mut last = 0;
+    for name in ["a", "b", "c"] {
+        let put = Transaction::new().put_leased(format!("{at}{name}"), Guard::Absent, vec![1], lease);
+        last = apply(&store, put).await?;
+    }
+    store.revoke_lease(lease).await.map_err(|error| error.to_string())?;
+    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    expect("all are gone", &found.entries.len(), &0)?;
+    expect("at one revision", &found.revision, &(last + 1))
+}
+
+pub(super) async fn a_lease_that_is_not_kept_expires(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
+    apply(&store, Transaction::new().put_leased(format!("{at}key"), Guard::Absent, vec![1], lease)).await?;
+    hold("the key is there at first", keys(&store, &at).await?.len() == 1)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !keys(&store, &at).await?.is_empty() {
+        hold("the key goes with its lease", Instant::now() < deadline)?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    expect("keep-alive", &store.keep_alive(lease).await, &Err(StoreError::LeaseNotFound))
+}
+
+pub(super) async fn a_lease_that_is_kept_lives(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
+    apply(&store, Transaction::new().put_leased(format!("{at}key"), Guard::Absent, vec![1], lease)).await?;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(4) {
+        expect("time to live", &store.keep_alive(lease).await, &Ok(2))?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    expect("the key is still there", &keys(&store, &at).await?.len(), &1)?;
+    store.revoke_lease(lease).await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,164 @@
+//! Cases: watches.
+
+use super::{Subject, Verdict, apply, changes_until, create, expect, hold, next};
+use crate::store::{Store as _, StoreError, WatchItem};
+use crate::transaction::{Guard, Transaction};
+use futures::StreamExt as _;
+
+pub(super) async fn changes_come_in_order(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
+    let mut watch = store.watch(&at, start);
+    let (a, b) = (format!("{at}a"), format!("{at}b"));
+    let first = create(&store, &a, "1").await?;
+    let second = create(&store, &b, "1").await?;
+    let both = Transaction::new()
+        .put(&a, Guard::Unchanged(first), b"2".to_vec())
+        .delete(&b, Guard::Unchanged(second));
+    let third = apply(&store, both).await?;
+    let fourth = create(&store, &b, "3").await?;
+    let put = |key: &String, value: &str, revision| (key.clone(), Some(value.to_owned()), revision);
+    let expected = vec![
+        put(&a, "1", first),
+        put(&b, "1", second),
+        put(&a, "2", third),
+        (b.clone(), None, third),
+        put(&b, "3", fourth),
+    ];
+    expect("changes", &changes_until(&mut watch, fourth).await?, &expected)
+}
+
+pub(super) async fn a_watch_begins_at_an_old_revision(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let mut revisions = Vec::new();
+    for index in 0..5 {
+        revisions.push(create(&store, &format!("{at}{index}"), "").await?);
+    }
+    let mut watch = store.watch(&at, revisions[2]);
+    let seen: Vec<_> =
+        changes_until(&mut watch, revisions[4]).await?.into_iter().map(|(_, _, at)| at).collect();
+    expect("from the revision on, inclusive", &seen, &revisions[2..].to_vec())
+}
+
+pub(super) async fn a_watch_may_begin_in_the_future(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let now = store.list(&at).await.map_err(|error| error.to_string())?.revision;
+    let mut watch = store.watch(&at, now + 3);
+    let mut last = 0;
+    for index in 0..4 {
+        last = create(&store, &format!("{at}{index}"), "").await?;
+    }
+    let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(_, _, at)| at).collect();
+    expect("revisions", &seen, &vec![last - 1, last])
+}
+
+pub(super) async fn a_compacted_revision_is_said(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let first = create(&store, &format!("{at}a"), "").await?;
+    create(&store, &format!("{at}b"), "").await?;
+    let third = create(&store, &format!("{at}c"), "").await?;
+    subject.compact(third).await?;
+    match store.watch(&at, first).next().await {
+        Some(Err(StoreError::Compacted { oldest })) => {
+            hold(
+                &format!("oldest {oldest} may be watched after {third}"),
+                (third..=third + 1).contains(&oldest),
+            )?;
+        }
+        other => return Err(format!("expected compacted, found {other:?}")),
+    }
+    // What is not compacted is still there.
+    let fourth = create(&store, &format!("{at}d"), "").await?;
+    let mut watch = store.watch(&at, fourth);
+    expect("changes", &changes_until(&mut watch, fourth).await?.len(), &1)?;
+    let found = store.list(&at).await.map_err(|error| error.to_string())?;
+    expect("keys stay", &found.entries.len(), &4)
+}
+
+pub(super) async fn a_prefix_watch_sees_only_its_prefix(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
+    let mut watch = store.watch(&format!("{at}node1/"), start);
+    let mut last = 0;
+    for key in ["node1", "node10/x", "node1/x", "node1.5/x", "node2/x", "node1/y"] {
+        last = create(&store, &format!("{at}{key}"), "").await?;
+    }
+    let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
+    expect("keys", &seen, &vec![format!("{at}node1/x"), format!("{at}node1/y")])
+}
+
+pub(super) async fn a_key_watch_sees_only_its_key(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
+    let mut watch = store.watch(&format!("{at}node1"), start);
+    let mut last = 0;
+    for key in ["node1/x", "node1", "node10"] {
+        last = create(&store, &format!("{at}{key}"), "").await?;
+    }
+    let seen: Vec<_> = changes_until(&mut watch, last).await?.into_iter().map(|(key, _, _)| key).collect();
+    expect("keys", &seen, &vec![format!("{at}node1")])
+}
+
+pub(super) async fn several_selectors_come_as_one_in_order(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
+    let key = |name: &str| format!("{at}{name}");
+    let mut watch = store.watch_all(&[key("a/"), key("b/"), key("c")], start);
+    let mut expected = Vec::new();
+    let mut last = 0;
+    for round in 0..20 {
+        let all = Transaction::new()
+            .put(key(&format!("a/{round}")), Guard::Absent, vec![])
+            .put(key(&format!("b/{round}")), Guard::Absent, vec![])
+            .put(key(&format!("d/{round}")), Guard::Absent, vec![]);
+        let with_both = apply(&store, all).await?;
+        expected.push((key(&format!("a/{round}")), with_both));
+        expected.push((key(&format!("b/{round}")), with_both));
+        last = create(&store, &key(&format!("b/more{round}")), "").await?;
+        expected.push((key(&format!("b/more{round}")), last));
+    }
+    let mut seen = Vec::new();
+    let mut complete = 0;
+    while complete < last {
+        match next(&mut watch).await? {
+            WatchItem::Progress(revision) => complete = revision,
+            WatchItem::Changes { changes, revision } => {
+                for change in changes {
+                    hold("nothing is older than what was complete", change.revision() > complete)?;
+                    hold("nothing is newer than its item", change.revision() <= revision)?;
+                    seen.push((change.key().to_owned(), change.revision()));
+                }
+                complete = revision;
+            }
+        }
+    }
+    expect("changes", &seen, &expected)
+}
+
+pub(super) async fn progress_is_told_without_changes(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let start = store.list(&at).await.map_err(|error| error.to_string())?.revision + 1;
+    for selectors in [vec![format!("{at}quiet/")], vec![format!("{at}quiet/"), format!("{at}silent")]] {
+        let mut watch = store.watch_all(&selectors, start);
+        let elsewhere = create(&store, &format!("{at}loud/{}", selectors.len()), "").await?;
+        let seen = changes_until(&mut watch, elsewhere).await?;
+        expect("changes", &seen, &Vec::new())?;
+    }
+    Ok(())
+}
+
+pub(super) async fn the_end_of_a_lease_is_seen(subject: impl Subject, at: String) -> Verdict {
+    let store = subject.store();
+    let lease = store.grant_lease(2).await.map_err(|error| error.to_string())?;
+    let key = format!("{at}key");
+    let created = apply(&store, Transaction::new().put_leased(&key, Guard::Absent, vec![], lease)).await?;
+    let mut watch = store.watch(&at, created);
+    loop {
+        if let WatchItem::Changes { changes, revision } = next(&mut watch).await?
+            && revision > created
+        {
+            let seen: Vec<_> = changes.into_iter().map(super::describe).collect();
+            return expect("changes", &seen, &vec![(key, None, revision)]);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! etcd as the store: one channel per member, ordered failover, a deadline on everything, unknown outcomes kept apart.
+
+mod commit;
+mod config;
+mod credentials;
+mod failure;
+mod http;
+mod lease;
+mod member;
+mod race;
+mod resolve;
+mod status;
+mod version;
+mod watch;
+
+pub use config::Config;
+pub use status::MemberStatus;
+
+use crate::store::{Reading, Store, StoreError, WatchItem};
+use crate::transaction::{Entry, LeaseId, Outcome, Transaction};
+use credentials::Credentials;
+use etcd_client::{Client, GetOptions, KvClient, Txn, TxnOp, TxnOpResponse};
+use failure::Failure;
+use futures::stream::BoxStream;
+use ha_api_types::record::Revision;
+use member::Member;
+use race::{Call, race};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A client of an etcd cluster. Clones share its channels.
+///
+/// Guarantees: as [`Store`]. A member is used only after its version was seen to be good enough (FENCING, section 11), and
+/// no request waits longer than three attempt timeouts. Every request and watch requires that its member knows a leader.
+///
+/// Assumptions: a lease is used by the process that was granted it, and a process has one write outstanding for a key.
+#[derive(Clone)]
+pub struct EtcdStore {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    members: Vec<Member>,
+    credentials: Credentials,
+    /// The index of the member that answered last.
+    preferred: AtomicUsize,
+    attempt_timeout_ms: AtomicU64,
+    allow_old_store: bool,
+    versions_checked: AtomicBool,
+}
+
+impl EtcdStore {
+    /// Makes the channels. No member has to be reachable: requests say so later, each in its time.
+    ///
+    /// Errors: [`StoreError::Configuration`] for settings that cannot work, with what to do.
+    pub async fn connect(config: Config) -> Result<EtcdStore, StoreError> {
+        config.validate()?;
+        let endpoints = config.endpoints.iter();
+        let inner = Inner {
+            members: endpoints.map(|url| Member::new(url.trim_end_matches('/').to_owned())).collect(),
+            credentials: Credentials::new(&config)?,
+            preferred: AtomicUsize::new(0),
+            attempt_timeout_ms: AtomicU64::new(config.attempt_timeout_ms),
+            allow_old_store: config.allow_old_store,
+            versions_checked: AtomicBool::new(false),
+        };
+        for member in &inner.members {
+            member.prepare(&inner).await.map_err(Failure::into_store_error)?;
+        }
+        Ok(EtcdStore { inner: Arc::new(inner) })
+    }
+
+    /// Sets the deadline of one attempt: the heartbeat interval in force, milliseconds.
+    pub fn set_attempt_timeout_ms(&self, attempt_timeout_ms: u64) {
+        self.inner.attempt_timeout_ms.store(attempt_timeout_ms.max(1), Ordering::Relaxed);
+    }
+
+    /// Asks every member for its version, and refuses if one that answers is too old. Done before the first request too.
+    ///
+    /// Errors: [`StoreError::Unsupported`] with the sentence for the operator; [`StoreError::Unreachable`] when no member
+    /// answers.
+    pub async fn check_versions(&self) -> Result<(), StoreError> {
+        self.inner.versions_checked.store(false, Ordering::Relaxed);
+        self.inner.check_versions().await.map_err(Failure::into_store_error)?;
+        if self.inner.versions_checked.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            let members: Vec<&str> =
+                self.inner.members.iter().map(|member| member.endpoint.as_str()).collect();
+            Err(StoreError::Unreachable(format!("no member answers: {}", members.join(", "))))
+        }
+    }
+
+    /// What every member says of itself; never fails, takes at most one attempt timeout.
+    pub async fn status(&self) -> Vec<MemberStatus> {
+        status::status(&self.inner).await
+    }
+}
+
+impl Inner {
+    fn attempt_timeout(&self) -> Duration {
+        Duration::from_millis(self.attempt_timeout_ms.load(Ordering::Relaxed))
+    }
+
+    fn preferred(&self) -> usize {
+        self.preferred.load(Ordering::Relaxed)
+    }
+
+    fn prefer(&self, member: usize) {
+        self.preferred.store(member, Ordering::Relaxed);
+    }
+
+    /// Begins with the next member, if this one is where requests begin.
+    fn avoid(&self, member: usize) {
+        let next = (member + 1) % self.members.len();
+        // Somebody else may have found a better one in the meantime; then that stays.
+        let _ = self.preferred.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Refuses to begin while a member that answers is too old. Members that do not answer are asked before their first use.
+    async fn check_versions(&self) -> Result<(), Failure> {
+        if self.versions_checked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let asked = futures::future::join_all(self.members.iter().map(|member| async {
+            tokio::time::timeout(self.attempt_timeout(), member.client(self)).await.ok()
+        }))
+        .await;
+        let mut answered = false;
+        for result in asked.into_iter().flatten() {
+            match result {
+                Ok(_) => answered = true,
+                Err(Failure::Unsupported(sentence)) => return Err(Failure::Unsupported(sentence)),
+                Err(failure) => tracing::debug!(%failure, "a store member was not asked for its version"),
+            }
+        }
+        if answered {
+            self.versions_checked.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A request that may be made any number of times.
+async fn request<T: Send + 'static>(inner: &Arc<Inner>, call: Call<T>) -> Result<T, StoreError> {
+    inner.check_versions().await.map_err(Failure::into_store_error)?;
+    let settled = race(inner, call, |result, _| settle(result));
+    settled.await.and_then(|result| result).map_err(Failure::into_store_error)
+}
+
+/// Whether an answer ends a request that may be repeated.
+fn settle<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Failure>> {
+    match result {
+        Ok(answer) => ControlFlow::Break(Ok(answer)),
+        Err(
+            failure @ (Failure::Refused(_)
+            | Failure::LeaseNotFound
+            | Failure::Compacted(_)
+            | Failure::Configuration(_)),
+        ) => ControlFlow::Break(Err(failure)),
+        Err(
+            Failure::NotSent(_) | Failure::Unknown(_) | Failure::TokenExpired(_) | Failure::Unsupported(_),
+        ) => ControlFlow::Continue(()),
+    }
+}
+
+/// The key-value service, for answers of any size.
+fn reader(client: &Client) -> KvClient {
+    client.kv_client().max_decoding_message_size(usize::MAX)
+}
+
+fn to_entry(found: &etcd_client::KeyValue) -> Entry {
+    Entry {
+        key: String::from_utf8_lossy(found.key()).into_owned(),
+        value: found.value().to_vec(),
+        create_revision: found.create_revision(),
+        mod_revision: found.mod_revision(),
+        lease: found.lease(),
+    }
+}
+
+impl Store for EtcdStore {
+    async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
+        // One transaction that only reads is linearizable, and of one revision.
+        let gets: Vec<TxnOp> = selectors
+            .iter()
+            .map(|selector| {
+                let options = GetOptions::new();
+                let options = if selector.is_empty() {
+                    options.with_all_keys()
+                } else if selector.ends_with('/') {
+                    options.with_prefix()
+                } else {
+                    options
+                };
+                TxnOp::get(selector.as_str(), Some(options))
+            })
+            .collect();
+        let read = Txn::new().and_then(gets);
+        let call: Call<Reading> = Arc::new(move |client| {
+            let read = read.clone();
+            Box::pin(async move {
+                let response = reader(&client).txn(read).await?;
+                let mut entries = BTreeMap::new();
+                for operation in response.op_responses() {
+                    if let TxnOpResponse::Get(got) = operation {
+                        entries
+                            .extend(got.kvs().iter().map(to_entry).map(|entry| (entry.key.clone(), entry)));
+                    }
+                }
+                let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
+                Ok(Reading { entries: entries.into_values().collect(), revision })
+            })
+        });
+        request(&self.inner, call).await
+    }
+
+    fn watch_all(
+        &self,
+        selectors: &[String],
+        from: Revision,
+    ) -> BoxStream<'static, Result<WatchItem, StoreError>> {
+        watch::watch(self.inner.clone(), selectors.to_vec(), from)
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Outcome {
+        commit::commit(&self.inner, transaction).await
+    }
+
+    async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+        lease::grant(&self.inner, ttl_seconds).await
+    }
+
+    async fn keep_alive(&self, lease: LeaseId) -> Result<i64, StoreError> {
+        lease::keep_alive(&self.inner, lease).await
+    }
+
+    async fn revoke_lease(&self, lease: LeaseId) -> Result<(), StoreError> {
+        lease::revoke(&self.inner, lease).await
+    }
+}

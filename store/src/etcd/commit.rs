@@ -1,0 +1,220 @@
+//! Committing a guarded transaction: applied, conflict and unknown kept apart.
+//!
+//! Up to three attempts run, the later ones because an earlier one is slow or failed without an answer. A transaction that
+//! breaks its own guards when it is applied is applied by at most one of them as long as its keys exist. (A copy that only
+//! creates keys could be applied again after somebody deleted them; it must then still meet its other guards, and FENCING
+//! has every such write guard more than that.) A heartbeat, which puts under `Created`, may be applied by several: the
+//! deadline that it proves counts from before the first of them.
+
+use super::Inner;
+use super::failure::Failure;
+use super::race::{Call, race};
+use super::resolve::{Resolution, resolve};
+use crate::transaction::{Entry, Guard, MAX_REQUEST_BYTES, Outcome, Transaction, Write};
+use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
+use ha_api_types::record::Revision;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// What the store says to one attempt.
+enum Answer {
+    Applied(Revision),
+    Conflict {
+        revision: Revision,
+        /// The guarded keys that exist, at that revision.
+        found: BTreeMap<String, Entry>,
+    },
+}
+
+/// Commits, or says what is known.
+pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outcome {
+    if !transaction.fits() {
+        return Outcome::Refused("too many operations in one transaction".to_owned());
+    }
+    if transaction.size() > MAX_REQUEST_BYTES {
+        return Outcome::Refused("the transaction is too large".to_owned());
+    }
+    if let Err(failure) = inner.check_versions().await {
+        return Outcome::Refused(failure.to_string());
+    }
+    let mut conflict = None;
+    let mut refused = None;
+    let request = to_request(&transaction);
+    let call: Call<Answer> = Arc::new(move |client| {
+        let request = request.clone();
+        Box::pin(async move {
+            let mut client = super::reader(&client);
+            client.txn(request).await.map(|response| to_answer(&response))
+        })
+    });
+    let settled = race(inner, call, |result, unresolved| {
+        judge(&transaction, result, unresolved, &mut conflict, &mut refused)
+    })
+    .await;
+    match (settled, refused) {
+        (Ok(outcome), _) => outcome,
+        // Nothing reached the store, and this is why.
+        (Err(Failure::NotSent(_)), Some(reason)) | (Err(Failure::Unsupported(reason)), _) => {
+            Outcome::Refused(reason)
+        }
+        (Err(failure), _) => Outcome::Unknown(failure.to_string()),
+    }
+}
+
+/// What one more answer settles. `conflict` remembers a conflict that may be due to another attempt of ours.
+fn judge(
+    transaction: &Transaction,
+    result: Result<Answer, Failure>,
+    unresolved: usize,
+    conflict: &mut Option<Revision>,
+    refused: &mut Option<String>,
+) -> ControlFlow<Outcome> {
+    match result {
+        Ok(Answer::Applied(revision)) => return ControlFlow::Break(Outcome::Applied(revision)),
+        Ok(Answer::Conflict { revision, found }) => {
+            *conflict = Some(revision);
+            if unresolved > 0 {
+                match resolve(transaction, &found) {
+                    Resolution::Applied(revision) => {
+                        return ControlFlow::Break(Outcome::Applied(revision));
+                    }
+                    Resolution::NotApplied => return ControlFlow::Break(Outcome::Conflict(revision)),
+                    Resolution::Open => {}
+                }
+            }
+        }
+        // The guards held when the lease was missed, so no earlier attempt stands; and no lease ever comes back.
+        Err(Failure::LeaseNotFound) if unresolved == 0 || transaction.conflicts_when_repeated() => {
+            return ControlFlow::Break(Outcome::LeaseNotFound);
+        }
+        Err(failure @ Failure::LeaseNotFound) => {
+            return ControlFlow::Break(Outcome::Unknown(failure.to_string()));
+        }
+        Err(Failure::Refused(reason) | Failure::Configuration(reason)) => {
+            return ControlFlow::Break(if unresolved == 0 {
+                Outcome::Refused(reason)
+            } else {
+                Outcome::Unknown(reason)
+            });
+        }
+        Err(Failure::Unsupported(reason)) => *refused = Some(reason),
+        Err(Failure::NotSent(_) | Failure::TokenExpired(_) | Failure::Unknown(_) | Failure::Compacted(_)) => {
+        }
+    }
+    match conflict {
+        // Every attempt that may have reached the store has said that it was not applied.
+        Some(revision) if unresolved == 0 => ControlFlow::Break(Outcome::Conflict(*revision)),
+        Some(_) | None => ControlFlow::Continue(()),
+    }
+}
+
+fn to_request(transaction: &Transaction) -> Txn {
+    let compares: Vec<Compare> = transaction
+        .guards()
+        .iter()
+        .map(|(key, guard)| match guard {
+            Guard::Absent => Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
+            Guard::Unchanged(revision) => Compare::mod_revision(key.as_str(), CompareOp::Equal, *revision),
+            Guard::Created(revision) => Compare::create_revision(key.as_str(), CompareOp::Equal, *revision),
+        })
+        .collect();
+    let writes: Vec<TxnOp> = transaction
+        .writes()
+        .iter()
+        .map(|(key, write)| match write {
+            Write::Put { value, lease } => {
+                TxnOp::put(key.as_str(), value.clone(), Some(PutOptions::new().with_lease(*lease)))
+            }
+            Write::Delete => TxnOp::delete(key.as_str(), None::<DeleteOptions>),
+        })
+        .collect();
+    // Read with the failed guards: atomically, so that a conflict can be told from one's own doing.
+    let reads: Vec<TxnOp> = transaction
+        .guards()
+        .keys()
+        .map(|key| {
+            let options = GetOptions::new();
+            let options = if transaction.writes_key(key) { options } else { options.with_keys_only() };
+            TxnOp::get(key.as_str(), Some(options))
+        })
+        .collect();
+    Txn::new().when(compares).and_then(writes).or_else(reads)
+}
+
+fn to_answer(response: &etcd_client::TxnResponse) -> Answer {
+    let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
+    if response.succeeded() {
+        return Answer::Applied(revision);
+    }
+    let mut found = BTreeMap::new();
+    for operation in response.op_responses() {
+        if let TxnOpResponse::Get(got) = operation {
+            found.extend(got.kvs().iter().map(super::to_entry).map(|entry| (entry.key.clone(), entry)));
+        }
+    }
+    Answer::Conflict { revision, found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write() -> Transaction {
+        Transaction::new().put("key", Guard::Unchanged(5), vec![1]).guard("other", Guard::Absent)
+    }
+
+    fn heartbeat() -> Transaction {
+        Transaction::new().put_leased("key", Guard::Created(5), vec![1], 7)
+    }
+
+    fn conflict() -> Answer {
+        Answer::Conflict { revision: 9, found: BTreeMap::new() }
+    }
+
+    fn unknown() -> Failure {
+        Failure::Unknown("no answer".to_owned())
+    }
+
+    /// Attempts that end one after the other, each with the number that are unresolved then; `None`: not settled.
+    fn check(
+        transaction: &Transaction,
+        ends: impl IntoIterator<Item = (Result<Answer, Failure>, usize)>,
+        expected: Option<&Outcome>,
+    ) {
+        let (mut conflict, mut refused) = (None, None);
+        let settled = ends.into_iter().find_map(|(result, unresolved)| {
+            judge(transaction, result, unresolved, &mut conflict, &mut refused).break_value()
+        });
+        assert_eq!(settled.as_ref(), expected);
+    }
+
+    #[test]
+    fn a_conflict_counts_only_when_no_attempt_is_unresolved() {
+        let conflicted = Outcome::Conflict(9);
+        check(&write(), [(Ok(conflict()), 0)], Some(&conflicted));
+        check(&write(), [(Err(unknown()), 1), (Ok(conflict()), 1)], None);
+        // While another attempt runs, and after it says that it was not applied either.
+        check(&write(), [(Ok(conflict()), 1), (Ok(conflict()), 0)], Some(&conflicted));
+        check(&write(), [(Ok(conflict()), 1), (Err(Failure::NotSent(String::new())), 0)], Some(&conflicted));
+        check(&write(), [(Ok(conflict()), 1), (Err(unknown()), 1), (Ok(conflict()), 1)], None);
+        // The other attempt was the applied one.
+        check(&write(), [(Ok(conflict()), 1), (Ok(Answer::Applied(8)), 0)], Some(&Outcome::Applied(8)));
+    }
+
+    #[test]
+    fn a_refusal_says_nothing_of_the_attempts_before() {
+        let refusal = || Err::<Answer, _>(Failure::Refused("no".to_owned()));
+        check(&write(), [(refusal(), 0)], Some(&Outcome::Refused("no".to_owned())));
+        check(&write(), [(Err(unknown()), 1), (refusal(), 1)], Some(&Outcome::Unknown("no".to_owned())));
+    }
+
+    #[test]
+    fn a_missing_lease_is_proof_unless_copies_pass_their_own_guards() {
+        let missing = || Err(Failure::LeaseNotFound);
+        check(&write(), [(Err(unknown()), 1), (missing(), 1)], Some(&Outcome::LeaseNotFound));
+        check(&heartbeat(), [(missing(), 0)], Some(&Outcome::LeaseNotFound));
+        let doubtful = Outcome::Unknown("the lease is gone".to_owned());
+        check(&heartbeat(), [(Err(unknown()), 1), (missing(), 1)], Some(&doubtful));
+    }
+}

@@ -1,0 +1,121 @@
+//! The settings of the etcd client: members, certificates, user, deadlines.
+
+use crate::store::StoreError;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// How to reach etcd. As a section of a daemon's configuration file or from flags.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The members' client URLs, `http://HOST:PORT` or `https://HOST:PORT`, in the order of preference.
+    pub endpoints: Vec<String>,
+    /// The certificate authority of the members' certificates, PEM; needed for https. Re-read when it changes.
+    pub ca: Option<PathBuf>,
+    /// The client's certificate chain, PEM; with `key`. Re-read when it changes.
+    pub cert: Option<PathBuf>,
+    /// The client's private key, PEM.
+    pub key: Option<PathBuf>,
+    /// The etcd user; with `password_file`.
+    pub user: Option<String>,
+    /// The file with the user's password; re-read at each authentication.
+    pub password_file: Option<PathBuf>,
+    /// The deadline of one attempt (heartbeatIntervalSeconds), milliseconds; slower than that, another member is tried.
+    pub attempt_timeout_ms: u64,
+    /// Work with an etcd that has known defects all the same.
+    pub allow_old_store: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            endpoints: Vec::new(),
+            ca: None,
+            cert: None,
+            key: None,
+            user: None,
+            password_file: None,
+            attempt_timeout_ms: 1000,
+            allow_old_store: false,
+        }
+    }
+}
+
+impl Config {
+    /// Plain connections to these members.
+    pub fn new<S: Into<String>>(endpoints: impl IntoIterator<Item = S>) -> Config {
+        Config { endpoints: endpoints.into_iter().map(Into::into).collect(), ..Config::default() }
+    }
+
+    /// All that can be said against it without asking anybody.
+    pub(super) fn validate(&self) -> Result<(), StoreError> {
+        let refuse = |text: String| Err(StoreError::Configuration(text));
+        if self.endpoints.is_empty() {
+            return refuse("no store endpoint is given: name at least one http(s)://HOST:PORT".to_owned());
+        }
+        for endpoint in &self.endpoints {
+            if !is_url(endpoint) {
+                return refuse(format!(
+                    "store endpoint {endpoint:?} is not http://HOST:PORT or https://HOST:PORT"
+                ));
+            }
+            if endpoint.starts_with("https://") && self.ca.is_none() {
+                return refuse(format!(
+                    "store endpoint {endpoint} needs the certificate authority of the members: give its file as ca"
+                ));
+            }
+        }
+        if self.cert.is_some() != self.key.is_some() {
+            return refuse("store cert and key belong together: give both or none".to_owned());
+        }
+        if self.user.is_some() != self.password_file.is_some() {
+            return refuse("store user and passwordFile belong together: give both or none".to_owned());
+        }
+        if self.attempt_timeout_ms == 0 {
+            return refuse("store attemptTimeoutMs is 0: give the deadline of one attempt".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn is_url(endpoint: &str) -> bool {
+    let authority = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
+    let Some((host, port)) = authority.and_then(|authority| authority.rsplit_once(':')) else {
+        return false;
+    };
+    let host_is_fine =
+        !host.is_empty() && !host.contains(['/', '@', ' ']) && (!host.contains(':') || host.starts_with('['));
+    host_is_fine && port.trim_end_matches('/').parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(config: &Config, expected: Result<(), &str>) {
+        let found = config.validate();
+        match expected {
+            Ok(()) => assert_eq!(found, Ok(()), "{config:?}"),
+            Err(part) => {
+                let text = found.expect_err("refused").to_string();
+                assert!(text.contains(part), "{text} has no {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        check(&Config::new(["http://127.0.0.1:2379"]), Ok(()));
+        check(&Config::new(["http://[::1]:2379"]), Ok(()));
+        check(&Config::new(Vec::<String>::new()), Err("no store endpoint"));
+        check(&Config::new(["127.0.0.1:2379"]), Err("\"127.0.0.1:2379\" is not http"));
+        check(&Config::new(["http://127.0.0.1"]), Err("is not http"));
+        check(&Config::new(["http://a:0"]), Err("is not http"));
+        check(&Config::new(["http://a:b:1"]), Err("is not http"));
+        check(&Config::new(["https://a:1"]), Err("as ca"));
+        let one = Config::new(["http://a:1"]);
+        check(&Config { cert: Some("c".into()), ..one.clone() }, Err("cert and key"));
+        check(&Config { user: Some("u".into()), ..one.clone() }, Err("passwordFile"));
+        check(&Config { attempt_timeout_ms: 0, ..one }, Err("attemptTimeoutMs"));
+    }
+}

@@ -1,0 +1,140 @@
+//! Certificates and password: read from files, and again when the files change.
+
+use super::config::Config;
+use crate::store::StoreError;
+use etcd_client::{Certificate, Identity, TlsOptions};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often the files are looked at, at most.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The current certificates. `generation` grows whenever they changed.
+#[derive(Clone)]
+pub(super) struct Loaded {
+    pub(super) generation: u64,
+    pub(super) tls: Option<Arc<Pem>>,
+}
+
+/// The contents of the certificate files.
+pub(super) struct Pem {
+    pub(super) ca: Vec<u8>,
+    /// Certificate chain and key.
+    pub(super) identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Pem {
+    /// For the gRPC channels.
+    pub(super) fn to_options(&self) -> TlsOptions {
+        let options = TlsOptions::new().ca_certificate(Certificate::from_pem(&self.ca));
+        match &self.identity {
+            Some((cert, key)) => options.identity(Identity::from_pem(cert, key)),
+            None => options,
+        }
+    }
+}
+
+/// The files, and what they said last.
+pub(super) struct Credentials {
+    ca: Option<PathBuf>,
+    identity: Option<(PathBuf, PathBuf)>,
+    user: Option<(String, PathBuf)>,
+    state: Mutex<State>,
+}
+
+struct State {
+    loaded: Loaded,
+    stamps: Vec<Option<(SystemTime, u64)>>,
+    checked: Instant,
+}
+
+impl Credentials {
+    /// Reads the files once; they must be readable now.
+    pub(super) fn new(config: &Config) -> Result<Credentials, StoreError> {
+        let ca = config.ca.clone();
+        let identity = config.cert.clone().zip(config.key.clone());
+        let user = config.user.clone().zip(config.password_file.clone());
+        let stamps = stamps(ca.as_deref(), identity.as_ref());
+        let tls = read_tls(ca.as_deref(), identity.as_ref())?;
+        let loaded = Loaded { generation: 1, tls };
+        let state = Mutex::new(State { loaded, stamps, checked: Instant::now() });
+        let credentials = Credentials { ca, identity, user, state };
+        credentials.user_and_password()?;
+        Ok(credentials)
+    }
+
+    /// The current certificates. Files that cannot be read just now (they may be half replaced) leave the known ones in
+    /// force.
+    pub(super) fn current(&self) -> Loaded {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.loaded.tls.is_some() && state.checked.elapsed() >= CHECK_INTERVAL {
+            state.checked = Instant::now();
+            let stamps = stamps(self.ca.as_deref(), self.identity.as_ref());
+            if stamps != state.stamps {
+                match read_tls(self.ca.as_deref(), self.identity.as_ref()) {
+                    Ok(tls) => {
+                        let generation = state.loaded.generation + 1;
+                        tracing::info!(generation, "the store's certificate files changed, connecting anew");
+                        state.loaded = Loaded { generation, tls };
+                        state.stamps = stamps;
+                    }
+                    Err(error) => tracing::warn!(%error, "keeping the certificates that were read before"),
+                }
+            }
+        }
+        state.loaded.clone()
+    }
+
+    /// The user with the password that the file holds now.
+    pub(super) fn user_and_password(&self) -> Result<Option<(String, String)>, StoreError> {
+        let Some((user, file)) = &self.user else {
+            return Ok(None);
+        };
+        let text = String::from_utf8(read(file)?)
+            .map_err(|_| StoreError::Configuration(format!("{}: not UTF-8 text", file.display())))?;
+        let password = text.trim_end_matches(['\r', '\n']).to_owned();
+        Ok(Some((user.clone(), password)))
+    }
+}
+
+fn read_tls(
+    ca: Option<&Path>,
+    identity: Option<&(PathBuf, PathBuf)>,
+) -> Result<Option<Arc<Pem>>, StoreError> {
+    let Some(ca) = ca else {
+        return Ok(None);
+    };
+    let identity = match identity {
+        Some((cert, key)) => Some((read_pem(cert, "CERTIFICATE")?, read_pem(key, "PRIVATE KEY")?)),
+        None => None,
+    };
+    Ok(Some(Arc::new(Pem { ca: read_pem(ca, "CERTIFICATE")?, identity })))
+}
+
+fn read_pem(file: &Path, what: &str) -> Result<Vec<u8>, StoreError> {
+    let text = read(file)?;
+    let marker = format!("{what}-----");
+    let is_there = text.windows(marker.len()).any(|part| part == marker.as_bytes());
+    if is_there {
+        Ok(text)
+    } else {
+        Err(StoreError::Configuration(format!("{} has no {what} in PEM format", file.display())))
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, StoreError> {
+    std::fs::read(file)
+        .map_err(|error| StoreError::Configuration(format!("cannot read {}: {error}", file.display())))
+}
+
+fn stamps(ca: Option<&Path>, identity: Option<&(PathBuf, PathBuf)>) -> Vec<Option<(SystemTime, u64)>> {
+    let stamp = |file: &Path| {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    ca.into_iter()
+        .chain(identity.into_iter().flat_map(|(cert, key)| [cert.as_path(), key.as_path()]))
+        .map(stamp)
+        .collect()
+}

@@ -1,0 +1,194 @@
+//! What a failed attempt says: was the request not sent, refused, or is it unknown?
+
+use crate::store::StoreError;
+use ha_api_types::record::Revision;
+use std::error::Error as _;
+use std::fmt;
+use tonic::Code;
+
+/// Why one attempt on one member brought no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The request certainly did not reach the store's log: no connection, or turned away before it was proposed.
+    NotSent(String),
+    /// It may have been carried out, or may still be.
+    Unknown(String),
+    /// The store refused it; it was not carried out.
+    Refused(String),
+    /// The token has expired, or the user's rights changed: authenticate again. It was not carried out.
+    TokenExpired(String),
+    /// A lease named in it is gone; it was not carried out.
+    LeaseNotFound,
+    /// History before this revision is gone.
+    Compacted(Revision),
+    /// The member is too old.
+    Unsupported(String),
+    /// The client's own settings.
+    Configuration(String),
+}
+
+impl Failure {
+    /// What an error of the client library means for the request that it answers. When in doubt: unknown.
+    pub(super) fn of(error: &etcd_client::Error) -> Failure {
+        if let etcd_client::Error::GRpcStatus(status) = error {
+            return Failure::of_status(status);
+        }
+        let text = error.to_string();
+        match error {
+            etcd_client::Error::LeaseKeepAliveError(reason) if reason == "lease not found" => {
+                Failure::LeaseNotFound
+            }
+            etcd_client::Error::InvalidArgs(_)
+            | etcd_client::Error::InvalidUri(_)
+            | etcd_client::Error::TransportError(_)
+            | etcd_client::Error::InvalidMetadataValue(_)
+            | etcd_client::Error::EndpointError(_)
+            | etcd_client::Error::EndpointsNotManaged => Failure::NotSent(text),
+            etcd_client::Error::IoError(_)
+            | etcd_client::Error::GRpcStatus(_)
+            | etcd_client::Error::WatchError(_)
+            | etcd_client::Error::Utf8Error(_)
+            | etcd_client::Error::LeaseKeepAliveError(_)
+            | etcd_client::Error::ElectError(_)
+            | etcd_client::Error::Internal(_) => Failure::Unknown(text),
+        }
+    }
+
+    fn of_status(status: &tonic::Status) -> Failure {
+        let text = describe(status);
+        if never_connected(status) {
+            return Failure::NotSent(text);
+        }
+        Failure::of_answer(status.code(), status.message(), text)
+    }
+
+    /// By etcd's own codes and messages.
+    fn of_answer(code: Code, message: &str, text: String) -> Failure {
+        let says = |part: &str| message.contains(part);
+        if code == Code::Unauthenticated || says("invalid auth token") || says("auth store is old") {
+            Failure::TokenExpired(text)
+        } else if code == Code::PermissionDenied
+            || code == Code::InvalidArgument
+            || code == Code::DataLoss
+            || says("permission denied")
+            || says("database space exceeded")
+            || says("message larger than max")
+        {
+            Failure::Refused(text)
+        } else if says("requested lease not found") {
+            Failure::LeaseNotFound
+        } else if says("too many requests") || says("etcdserver: no leader") || code == Code::Unimplemented {
+            // Turned away before anything was proposed.
+            Failure::NotSent(text)
+        } else if says("required revision has been compacted") {
+            Failure::Compacted(0)
+        } else {
+            Failure::Unknown(text)
+        }
+    }
+
+    /// What a cancelled watch says, in words only.
+    pub(super) fn of_cancel_reason(reason: &str) -> Failure {
+        let code = if reason.contains("permission denied") { Code::PermissionDenied } else { Code::Unknown };
+        Failure::of_answer(code, reason, reason.to_owned())
+    }
+
+    pub(super) fn into_store_error(self) -> StoreError {
+        match self {
+            Failure::NotSent(text) | Failure::Unknown(text) => StoreError::Unreachable(text),
+            Failure::Refused(text) | Failure::TokenExpired(text) => StoreError::Refused(text),
+            Failure::LeaseNotFound => StoreError::LeaseNotFound,
+            Failure::Compacted(oldest) => StoreError::Compacted { oldest },
+            Failure::Unsupported(text) => StoreError::Unsupported(text),
+            Failure::Configuration(text) => StoreError::Configuration(text),
+        }
+    }
+
+    /// The same, said of a member.
+    pub(super) fn at(self, endpoint: &str) -> Failure {
+        match self {
+            Failure::NotSent(text) => Failure::NotSent(format!("{endpoint}: {text}")),
+            Failure::Unknown(text) => Failure::Unknown(format!("{endpoint}: {text}")),
+            Failure::Refused(text) => Failure::Refused(text),
+            Failure::TokenExpired(text) => Failure::TokenExpired(text),
+            Failure::LeaseNotFound => Failure::LeaseNotFound,
+            Failure::Compacted(oldest) => Failure::Compacted(oldest),
+            Failure::Unsupported(text) => Failure::Unsupported(text),
+            Failure::Configuration(text) => Failure::Configuration(text),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::NotSent(text)
+            | Failure::Unknown(text)
+            | Failure::Refused(text)
+            | Failure::TokenExpired(text)
+            | Failure::Unsupported(text)
+            | Failure::Configuration(text) => f.write_str(text),
+            Failure::LeaseNotFound => f.write_str("the lease is gone"),
+            Failure::Compacted(oldest) => write!(f, "compacted up to revision {oldest}"),
+        }
+    }
+}
+
+/// The request was still waiting for a connection when it failed.
+fn never_connected(status: &tonic::Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// The message with its innermost cause, each said once.
+fn describe(status: &tonic::Status) -> String {
+    let mut text = status.message().trim_start_matches("etcdserver: ").to_owned();
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        cause = error.source();
+        let reason = error.to_string();
+        if cause.is_none() && !text.contains(&reason) {
+            text = if text.is_empty() { reason } else { format!("{text}: {reason}") };
+        }
+    }
+    if text.contains("database space exceeded") {
+        text.push_str(" (the store is full: compact, defragment, raise the quota, then disarm the alarm)");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(code: Code, message: &str, expected: impl FnOnce(String) -> Failure) {
+        let status = tonic::Status::new(code, message);
+        assert_eq!(Failure::of(&etcd_client::Error::GRpcStatus(status)), {
+            let text = describe(&tonic::Status::new(code, message));
+            expected(text)
+        });
+    }
+
+    #[test]
+    fn only_what_is_certain_is_not_unknown() {
+        check(Code::Unavailable, "etcdserver: request timed out", Failure::Unknown);
+        check(Code::Unavailable, "etcdserver: leader changed", Failure::Unknown);
+        check(Code::Unavailable, "etcdserver: server stopped", Failure::Unknown);
+        check(Code::DeadlineExceeded, "context deadline exceeded", Failure::Unknown);
+        check(Code::Cancelled, "connection closed", Failure::Unknown);
+        check(Code::Unavailable, "etcdserver: no leader", Failure::NotSent);
+        check(Code::ResourceExhausted, "etcdserver: too many requests", Failure::NotSent);
+        check(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Failure::Refused);
+        check(Code::PermissionDenied, "etcdserver: permission denied", Failure::Refused);
+        check(Code::InvalidArgument, "etcdserver: request is too large", Failure::Refused);
+        check(Code::Unauthenticated, "etcdserver: invalid auth token", Failure::TokenExpired);
+        check(Code::InvalidArgument, "etcdserver: revision of auth store is old", Failure::TokenExpired);
+        check(Code::NotFound, "etcdserver: requested lease not found", |_| Failure::LeaseNotFound);
+    }
+}

@@ -1,0 +1,46 @@
+//! Leases. They give presence and clean-up, never proof: a member that was paused and cut off goes on answering
+//! keep-alives of a lease that is gone (FENCING, section 3).
+
+use super::Inner;
+use super::failure::Failure;
+use super::race::{Call, race};
+use crate::store::StoreError;
+use crate::transaction::LeaseId;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// A new lease. One that was granted to an attempt whose answer got lost ends by itself.
+pub(super) async fn grant(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+    let call: Call<LeaseId> = Arc::new(move |mut client| {
+        Box::pin(async move { client.lease_grant(ttl_seconds, None).await.map(|granted| granted.id()) })
+    });
+    super::request(inner, call).await
+}
+
+/// One keep-alive; the time to live, seconds.
+pub(super) async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreError> {
+    let call: Call<i64> = Arc::new(move |mut client| {
+        Box::pin(async move {
+            // The library swallows the first answer, which has the time to live; so it is asked a second time.
+            let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+            keeper.keep_alive().await?;
+            Ok(answers.message().await?.map_or(0, |answer| answer.ttl()))
+        })
+    });
+    match super::request(inner, call).await? {
+        ttl if ttl > 0 => Ok(ttl),
+        _ => Err(StoreError::LeaseNotFound),
+    }
+}
+
+/// Ends a lease. Gone after an attempt without an answer counts as ended by it: that is what was asked for.
+pub(super) async fn revoke(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), StoreError> {
+    inner.check_versions().await.map_err(Failure::into_store_error)?;
+    let call: Call<()> =
+        Arc::new(move |mut client| Box::pin(async move { client.lease_revoke(lease).await.map(|_| ()) }));
+    let settled = race(inner, call, |result, unresolved| match result {
+        Err(Failure::LeaseNotFound) if unresolved > 0 => ControlFlow::Break(Ok(())),
+        result => super::settle(result),
+    });
+    settled.await.and_then(|result| result).map_err(Failure::into_store_error)
+}

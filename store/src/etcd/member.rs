@@ -1,0 +1,208 @@
+//! One etcd member: its channel, whether its version is good enough, its token.
+
+use super::Inner;
+use super::credentials::Loaded;
+use super::failure::Failure;
+use super::version::check_version;
+use etcd_client::{Client, ConnectOptions, StatusResponse};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// etcd closes a connection that pings more often than every 5 s, or at all while no request is open.
+const PING_INTERVAL: Duration = Duration::from_secs(6);
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Requests that meet an expired token at once authenticate once.
+const TOKEN_FRESH: Duration = Duration::from_secs(1);
+
+pub(super) struct Member {
+    pub(super) endpoint: String,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    client: Option<Client>,
+    /// Of the certificates; 0: none yet.
+    generation: u64,
+    /// This connection's member was asked for its version and is good enough.
+    verified: bool,
+    authenticated: Option<Instant>,
+}
+
+impl Member {
+    pub(super) fn new(endpoint: String) -> Member {
+        Member { endpoint, slot: Mutex::new(Slot::default()) }
+    }
+
+    /// Makes the channel if there is none, without waiting for a connection.
+    pub(super) async fn prepare(&self, inner: &Inner) -> Result<(), Failure> {
+        self.channel(&mut *self.slot.lock().await, inner).await.map(|_| ())
+    }
+
+    /// A client that is authenticated, of a member whose version is good enough.
+    pub(super) async fn client(&self, inner: &Inner) -> Result<Client, Failure> {
+        let mut slot = self.slot.lock().await;
+        let mut client = self.channel(&mut slot, inner).await?;
+        if slot.authenticated.is_none() {
+            authenticate(&mut client, inner).await?;
+            slot.authenticated = Some(Instant::now());
+        }
+        if !slot.verified {
+            match self
+                .version(&mut client, inner)
+                .await
+                .and_then(|version| check_version(&self.endpoint, &version).map_err(Failure::Unsupported))
+            {
+                Err(Failure::Unsupported(sentence)) if inner.allow_old_store => tracing::warn!("{sentence}"),
+                checked => checked?,
+            }
+            slot.verified = true;
+        }
+        Ok(client)
+    }
+
+    /// The member's own account of itself, whatever its version.
+    pub(super) async fn status(&self, inner: &Inner) -> Result<StatusResponse, Failure> {
+        let mut client = {
+            let mut slot = self.slot.lock().await;
+            let mut client = self.channel(&mut slot, inner).await?;
+            if slot.authenticated.is_none() {
+                authenticate(&mut client, inner).await?;
+                slot.authenticated = Some(Instant::now());
+            }
+            client
+        };
+        client.status().await.map_err(|error| Failure::of(&error))
+    }
+
+    /// Gets a new token, with the password as it is in its file now.
+    pub(super) async fn authenticate_again(&self, inner: &Inner) -> Result<Client, Failure> {
+        let mut slot = self.slot.lock().await;
+        let mut client = self.channel(&mut slot, inner).await?;
+        if slot.authenticated.is_none_or(|at| at.elapsed() > TOKEN_FRESH) {
+            slot.authenticated = None;
+            authenticate(&mut client, inner).await?;
+            slot.authenticated = Some(Instant::now());
+        }
+        Ok(client)
+    }
+
+    /// The connection was lost: what comes back may be another version.
+    pub(super) fn connection_lost(&self) {
+        // Whoever holds the lock is about to ask for the version anyway.
+        if let Ok(mut slot) = self.slot.try_lock() {
+            slot.verified = false;
+        }
+    }
+
+    async fn channel(&self, slot: &mut Slot, inner: &Inner) -> Result<Client, Failure> {
+        let loaded = inner.credentials.current();
+        if slot.generation != loaded.generation {
+            match (self.build(&loaded, inner).await, &slot.client) {
+                (Ok(client), _) => {
+                    let generation = loaded.generation;
+                    *slot = Slot { client: Some(client), generation, verified: false, authenticated: None };
+                }
+                (Err(error), Some(_)) => {
+                    tracing::warn!(%error, endpoint = self.endpoint, "keeping the connection with the old certificates");
+                    slot.generation = loaded.generation;
+                }
+                (Err(error), None) => return Err(error),
+            }
+        }
+        slot.client.clone().ok_or_else(|| Failure::NotSent("no channel".to_owned()))
+    }
+
+    async fn build(&self, loaded: &Loaded, inner: &Inner) -> Result<Client, Failure> {
+        let mut options = ConnectOptions::new()
+            .with_connect_timeout(inner.attempt_timeout().max(Duration::from_secs(1)))
+            .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
+            .with_keep_alive_while_idle(false)
+            .with_require_leader(true);
+        if let (true, Some(tls)) = (self.endpoint.starts_with("https://"), &loaded.tls) {
+            options = options.with_tls(tls.to_options());
+        }
+        // Without a user this neither connects nor waits.
+        Client::connect([self.endpoint.as_str()], Some(options)).await.map_err(|error| {
+            Failure::Configuration(format!(
+                "cannot use store endpoint {}: {}",
+                self.endpoint,
+                with_causes(&error)
+            ))
+        })
+    }
+
+    /// With authentication on, etcd tells its state to root only, but its version to everybody over plain HTTP.
+    async fn version(&self, client: &mut Client, inner: &Inner) -> Result<String, Failure> {
+        match client.status().await.map_err(|error| Failure::of(&error)) {
+            Ok(status) => Ok(status.version().to_owned()),
+            Err(Failure::Refused(refusal)) => {
+                let page = self.page(inner, "/version").await;
+                page.as_deref().ok().and_then(server_version).ok_or_else(|| {
+                    Failure::Unsupported(format!(
+                        "etcd member {} does not tell its version, neither to this user ({refusal}) nor at /version of its \
+                         client URL ({}): serve HTTP there too, or accept the risk with --allow-old-store",
+                        self.endpoint,
+                        page.err().unwrap_or_else(|| "no version there".to_owned())
+                    ))
+                })
+            }
+            Err(failure) => Err(not_sent(&failure)),
+        }
+    }
+
+    /// A page of the HTTP server on the member's client URL.
+    pub(super) async fn page(&self, inner: &Inner, path: &str) -> Result<String, String> {
+        let tls = inner.credentials.current().tls;
+        super::http::get(&self.endpoint, path, tls.as_deref()).await
+    }
+}
+
+async fn authenticate(client: &mut Client, inner: &Inner) -> Result<(), Failure> {
+    let user =
+        inner.credentials.user_and_password().map_err(|error| Failure::Configuration(error.to_string()))?;
+    let Some((user, password)) = user else {
+        return Ok(());
+    };
+    match client.update_user(Some((user.clone(), password))).await {
+        Ok(()) => Ok(()),
+        Err(error) if error.to_string().contains("authentication is not enabled") => {
+            tracing::warn!(user, "the store does not ask who we are: its authentication is off");
+            Ok(())
+        }
+        Err(error) => Err(not_sent(&Failure::of(&error))),
+    }
+}
+
+/// What `/version` says of the member itself.
+fn server_version(page: &str) -> Option<String> {
+    let versions: BTreeMap<String, String> = serde_json::from_str(page).ok()?;
+    versions.get("etcdserver").cloned()
+}
+
+/// A failure before the request itself: whatever became of the preliminary one, ours was not sent.
+fn not_sent(failure: &Failure) -> Failure {
+    match failure {
+        Failure::NotSent(text) | Failure::Unknown(text) | Failure::TokenExpired(text) => {
+            Failure::NotSent(text.clone())
+        }
+        Failure::Refused(_)
+        | Failure::LeaseNotFound
+        | Failure::Compacted(_)
+        | Failure::Unsupported(_)
+        | Failure::Configuration(_) => failure.clone(),
+    }
+}
+
+fn with_causes(error: &etcd_client::Error) -> String {
+    let mut text = error.to_string();
+    if let etcd_client::Error::TransportError(error) = error {
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+    }
+    text
+}

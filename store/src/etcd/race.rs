@@ -1,0 +1,116 @@
+//! One request over several members: the preferred one first, another when it fails or is slow, all of it bounded in time.
+
+use super::Inner;
+use super::failure::Failure;
+use etcd_client::Client;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// How many attempts may reach the store for one request.
+pub(super) const MAX_ATTEMPTS: usize = 3;
+
+/// A request as it is sent to one member.
+pub(super) type Call<T> =
+    Arc<dyn Fn(Client) -> BoxFuture<'static, Result<T, etcd_client::Error>> + Send + Sync>;
+
+/// Runs a request. `judge` sees how each attempt ends, with the number of attempts that are still running or ended without
+/// saying what became of them, and says whether that settles it. The error is the last failure when nothing did; it is
+/// [`Failure::Unknown`] if any attempt may have been carried out.
+///
+/// Guarantees: an attempt that is slower than the attempt timeout gets another one beside it on the next member, and may
+/// still answer; at most [`MAX_ATTEMPTS`] attempts that may have reached the store; an end after as many attempt timeouts.
+pub(super) async fn race<T: Send + 'static, R>(
+    inner: &Arc<Inner>,
+    call: Call<T>,
+    mut judge: impl FnMut(Result<T, Failure>, usize) -> ControlFlow<R>,
+) -> Result<R, Failure> {
+    let attempt_timeout = inner.attempt_timeout();
+    let started = Instant::now();
+    let deadline = started + attempt_timeout * u32::try_from(MAX_ATTEMPTS).unwrap_or(1);
+    let mut slow_at = started + attempt_timeout;
+    let first = inner.preferred();
+    let mut launched = 0;
+    let mut not_sent = 0;
+    let mut unknown = 0;
+    let mut last = Failure::NotSent("no member was tried".to_owned());
+    let mut running = FuturesUnordered::new();
+    // Each member may turn a request away without cost to the others.
+    let most = MAX_ATTEMPTS + inner.members.len();
+    loop {
+        let may_launch = launched - not_sent < MAX_ATTEMPTS && launched < most;
+        if running.is_empty() {
+            if !may_launch {
+                return Err(if unknown > 0 { Failure::Unknown(last.to_string()) } else { last });
+            }
+            running.push(attempt(inner.clone(), first + launched, call.clone()));
+            launched += 1;
+            slow_at = Instant::now() + attempt_timeout;
+            continue;
+        }
+        tokio::select! {
+            Some((member, result)) = running.next() => {
+                match &result {
+                    Ok(_) => inner.prefer(member),
+                    Err(failure) => {
+                        match failure {
+                            Failure::NotSent(_) | Failure::TokenExpired(_) | Failure::Unsupported(_) => {
+                                not_sent += 1;
+                            }
+                            Failure::Unknown(_) => unknown += 1,
+                            Failure::Refused(_)
+                            | Failure::LeaseNotFound
+                            | Failure::Compacted(_)
+                            | Failure::Configuration(_) => {}
+                        }
+                        last = failure.clone();
+                    }
+                }
+                let unresolved = running.len() + unknown;
+                if let ControlFlow::Break(settled) = judge(result, unresolved) {
+                    return Ok(settled);
+                }
+            }
+            () = tokio::time::sleep_until(slow_at), if may_launch && slow_at < deadline => {
+                running.push(attempt(inner.clone(), first + launched, call.clone()));
+                launched += 1;
+                slow_at = Instant::now() + attempt_timeout;
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                let text = format!("no answer within {} ms", started.elapsed().as_millis());
+                inner.avoid(first);
+                return Err(Failure::Unknown(text));
+            }
+        }
+    }
+}
+
+/// One attempt on one member. A token that has expired is replaced and the attempt made again: it was turned away before
+/// it was proposed.
+fn attempt<T: Send + 'static>(
+    inner: Arc<Inner>,
+    index: usize,
+    call: Call<T>,
+) -> BoxFuture<'static, (usize, Result<T, Failure>)> {
+    Box::pin(async move {
+        let index = index % inner.members.len();
+        let member = &inner.members[index];
+        let result = async {
+            let client = member.client(&inner).await?;
+            match call(client).await.map_err(|error| Failure::of(&error)) {
+                Err(Failure::TokenExpired(_)) => {
+                    let client = member.authenticate_again(&inner).await?;
+                    call(client).await.map_err(|error| Failure::of(&error))
+                }
+                result => result,
+            }
+        }
+        .await;
+        if let Err(Failure::NotSent(_) | Failure::Unknown(_)) = &result {
+            member.connection_lost();
+        }
+        (index, result.map_err(|failure| failure.at(&member.endpoint)))
+    })
+}

@@ -1,0 +1,165 @@
+//! What a conflict means when an earlier attempt of the same transaction is unknown: perhaps that attempt is the reason.
+//!
+//! The conflicting attempt reads, atomically with its guards, the keys that they name. From that:
+//!
+//! - **Applied**: every written key looks exactly as this transaction leaves it, all at one revision that is newer than
+//!   every revision it was built on, and one of them holds a lease. A lease belongs to one process, and a process has one
+//!   write outstanding for a key, so nobody else can have written that. Without a lease somebody else may have written the
+//!   very same (a new leader that came to the same conclusion): that proves nothing of *this* transaction's guards.
+//! - **Not applied, now or ever**: a written key is still at the revision of its `Unchanged` guard, so the transaction was
+//!   not applied so far; and an `Unchanged` or `Created` guard is broken, which no later write can mend because revisions
+//!   only grow, so a copy that arrives late conflicts too. (A broken `Absent` can be mended by a delete: no proof.)
+//! - **Open**: everything else. Reported as unknown; who wrote reads again and knows what it meant to write.
+
+use crate::transaction::{Entry, Guard, LeaseId, Transaction, Write};
+use ha_api_types::record::Revision;
+use std::collections::BTreeMap;
+
+/// The verdict on the attempts before the conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Resolution {
+    /// One was applied, at this revision.
+    Applied(Revision),
+    /// None was, and none will be.
+    NotApplied,
+    /// No proof of either.
+    Open,
+}
+
+/// Judges by the guarded keys as the conflict found them; a key that is not in `found` does not exist.
+pub(super) fn resolve(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Resolution {
+    if transaction.writes().is_empty() {
+        return Resolution::NotApplied;
+    }
+    if let Some(revision) = stands(transaction, found) {
+        return Resolution::Applied(revision);
+    }
+    let untouched = transaction.writes().keys().any(|key| match transaction.guards().get(key) {
+        Some(Guard::Unchanged(revision)) => {
+            found.get(key).is_some_and(|entry| entry.mod_revision == *revision)
+        }
+        Some(Guard::Absent | Guard::Created(_)) | None => false,
+    });
+    let broken_for_good = transaction.guards().iter().any(|(key, guard)| match guard {
+        Guard::Unchanged(revision) => found.get(key).is_none_or(|entry| entry.mod_revision != *revision),
+        Guard::Created(revision) => found.get(key).is_none_or(|entry| entry.create_revision != *revision),
+        Guard::Absent => false,
+    });
+    if untouched && broken_for_good { Resolution::NotApplied } else { Resolution::Open }
+}
+
+/// The revision at which the whole transaction was applied, if that is beyond doubt.
+fn stands(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Option<Revision> {
+    let mut applied_at: Option<Revision> = None;
+    let mut leased = false;
+    for (key, write) in transaction.writes() {
+        match write {
+            Write::Delete => {
+                if found.contains_key(key) {
+                    return None;
+                }
+            }
+            Write::Put { value, lease } => {
+                let entry = found.get(key)?;
+                let guard = transaction.guards().get(key)?;
+                if !is_result_of(entry, *guard, value, *lease) {
+                    return None;
+                }
+                if applied_at.is_some_and(|revision| revision != entry.mod_revision) {
+                    return None;
+                }
+                applied_at = Some(entry.mod_revision);
+                leased |= *lease != 0;
+            }
+        }
+    }
+    let newest_known = transaction.guards().values().map(|guard| match guard {
+        Guard::Absent => 0,
+        Guard::Unchanged(revision) | Guard::Created(revision) => *revision,
+    });
+    let is_newer = applied_at > newest_known.max();
+    if leased && is_newer { applied_at } else { None }
+}
+
+fn is_result_of(entry: &Entry, guard: Guard, value: &[u8], lease: LeaseId) -> bool {
+    let created_as_expected = match guard {
+        Guard::Absent => entry.create_revision == entry.mod_revision,
+        Guard::Unchanged(revision) => entry.create_revision <= revision,
+        Guard::Created(revision) => entry.create_revision == revision,
+    };
+    created_as_expected && entry.value == value && entry.lease == lease
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(
+        key: &str,
+        value: u8,
+        create_revision: Revision,
+        mod_revision: Revision,
+        lease: LeaseId,
+    ) -> Entry {
+        Entry { key: key.to_owned(), value: vec![value], create_revision, mod_revision, lease }
+    }
+
+    fn check(transaction: &Transaction, found: &[Entry], expected: Resolution) {
+        let found = found.iter().map(|entry| (entry.key.clone(), entry.clone())).collect();
+        assert_eq!(resolve(transaction, &found), expected, "{transaction:?} {found:?}");
+    }
+
+    #[test]
+    fn ones_own_leased_write_is_recognized() {
+        let heartbeat = Transaction::new()
+            .put_leased("alive", Guard::Unchanged(7), vec![2], 9)
+            .guard("fence", Guard::Unchanged(3));
+        let fence = entry("fence", 0, 3, 3, 0);
+        check(&heartbeat, &[entry("alive", 2, 5, 8, 9), fence.clone()], Resolution::Applied(8));
+        // Another value, another lease, another life of the key: not this write.
+        check(&heartbeat, &[entry("alive", 3, 5, 8, 9), fence.clone()], Resolution::Open);
+        check(&heartbeat, &[entry("alive", 2, 5, 8, 1), fence.clone()], Resolution::Open);
+        check(&heartbeat, &[entry("alive", 2, 8, 8, 9), fence], Resolution::Open);
+    }
+
+    #[test]
+    fn an_equal_unleased_write_may_be_somebody_elses() {
+        let close =
+            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("leader", Guard::Created(1));
+        check(&close, &[entry("fence", 2, 1, 8, 0), entry("leader", 0, 6, 6, 4)], Resolution::Open);
+    }
+
+    #[test]
+    fn an_untouched_key_behind_a_guard_broken_for_good_was_never_written() {
+        let close =
+            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("leader", Guard::Created(1));
+        let fence = entry("fence", 1, 1, 3, 0);
+        check(&close, &[fence.clone(), entry("leader", 0, 6, 6, 4)], Resolution::NotApplied);
+        check(&close, std::slice::from_ref(&fence), Resolution::NotApplied);
+        // `Absent` may hold again later, and then a late copy would be applied.
+        let create =
+            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("other", Guard::Absent);
+        check(&create, &[fence, entry("other", 0, 6, 6, 0)], Resolution::Open);
+    }
+
+    #[test]
+    fn all_written_keys_must_agree_on_the_revision() {
+        let both = Transaction::new()
+            .put_leased("alive", Guard::Unchanged(7), vec![2], 9)
+            .put("report", Guard::Unchanged(6), vec![1])
+            .delete("old", Guard::Unchanged(2));
+        let alive = entry("alive", 2, 5, 8, 9);
+        check(&both, &[alive.clone(), entry("report", 1, 4, 8, 0)], Resolution::Applied(8));
+        check(&both, &[alive.clone(), entry("report", 1, 4, 9, 0)], Resolution::Open);
+        check(&both, &[alive, entry("report", 1, 4, 8, 0), entry("old", 0, 2, 2, 0)], Resolution::NotApplied);
+    }
+
+    #[test]
+    fn a_transaction_that_writes_nothing_was_not_applied() {
+        check(
+            &Transaction::new().guard("a", Guard::Absent),
+            &[entry("a", 0, 1, 1, 0)],
+            Resolution::NotApplied,
+        );
+    }
+}

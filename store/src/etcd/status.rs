@@ -1,0 +1,169 @@
+//! What every member says of itself: for `hactl status`, the metrics and the version check.
+
+use super::Inner;
+use super::failure::Failure;
+use super::version::check_version;
+use etcd_client::{ResponseHeader, StatusResponse};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One member. The settings of automatic compaction (`--auto-compaction-mode`, `--auto-compaction-retention`) cannot be read
+/// from a member at all; what can be is when it was last compacted, and up to where. With authentication on, only root may
+/// ask for the status: then it comes from the metrics page, which has neither raft term nor alarms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Its client URL, as configured.
+    pub endpoint: String,
+    /// It answered within the attempt timeout.
+    pub reachable: bool,
+    /// Why not, or what is wrong with it (too old, no leader, alarms are listed apart).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its id, hexadecimal, as etcdctl prints it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member_id: Option<String>,
+    /// It says that it is the leader.
+    pub leader: bool,
+    /// It does not vote.
+    pub learner: bool,
+    /// Its raft term: the members agree on it, unless one is cut off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raft_term: Option<u64>,
+    /// The revision up to which it has applied writes.
+    pub revision: i64,
+    /// The size of its database file, bytes.
+    pub database_size_bytes: i64,
+    /// What of it is in use, bytes; a large difference asks for a defragmentation.
+    pub database_used_bytes: i64,
+    /// The size at which it takes no more writes, bytes; `None`: it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_bytes: Option<i64>,
+    /// When it was last compacted, seconds since 1970; `None`: never since it started, or it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compacted_at_seconds: Option<i64>,
+    /// Up to which revision it was compacted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compacted_revision: Option<i64>,
+    /// Alarms in force, in etcd's words (NOSPACE, CORRUPT).
+    pub alarms: Vec<String>,
+    /// How long it took to answer, milliseconds.
+    pub answer_ms: u64,
+}
+
+/// Asks every member at once.
+pub(super) async fn status(inner: &Arc<Inner>) -> Vec<MemberStatus> {
+    futures::future::join_all((0..inner.members.len()).map(|index| member_status(inner, index))).await
+}
+
+async fn member_status(inner: &Arc<Inner>, index: usize) -> MemberStatus {
+    let member = &inner.members[index];
+    let started = Instant::now();
+    let mut status = MemberStatus { endpoint: member.endpoint.clone(), ..MemberStatus::default() };
+    let asked = tokio::time::timeout(inner.attempt_timeout(), async {
+        match member.status(inner).await {
+            Ok(response) => status.take_response(&response),
+            Err(failure) => {
+                let problem = failure.to_string();
+                // An answer that says no is an answer.
+                status.reachable = matches!(failure, Failure::Refused(_)) || problem.contains("no leader");
+                status.problem = Some(problem);
+            }
+        }
+        status.answer_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // What only the metrics tell, and all that there is when only root may ask for the rest.
+        if status.reachable
+            && let Ok(page) = member.page(inner, "/metrics").await
+        {
+            status.take_metrics(&page);
+        }
+    })
+    .await;
+    if asked.is_err() && !status.reachable {
+        status.answer_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        status.problem = Some(format!("no answer within {} ms", status.answer_ms));
+    }
+    if let Some(version) = &status.version
+        && let Err(sentence) = check_version(&status.endpoint, version)
+    {
+        status.problem = Some(sentence);
+    }
+    status
+}
+
+impl MemberStatus {
+    fn take_response(&mut self, response: &StatusResponse) {
+        let header = response.header();
+        let member_id = header.map_or(0, ResponseHeader::member_id);
+        let has_leader = response.leader() != 0;
+        self.reachable = true;
+        self.problem = (!has_leader).then(|| "it knows no leader".to_owned());
+        self.version = Some(response.version().to_owned());
+        self.member_id = Some(format!("{member_id:x}"));
+        self.leader = has_leader && response.leader() == member_id;
+        self.learner = response.is_learner();
+        self.raft_term = Some(response.raft_term());
+        self.revision = header.map_or(0, ResponseHeader::revision);
+        self.database_size_bytes = response.db_size();
+        self.database_used_bytes = response.raft_used_db_size();
+        self.quota_bytes = (response.db_size_quota() > 0).then(|| response.db_size_quota());
+        self.alarms = response.errors().to_vec();
+    }
+
+    fn take_metrics(&mut self, page: &str) {
+        let value = |name: &str| {
+            page.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse::<f64>().ok())
+        };
+        // Exact up to 2^53, which is enough for bytes, revisions and seconds.
+        #[allow(clippy::cast_possible_truncation, reason = "these are whole numbers, printed as decimals")]
+        let whole = |name: &str| value(name).filter(|value| *value > 0.0).map(|value| value as i64);
+        self.quota_bytes = self.quota_bytes.or(whole("etcd_server_quota_backend_bytes"));
+        self.compacted_at_seconds = whole("etcd_debugging_mvcc_db_compaction_last");
+        self.compacted_revision = whole("etcd_debugging_mvcc_compact_revision");
+        if self.version.is_none() {
+            let version = page.lines().find_map(|line| {
+                line.strip_prefix("etcd_server_version{server_version=\"")?.split('"').next()
+            });
+            self.version = version.map(str::to_owned);
+            self.leader = value("etcd_server_is_leader") == Some(1.0);
+            self.learner = value("etcd_server_is_learner") == Some(1.0);
+            let has_leader = value("etcd_server_has_leader") == Some(1.0);
+            self.problem = (!has_leader).then(|| "it knows no leader".to_owned());
+            self.revision = whole("etcd_debugging_mvcc_current_revision").unwrap_or(0);
+            self.database_size_bytes = whole("etcd_mvcc_db_total_size_in_bytes").unwrap_or(0);
+            self.database_used_bytes = whole("etcd_mvcc_db_total_size_in_use_in_bytes").unwrap_or(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_fill_in_what_only_root_may_ask_for() {
+        let page = "# HELP etcd_server_quota_backend_bytes Quota.\n\
+                    etcd_server_quota_backend_bytes 2.147483648e+09\n\
+                    etcd_server_version{server_version=\"3.5.30\"} 1\n\
+                    etcd_server_has_leader 1\netcd_server_is_leader 1\n\
+                    etcd_debugging_mvcc_current_revision 12\n\
+                    etcd_debugging_mvcc_db_compaction_last 0\n\
+                    etcd_mvcc_db_total_size_in_bytes 20480\n";
+        let mut status = MemberStatus::default();
+        status.take_metrics(page);
+        let expected = MemberStatus {
+            version: Some("3.5.30".to_owned()),
+            leader: true,
+            revision: 12,
+            database_size_bytes: 20480,
+            quota_bytes: Some(2_147_483_648),
+            ..MemberStatus::default()
+        };
+        assert_eq!(status, expected);
+    }
+}

@@ -1,0 +1,63 @@
+//! The oldest versions of etcd that are good enough, and the sentence that refuses the others.
+
+/// Refuses a member whose version has defects that matter here (leases, stale reads, authorization); the error is the
+/// whole sentence.
+pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String> {
+    if is_good_enough(version) {
+        return Ok(());
+    }
+    Err(format!(
+        "etcd member {endpoint} is version {version:?}; 3.5.30 or newer, or 3.6.11 or newer, is needed (older ones have \
+         lease, stale-read and authorization defects): upgrade it, or accept the risk with --allow-old-store"
+    ))
+}
+
+fn is_good_enough(version: &str) -> bool {
+    // A pre-release of a version comes before it; what follows a plus comes with it.
+    let without_build = version.split('+').next().unwrap_or_default();
+    let (numbers, is_prerelease) = match without_build.split_once('-') {
+        Some((numbers, _)) => (numbers, true),
+        None => (without_build, false),
+    };
+    let numbers: Option<Vec<u32>> = numbers.split('.').map(|number| number.parse().ok()).collect();
+    let Some([major, minor, patch]) = numbers.as_deref() else {
+        return false;
+    };
+    let found = (*major, *minor, *patch);
+    let floor = if (found.0, found.1) == (3, 5) { (3, 5, 30) } else { (3, 6, 11) };
+    if is_prerelease { found > floor } else { found >= floor }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_versions_are_refused_by_name() {
+        let check = |version: &str, expected: bool| {
+            assert_eq!(check_version("http://a:1", version).is_ok(), expected, "{version}");
+        };
+        for good in
+            ["3.5.30", "3.5.31", "3.6.11", "3.6.12", "3.7.0", "3.10.1", "4.0.0", "3.5.30+git", "3.7.0-rc.1"]
+        {
+            check(good, true);
+        }
+        for old in [
+            "3.5.29",
+            "3.5.16",
+            "3.4.23",
+            "3.6.0",
+            "3.6.10",
+            "2.3.8",
+            "3.6.11-rc.0",
+            "3.5.30-rc.1",
+            "",
+            "x",
+            "3.6",
+        ] {
+            check(old, false);
+        }
+        let sentence = check_version("http://a:1", "3.4.23").expect_err("old");
+        assert!(sentence.contains("http://a:1") && sentence.contains("3.4.23"), "{sentence}");
+    }
+}

@@ -1,0 +1,235 @@
+//! Watching: several selectors on one stream, complete up to each revision that it names, silent never for long.
+//!
+//! The server is asked for its progress regularly, so that a member that has stopped (or was cut off without a word) is
+//! noticed: a watch that hears nothing for [`SILENT_PERIODS`] periods ends with an error. With several selectors the events
+//! of one revision come as several messages; they are held until the server says that all watches of the stream are
+//! complete up to there, which it is asked at once.
+
+use super::Inner;
+use super::failure::Failure;
+use crate::store::{Change, StoreError, WatchItem};
+use crate::transaction::Entry;
+use etcd_client::{EventType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use ha_api_types::record::Revision;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// After how many periods without any message a watch counts as broken. A period is the attempt timeout.
+const SILENT_PERIODS: u32 = 3;
+/// How soon the server is asked again for its progress while events are held: it does not answer while it catches up.
+const HELD_PERIOD: Duration = Duration::from_millis(20);
+/// The watch id of an answer that speaks for all watches of a stream.
+const ALL_WATCHES: i64 = -1;
+
+/// The changes of the keys under the selectors, from a revision on.
+pub(super) fn watch(
+    inner: Arc<Inner>,
+    selectors: Vec<String>,
+    from: Revision,
+) -> BoxStream<'static, Result<WatchItem, StoreError>> {
+    async_stream::stream! {
+        let mut opened = match open(&inner, &selectors, from).await {
+            Ok(opened) => opened,
+            Err(failure) => {
+                yield Err(failure.into_store_error());
+                return;
+            }
+        };
+        loop {
+            match opened.next(&inner).await {
+                Ok(Some(item)) => yield Ok(item),
+                Ok(None) => {}
+                Err(failure) => {
+                    inner.avoid(opened.member);
+                    if let Failure::TokenExpired(_) = failure {
+                        // The next watch needs a new token; a failure to get one will show there.
+                        let _ = inner.members[opened.member].authenticate_again(&inner).await;
+                    }
+                    yield Err(failure.into_store_error());
+                    return;
+                }
+            }
+        }
+    }
+    .boxed()
+}
+
+/// A watch stream that the server has accepted.
+struct Opened {
+    member: usize,
+    sender: WatchRequestSender,
+    responses: WatchResponseStream,
+    /// Several selectors: events are held until they are complete.
+    several: bool,
+    held: BTreeMap<(Revision, String), Change>,
+    heard_at: Instant,
+    ask_at: Instant,
+}
+
+async fn open(inner: &Arc<Inner>, selectors: &[String], from: Revision) -> Result<Opened, Failure> {
+    inner.check_versions().await?;
+    let first = inner.preferred();
+    let mut last = Failure::NotSent("no member was tried".to_owned());
+    for index in (0..inner.members.len()).map(|offset| (first + offset) % inner.members.len()) {
+        let endpoint = &inner.members[index].endpoint;
+        let opening = open_on(inner, index, selectors, from);
+        let result = tokio::time::timeout(inner.attempt_timeout(), opening).await.unwrap_or_else(|_| {
+            Err(Failure::Unknown(format!("no watch within {} ms", inner.attempt_timeout().as_millis())))
+        });
+        match result {
+            Ok(opened) => {
+                inner.prefer(index);
+                return Ok(opened);
+            }
+            Err(failure @ (Failure::Compacted(_) | Failure::Refused(_) | Failure::Configuration(_))) => {
+                return Err(failure);
+            }
+            Err(
+                failure @ (Failure::NotSent(_)
+                | Failure::Unknown(_)
+                | Failure::TokenExpired(_)
+                | Failure::LeaseNotFound
+                | Failure::Unsupported(_)),
+            ) => last = failure.at(endpoint),
+        }
+    }
+    Err(last)
+}
+
+async fn open_on(
+    inner: &Arc<Inner>,
+    member: usize,
+    selectors: &[String],
+    from: Revision,
+) -> Result<Opened, Failure> {
+    let client = inner.members[member].client(inner).await?;
+    let mut client = client.watch_client().max_decoding_message_size(usize::MAX);
+    let Some((first, others)) = selectors.split_first() else {
+        return Err(Failure::Configuration("a watch needs a selector".to_owned()));
+    };
+    let fail = |error: etcd_client::Error| Failure::of(&error);
+    let stream =
+        client.watch(first.as_str(), Some(options(first, from).with_watch_id(1))).await.map_err(fail)?;
+    let (mut sender, mut responses) = stream.split();
+    for (selector, id) in others.iter().zip(2..) {
+        let options = options(selector, from).with_watch_id(id);
+        sender.watch(selector.as_str(), Some(options)).await.map_err(fail)?;
+    }
+    let mut held = BTreeMap::new();
+    let mut created = 0;
+    while created < selectors.len() {
+        let response = responses.message().await.map_err(fail)?;
+        let response = response.ok_or_else(|| Failure::Unknown("the watch ended at once".to_owned()))?;
+        check_response(&response)?;
+        created += usize::from(response.created());
+        // A watch that was created first may already deliver.
+        held.extend(changes(&response));
+    }
+    let now = Instant::now();
+    Ok(Opened { member, sender, responses, several: selectors.len() > 1, held, heard_at: now, ask_at: now })
+}
+
+fn options(selector: &str, from: Revision) -> WatchOptions {
+    let options = WatchOptions::new().with_start_revision(from).with_progress_notify();
+    if selector.is_empty() {
+        options.with_all_keys()
+    } else if selector.ends_with('/') {
+        options.with_prefix()
+    } else {
+        options
+    }
+}
+
+impl Opened {
+    async fn next(&mut self, inner: &Inner) -> Result<Option<WatchItem>, Failure> {
+        let period = inner.attempt_timeout();
+        let silent_at = self.heard_at + period * SILENT_PERIODS;
+        tokio::select! {
+            message = self.responses.message() => {
+                let message = message.map_err(|error| Failure::of(&error))?;
+                let response = message.ok_or_else(|| Failure::Unknown("the watch ended".to_owned()))?;
+                self.heard_at = Instant::now();
+                self.handle(&response)
+            }
+            () = tokio::time::sleep_until(self.ask_at) => {
+                self.ask_at = Instant::now() + if self.held.is_empty() { period } else { HELD_PERIOD };
+                let asking = tokio::time::timeout_at(silent_at, self.sender.request_progress());
+                match asking.await {
+                    Ok(asked) => asked.map_err(|error| Failure::of(&error)).map(|()| None),
+                    Err(_) => Err(self.silent(inner)),
+                }
+            }
+            () = tokio::time::sleep_until(silent_at) => {
+                Err(self.silent(inner))
+            }
+        }
+    }
+
+    fn silent(&self, inner: &Inner) -> Failure {
+        let endpoint = &inner.members[self.member].endpoint;
+        let silence = self.heard_at.elapsed().as_millis();
+        Failure::Unknown(format!("{endpoint}: the watch was silent for {silence} ms"))
+    }
+
+    fn handle(&mut self, response: &WatchResponse) -> Result<Option<WatchItem>, Failure> {
+        check_response(response)?;
+        let had_none = self.held.is_empty();
+        self.held.extend(changes(response));
+        let newest = self.held.last_key_value().map(|((revision, _), _)| *revision);
+        if !self.several {
+            // One watch: events arrive in order, and those of one revision in one message.
+            if let Some(revision) = newest {
+                return Ok(self.release(revision));
+            }
+        }
+        let speaks_for_all = !self.several || response.watch_id() == ALL_WATCHES;
+        if speaks_for_all && response.events().is_empty() && !response.created() {
+            let revision = response.header().map_or(0, etcd_client::ResponseHeader::revision);
+            return Ok(Some(self.release(revision).unwrap_or(WatchItem::Progress(revision))));
+        }
+        if had_none && !self.held.is_empty() {
+            self.ask_at = Instant::now();
+        }
+        Ok(None)
+    }
+
+    /// What is held up to a revision.
+    fn release(&mut self, revision: Revision) -> Option<WatchItem> {
+        let later = self.held.split_off(&(revision + 1, String::new()));
+        let complete = std::mem::replace(&mut self.held, later);
+        let changes: Vec<Change> = complete.into_values().collect();
+        (!changes.is_empty()).then_some(WatchItem::Changes { changes, revision })
+    }
+}
+
+/// Whether the server still carries out the watch.
+fn check_response(response: &WatchResponse) -> Result<(), Failure> {
+    if response.compact_revision() > 0 {
+        return Err(Failure::Compacted(response.compact_revision()));
+    }
+    if response.canceled() {
+        return Err(Failure::of_cancel_reason(response.cancel_reason()));
+    }
+    Ok(())
+}
+
+fn changes(response: &WatchResponse) -> BTreeMap<(Revision, String), Change> {
+    response
+        .events()
+        .iter()
+        .filter_map(|event| {
+            let Entry { key, value, create_revision, mod_revision, lease } = super::to_entry(event.kv()?);
+            let at = (mod_revision, key.clone());
+            Some(match event.event_type() {
+                EventType::Put => {
+                    (at, Change::Put(Entry { key, value, create_revision, mod_revision, lease }))
+                }
+                EventType::Delete => (at, Change::Delete { key, revision: mod_revision }),
+            })
+        })
+        .collect()
+}

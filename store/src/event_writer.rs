@@ -1,0 +1,88 @@
+//! Events to the store, leased, best effort: nothing waits for them, and old ones vanish.
+
+use crate::store::Store;
+use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
+use ha_api_types::event::{EVENT_TTL_SECONDS, Event};
+use ha_api_types::keys::Keys;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// Events that may wait while the store is away; further ones are dropped.
+const QUEUE: usize = 4096;
+/// After so long a new lease is taken, so that an event lives for at least half of its time.
+const LEASE_USE: Duration = Duration::from_secs(EVENT_TTL_SECONDS.unsigned_abs() / 2);
+
+/// Writes events in order.
+#[derive(Clone, Debug)]
+pub struct EventWriter {
+    items: mpsc::Sender<Item>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Event(String, Box<Event>),
+    Flush(oneshot::Sender<()>),
+}
+
+impl EventWriter {
+    /// Starts a writer; `writer` is the part of the keys that is this process's own (`agent-node1`).
+    pub fn spawn<S: Store>(store: S, keys: Keys, writer: String) -> EventWriter {
+        let (items, mut received) = mpsc::channel::<Item>(QUEUE);
+        tokio::spawn(async move {
+            let mut lease: Option<(LeaseId, Instant)> = None;
+            while let Some(item) = received.recv().await {
+                match item {
+                    Item::Event(name, event) => {
+                        write(&store, &mut lease, keys.event(&writer, &name), &event).await;
+                    }
+                    // Whoever waited may have given up.
+                    Item::Flush(done) => drop(done.send(())),
+                }
+            }
+        });
+        EventWriter { items }
+    }
+
+    /// Writes an event some time; `name` is unique for this writer. When too many wait, it is dropped.
+    pub fn write(&self, name: String, event: Event) {
+        if self.items.try_send(Item::Event(name, Box::new(event))).is_err() {
+            tracing::warn!("too many events wait for the store; one is dropped");
+        }
+    }
+
+    /// Waits a moment for what is on its way; an event is not worth holding up the end of a process.
+    pub async fn flush(&self) {
+        let (done, wait) = oneshot::channel();
+        if self.items.try_send(Item::Flush(done)).is_ok() {
+            let _ = tokio::time::timeout(Duration::from_secs(1), wait).await;
+        }
+    }
+}
+
+async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key: String, event: &Event) {
+    let Ok(value) = serde_json::to_vec(event) else { return };
+    for _ in 0..2 {
+        let id = match lease {
+            Some((id, since)) if since.elapsed() < LEASE_USE => *id,
+            Some(_) | None => match store.grant_lease(EVENT_TTL_SECONDS).await {
+                Ok(id) => {
+                    *lease = Some((id, Instant::now()));
+                    id
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "an event was not written");
+                    return;
+                }
+            },
+        };
+        let transaction = Transaction::new().put_leased(key.clone(), Guard::Absent, value.clone(), id);
+        match store.commit(transaction).await {
+            Outcome::LeaseNotFound => *lease = None,
+            Outcome::Applied(_) | Outcome::Conflict(_) => return,
+            Outcome::Refused(why) | Outcome::Unknown(why) => {
+                tracing::debug!(why, "an event was not written");
+                return;
+            }
+        }
+    }
+}

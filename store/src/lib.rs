@@ -1,0 +1,20 @@
+//! The store seam: guarded transactions, watches, leases; etcd behind feature `etcd`, and an in-memory store with the
+//! same semantics.
+
+pub mod cache;
+pub mod conformance;
+pub mod election;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+pub mod event_writer;
+pub mod memory;
+pub mod memory_state;
+pub mod reflector;
+pub mod store;
+pub mod transaction;
+
+#[cfg(feature = "etcd")]
+pub use etcd::{Config, EtcdStore, MemberStatus};
+pub use memory::MemoryStore;
+pub use store::{Change, Reading, Store, StoreError, WatchItem, selects};
+pub use transaction::{Entry, Guard, LeaseId, MAX_OPERATIONS, Outcome, Transaction, Write};

@@ -1,0 +1,185 @@
+//! The in-memory store in real time: [`MemoryState`] behind a lock, leases that expire by themselves, live watches.
+
+use crate::memory_state::MemoryState;
+use crate::store::{Reading, Store, StoreError, WatchItem};
+use crate::transaction::{LeaseId, Outcome, Transaction};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use ha_api_types::record::Revision;
+use ha_api_types::time::{Millis, Mono};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+/// How many revisions of history are kept; older ones are forgotten, as with etcd's automatic compaction.
+const KEPT_REVISIONS: Revision = 50_000;
+
+/// A store in this process's memory, for tests. Clones share it.
+///
+/// Guarantees: the same semantics as etcd, which the conformance suite checks. Every commit is answered; nothing is ever
+/// unknown.
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<MemoryState>,
+    started: Instant,
+    revision: watch::Sender<Revision>,
+    /// Told when a lease is granted, for the task that expires them.
+    leases: Arc<Notify>,
+    /// That task is started with the first lease.
+    expiry: Once,
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> MemoryStore {
+        let state = MemoryState::default();
+        let (revision, _) = watch::channel(state.revision());
+        let shared = Shared {
+            state: Mutex::new(state),
+            started: Instant::now(),
+            revision,
+            leases: Arc::new(Notify::new()),
+            expiry: Once::new(),
+        };
+        MemoryStore { shared: Arc::new(shared) }
+    }
+
+    /// Forgets history up to and including a revision.
+    pub fn compact(&self, revision: Revision) {
+        self.shared.with(|state, _| state.compact(revision));
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
+        // A panic of another thread cannot leave the state half-changed in a way that matters to a test that goes on.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Mono {
+        Mono(Millis::try_from(self.started.elapsed().as_millis()).unwrap_or(Millis::MAX))
+    }
+
+    /// Does something at the present time, with leases that ran out by now gone, and tells the watches.
+    fn with<T>(&self, act: impl FnOnce(&mut MemoryState, Mono) -> T) -> T {
+        let mut state = self.lock();
+        let now = self.now();
+        state.expire(now);
+        let result = act(&mut state, now);
+        let revision = state.revision();
+        if revision - state.compacted() > 2 * KEPT_REVISIONS {
+            state.compact(revision - KEPT_REVISIONS);
+        }
+        self.revision.send_if_modified(|known| std::mem::replace(known, revision) != revision);
+        result
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // The task that expires leases looks up, finds nobody, and ends.
+        self.leases.notify_one();
+    }
+}
+
+/// Ends leases when they run out, until the store is dropped.
+async fn expire_leases(shared: Weak<Shared>, leases: Arc<Notify>) {
+    loop {
+        let Some(next) = shared.upgrade().map(|shared| {
+            let next = shared.lock().next_expiry();
+            next.map(|at| shared.started + Duration::from_millis(at.0))
+        }) else {
+            return;
+        };
+        match next {
+            Some(at) => tokio::select! {
+                () = tokio::time::sleep_until(at) => {}
+                () = leases.notified() => {}
+            },
+            None => leases.notified().await,
+        }
+        match shared.upgrade() {
+            Some(shared) => shared.with(|_, _| ()),
+            None => return,
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
+        Ok(self.shared.with(|state, _| state.list_all(selectors)))
+    }
+
+    fn watch_all(
+        &self,
+        selectors: &[String],
+        from: Revision,
+    ) -> BoxStream<'static, Result<WatchItem, StoreError>> {
+        let shared = self.shared.clone();
+        let selectors = selectors.to_vec();
+        let mut revisions = shared.revision.subscribe();
+        async_stream::stream! {
+            let mut next = from;
+            loop {
+                revisions.borrow_and_update();
+                let found = {
+                    let state = shared.lock();
+                    state.changes_of(&selectors, next).map(|changes| (changes, state.revision()))
+                };
+                let (changes, revision) = match found {
+                    Ok(found) => found,
+                    Err(error) => {
+                        yield Err(error);
+                        return;
+                    }
+                };
+                let mut complete = next - 1;
+                for (revision, changes) in changes {
+                    complete = revision;
+                    yield Ok(WatchItem::Changes { changes, revision });
+                }
+                if revision > complete {
+                    yield Ok(WatchItem::Progress(revision));
+                }
+                next = next.max(revision + 1);
+                if revisions.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Outcome {
+        self.shared.with(|state, _| state.commit(&transaction))
+    }
+
+    async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+        let lease = self.shared.with(|state, now| state.grant_lease(now, ttl_seconds));
+        let leases = self.shared.leases.clone();
+        self.shared.expiry.call_once(|| {
+            tokio::spawn(expire_leases(Arc::downgrade(&self.shared), leases));
+        });
+        self.shared.leases.notify_one();
+        Ok(lease)
+    }
+
+    async fn keep_alive(&self, lease: LeaseId) -> Result<i64, StoreError> {
+        self.shared.with(|state, now| state.keep_alive(now, lease))
+    }
+
+    async fn revoke_lease(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.shared.with(|state, _| state.revoke_lease(lease))
+    }
+}

@@ -1,0 +1,223 @@
+//! The in-memory store's state: pure, driven from outside, with etcd's semantics. The simulator uses it directly.
+
+use crate::store::{Change, Reading, StoreError, selects};
+use crate::transaction::{
+    Entry, Guard, LeaseId, MAX_OPERATIONS, MAX_REQUEST_BYTES, Outcome, Transaction, Write,
+};
+use ha_api_types::record::Revision;
+use ha_api_types::time::{Millis, Mono};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Keys, history and leases. Time is passed in.
+#[derive(Clone, Debug)]
+pub struct MemoryState {
+    revision: Revision,
+    compacted: Revision,
+    entries: BTreeMap<String, Entry>,
+    history: BTreeMap<Revision, Vec<Change>>,
+    leases: BTreeMap<LeaseId, Lease>,
+    next_lease: LeaseId,
+}
+
+#[derive(Clone, Debug)]
+struct Lease {
+    ttl_ms: Millis,
+    expires: Mono,
+}
+
+impl Default for MemoryState {
+    fn default() -> MemoryState {
+        MemoryState {
+            // etcd starts at 1: the first write is revision 2.
+            revision: 1,
+            compacted: 0,
+            entries: BTreeMap::new(),
+            history: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            next_lease: 1,
+        }
+    }
+}
+
+impl MemoryState {
+    /// The revision of the last write.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Up to where history is forgotten.
+    pub fn compacted(&self) -> Revision {
+        self.compacted
+    }
+
+    /// One key.
+    pub fn get(&self, key: &str) -> Reading {
+        self.list(key)
+    }
+
+    /// All keys under a selector.
+    pub fn list(&self, selector: &str) -> Reading {
+        let entries = self
+            .entries
+            .range(selector.to_owned()..)
+            .take_while(|(key, _)| key.starts_with(selector))
+            .filter(|(key, _)| selects(selector, key))
+            .map(|(_, entry)| entry.clone())
+            .collect();
+        Reading { entries, revision: self.revision }
+    }
+
+    /// All keys under any of the selectors, sorted.
+    pub fn list_all(&self, selectors: &[String]) -> Reading {
+        let found: BTreeMap<String, Entry> = selectors
+            .iter()
+            .flat_map(|selector| self.list(selector).entries)
+            .map(|entry| (entry.key.clone(), entry))
+            .collect();
+        Reading { entries: found.into_values().collect(), revision: self.revision }
+    }
+
+    /// Applies a transaction, or says why not.
+    pub fn commit(&mut self, transaction: &Transaction) -> Outcome {
+        if transaction.guards().len() > MAX_OPERATIONS || transaction.writes().len() > MAX_OPERATIONS {
+            return Outcome::Refused("too many operations in one transaction".to_owned());
+        }
+        if transaction.size() > MAX_REQUEST_BYTES {
+            return Outcome::Refused("the transaction is too large".to_owned());
+        }
+        let holds = transaction.guards().iter().all(|(key, guard)| {
+            let found = self.entries.get(key);
+            match guard {
+                Guard::Absent => found.is_none(),
+                Guard::Unchanged(revision) => found.is_some_and(|entry| entry.mod_revision == *revision),
+                Guard::Created(revision) => found.is_some_and(|entry| entry.create_revision == *revision),
+            }
+        });
+        if !holds {
+            return Outcome::Conflict(self.revision);
+        }
+        let leases_exist = transaction.writes().values().all(|write| match write {
+            Write::Put { lease, .. } => *lease == 0 || self.leases.contains_key(lease),
+            Write::Delete => true,
+        });
+        if !leases_exist {
+            return Outcome::LeaseNotFound;
+        }
+        let changes_something = transaction.writes().iter().any(|(key, write)| match write {
+            Write::Put { .. } => true,
+            Write::Delete => self.entries.contains_key(key),
+        });
+        if changes_something {
+            self.revision += 1;
+            let changes =
+                transaction.writes().iter().filter_map(|(key, write)| self.write(key, write)).collect();
+            self.history.insert(self.revision, changes);
+        }
+        Outcome::Applied(self.revision)
+    }
+
+    fn write(&mut self, key: &str, write: &Write) -> Option<Change> {
+        match write {
+            Write::Put { value, lease } => {
+                let create_revision =
+                    self.entries.get(key).map_or(self.revision, |known| known.create_revision);
+                let entry = Entry {
+                    key: key.to_owned(),
+                    value: value.clone(),
+                    create_revision,
+                    mod_revision: self.revision,
+                    lease: *lease,
+                };
+                self.entries.insert(key.to_owned(), entry.clone());
+                Some(Change::Put(entry))
+            }
+            Write::Delete => self
+                .entries
+                .remove(key)
+                .map(|_| Change::Delete { key: key.to_owned(), revision: self.revision }),
+        }
+    }
+
+    /// Changes of the keys under a selector from a revision on, one vector per revision.
+    pub fn changes_since(
+        &self,
+        selector: &str,
+        from: Revision,
+    ) -> Result<Vec<(Revision, Vec<Change>)>, StoreError> {
+        self.changes_of(&[selector.to_owned()], from)
+    }
+
+    /// Changes of the keys under any of the selectors from a revision on, one vector per revision.
+    pub fn changes_of(
+        &self,
+        selectors: &[String],
+        from: Revision,
+    ) -> Result<Vec<(Revision, Vec<Change>)>, StoreError> {
+        if from <= self.compacted {
+            return Err(StoreError::Compacted { oldest: self.compacted + 1 });
+        }
+        let wanted = |change: &&Change| selectors.iter().any(|selector| selects(selector, change.key()));
+        Ok(self
+            .history
+            .range(from..)
+            .map(|(revision, changes)| {
+                (*revision, changes.iter().filter(wanted).cloned().collect::<Vec<_>>())
+            })
+            .filter(|(_, changes)| !changes.is_empty())
+            .collect())
+    }
+
+    /// Forgets history up to and including a revision.
+    pub fn compact(&mut self, revision: Revision) {
+        self.compacted = revision.clamp(self.compacted, self.revision);
+        self.history = self.history.split_off(&(self.compacted + 1));
+    }
+
+    /// A new lease.
+    pub fn grant_lease(&mut self, now: Mono, ttl_seconds: i64) -> LeaseId {
+        let lease = self.next_lease;
+        self.next_lease += 1;
+        let ttl_ms = u64::try_from(ttl_seconds).unwrap_or(0).max(1) * 1000;
+        self.leases.insert(lease, Lease { ttl_ms, expires: now + ttl_ms });
+        lease
+    }
+
+    /// Keeps a lease for another period.
+    pub fn keep_alive(&mut self, now: Mono, lease: LeaseId) -> Result<i64, StoreError> {
+        let known = self.leases.get_mut(&lease).ok_or(StoreError::LeaseNotFound)?;
+        known.expires = now + known.ttl_ms;
+        i64::try_from(known.ttl_ms / 1000).map_err(|_| StoreError::LeaseNotFound)
+    }
+
+    /// Ends a lease; its keys go at one revision.
+    pub fn revoke_lease(&mut self, lease: LeaseId) -> Result<(), StoreError> {
+        self.leases.remove(&lease).ok_or(StoreError::LeaseNotFound)?;
+        let keys: BTreeSet<String> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.lease == lease)
+            .map(|(key, _)| key.clone())
+            .collect();
+        if !keys.is_empty() {
+            self.revision += 1;
+            let changes = keys.iter().filter_map(|key| self.write(key, &Write::Delete)).collect();
+            self.history.insert(self.revision, changes);
+        }
+        Ok(())
+    }
+
+    /// Ends the leases that have run out; call at or after [`MemoryState::next_expiry`].
+    pub fn expire(&mut self, now: Mono) {
+        let gone: Vec<LeaseId> =
+            self.leases.iter().filter(|(_, lease)| lease.expires <= now).map(|(id, _)| *id).collect();
+        for lease in gone {
+            // The lease was just listed, so it exists.
+            let _ = self.revoke_lease(lease);
+        }
+    }
+
+    /// When the next lease runs out.
+    pub fn next_expiry(&self) -> Option<Mono> {
+        self.leases.values().map(|lease| lease.expires).min()
+    }
+}

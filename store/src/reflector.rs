@@ -1,0 +1,370 @@
+//! The reflector: list, watch from the next revision, go on after errors, list again now and then and compare.
+
+use crate::store::{Change, Reading, Store, StoreError, WatchItem};
+use crate::transaction::Entry;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use ha_api_types::record::Revision;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// What a reflector yields, for a shell to turn into inputs of its core.
+///
+/// Guarantees: revisions never go back, except with a `Synced` after the store itself went back. What `Changes` and
+/// `Progress` say is complete up to their revision, over all selectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A complete, linearizable reading: it replaces the view.
+    Synced(Reading),
+    /// What changed since, in order, complete up to and including `revision`.
+    Changes {
+        /// The changes.
+        changes: Vec<Change>,
+        /// Complete up to here.
+        revision: Revision,
+    },
+    /// Nothing else changed up to here.
+    Progress(Revision),
+    /// The store cannot be read or watched just now. The view stays as it was, ever older; the reflector goes on trying.
+    Unavailable(StoreError),
+}
+
+/// How a reflector takes its time.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often everything is listed and compared with what the watch has told.
+    pub relist_interval: Duration,
+    /// The first pause after a failure; it doubles with each further one.
+    pub backoff_min: Duration,
+    /// The longest pause.
+    pub backoff_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            relist_interval: Duration::from_secs(60),
+            backoff_min: Duration::from_millis(50),
+            backoff_max: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Asks a reflector to list now.
+#[derive(Clone, Debug, Default)]
+pub struct Refresher {
+    shared: Arc<Requests>,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    wake: Notify,
+    requested: AtomicU64,
+    answered: AtomicU64,
+}
+
+impl Refresher {
+    /// Asks for an [`Item::Synced`] whose reading begins after this call, so that its revision is not older than anything
+    /// the store had applied by now. Several requests at once are answered by one reading. The number of the request grows.
+    pub fn request(&self) -> u64 {
+        let number = self.shared.requested.fetch_add(1, Ordering::SeqCst) + 1;
+        self.shared.wake.notify_one();
+        number
+    }
+
+    /// The newest request that the readings yielded so far have answered; 0: none. Whoever takes an [`Item::Synced`] from
+    /// the stream asks this before taking the next item.
+    pub fn answered(&self) -> u64 {
+        self.shared.answered.load(Ordering::SeqCst)
+    }
+}
+
+/// Reads the keys under the selectors and keeps on; see [`Item`].
+///
+/// Caveats: after a failure the watch resumes after the last revision it saw; only compaction makes it list again. A
+/// lost event is found by the comparison after `relist_interval` at the latest.
+pub fn reflector<S: Store + Clone>(
+    store: S,
+    selectors: Vec<String>,
+    options: Options,
+) -> (Refresher, BoxStream<'static, Item>) {
+    let refresher = Refresher::default();
+    let requests = refresher.shared.clone();
+    let stream = async_stream::stream! {
+        let mut reflection = Reflection::new(store, selectors, options, requests);
+        loop {
+            let event = reflection.next().await;
+            if let Some(item) = reflection.handle(event) {
+                yield item;
+            }
+        }
+    };
+    (refresher, stream.boxed())
+}
+
+enum Event {
+    Watched(Option<Result<WatchItem, StoreError>>),
+    Listed(Result<Reading, StoreError>),
+    Asked,
+    RelistDue,
+    RetryDue,
+}
+
+struct Reflection<S> {
+    store: S,
+    selectors: Vec<String>,
+    options: Options,
+    /// What was yielded so far: each key's last revision.
+    view: BTreeMap<String, Revision>,
+    /// Complete up to here.
+    last: Revision,
+    synced: bool,
+    watch: Option<BoxStream<'static, Result<WatchItem, StoreError>>>,
+    listing: Option<BoxFuture<'static, Result<Reading, StoreError>>>,
+    /// Where `last` was when the listing began, and what changed while it ran.
+    listed_from: Revision,
+    meanwhile: Vec<Change>,
+    /// The listing is needed (the first, or after compaction), and yielded even if it tells nothing new.
+    forced: bool,
+    requests: Arc<Requests>,
+    /// The newest request made before the listing began; a newer one is not answered by it, so another listing follows.
+    covers: u64,
+    relist_at: Instant,
+    retry_at: Option<Instant>,
+    backoff: Duration,
+}
+
+impl<S: Store + Clone> Reflection<S> {
+    fn new(store: S, selectors: Vec<String>, options: Options, requests: Arc<Requests>) -> Reflection<S> {
+        let mut reflection = Reflection {
+            store,
+            selectors,
+            view: BTreeMap::new(),
+            last: 0,
+            synced: false,
+            watch: None,
+            listing: None,
+            listed_from: 0,
+            meanwhile: Vec::new(),
+            forced: true,
+            requests,
+            covers: 0,
+            relist_at: Instant::now() + options.relist_interval,
+            retry_at: None,
+            backoff: options.backoff_min,
+            options,
+        };
+        reflection.start_listing();
+        reflection
+    }
+
+    async fn next(&mut self) -> Event {
+        let listing = async {
+            match &mut self.listing {
+                Some(listing) => listing.await,
+                None => std::future::pending().await,
+            }
+        };
+        let watched = async {
+            match &mut self.watch {
+                Some(watch) => watch.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        let retry = async {
+            match self.retry_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            item = watched => Event::Watched(item),
+            result = listing => Event::Listed(result),
+            () = self.requests.wake.notified() => Event::Asked,
+            () = tokio::time::sleep_until(self.relist_at) => Event::RelistDue,
+            () = retry => Event::RetryDue,
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Option<Item> {
+        match event {
+            Event::Watched(Some(Ok(WatchItem::Changes { changes, revision }))) => {
+                self.changed(changes, revision)
+            }
+            Event::Watched(Some(Ok(WatchItem::Progress(revision)))) => {
+                self.backoff = self.options.backoff_min;
+                (revision > self.last).then(|| {
+                    self.last = revision;
+                    Item::Progress(revision)
+                })
+            }
+            Event::Watched(Some(Err(StoreError::Compacted { oldest }))) => {
+                tracing::info!(oldest, last = self.last, "watch fell behind compaction, listing again");
+                self.watch = None;
+                self.forced = true;
+                self.start_listing();
+                None
+            }
+            Event::Watched(ended) => {
+                self.watch = None;
+                self.retry_later();
+                let ended_early = || StoreError::Unreachable("the watch ended".to_owned());
+                let error = ended.and_then(Result::err).unwrap_or_else(ended_early);
+                Some(Item::Unavailable(error))
+            }
+            Event::Listed(result) => {
+                self.listing = None;
+                match result {
+                    Ok(reading) => Some(self.listed(reading)),
+                    Err(error) => {
+                        self.retry_later();
+                        Some(Item::Unavailable(error))
+                    }
+                }
+            }
+            Event::Asked => {
+                self.start_listing();
+                None
+            }
+            Event::RelistDue => {
+                self.relist_at = Instant::now() + self.options.relist_interval;
+                self.start_listing();
+                None
+            }
+            Event::RetryDue => {
+                self.retry_at = None;
+                if self.forced || self.is_asked() {
+                    self.start_listing();
+                }
+                if self.synced && self.watch.is_none() {
+                    self.start_watch();
+                }
+                None
+            }
+        }
+    }
+
+    fn changed(&mut self, mut changes: Vec<Change>, revision: Revision) -> Option<Item> {
+        self.backoff = self.options.backoff_min;
+        // A doubled event, or one that a listing has overtaken, is older than the view.
+        changes.retain(|change| change.revision() > self.last);
+        for change in &changes {
+            note(&mut self.view, change);
+        }
+        if self.listing.is_some() {
+            self.meanwhile.extend(changes.iter().cloned());
+        }
+        let advanced = revision > self.last;
+        self.last = self.last.max(revision);
+        match (changes.is_empty(), advanced) {
+            (false, _) => Some(Item::Changes { changes, revision: self.last }),
+            (true, true) => Some(Item::Progress(self.last)),
+            (true, false) => None,
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        let requests = &self.requests;
+        requests.requested.load(Ordering::SeqCst) > requests.answered.load(Ordering::SeqCst)
+    }
+
+    /// One listing at a time; when it ends, another follows if it is still needed.
+    fn start_listing(&mut self) {
+        if self.listing.is_some() {
+            return;
+        }
+        self.covers = self.requests.requested.load(Ordering::SeqCst);
+        self.meanwhile.clear();
+        self.listed_from = self.last;
+        let store = self.store.clone();
+        let selectors = self.selectors.clone();
+        self.listing = Some(Box::pin(async move { store.list_all(&selectors).await }));
+    }
+
+    fn start_watch(&mut self) {
+        self.watch = Some(self.store.watch_all(&self.selectors, self.last + 1));
+    }
+
+    fn listed(&mut self, reading: Reading) -> Item {
+        self.relist_at = Instant::now() + self.options.relist_interval;
+        let went_back = reading.revision < self.listed_from;
+        let overtaken = reading.revision > self.last;
+        let reading = if went_back { reading } else { join(reading, std::mem::take(&mut self.meanwhile)) };
+        let view: BTreeMap<String, Revision> =
+            reading.entries.iter().map(|entry| (entry.key.clone(), entry.mod_revision)).collect();
+        let differs = view != self.view;
+        if went_back {
+            tracing::warn!(revision = reading.revision, last = self.last, "the store went back in time");
+        } else if self.synced && differs && !overtaken {
+            tracing::warn!(revision = self.last, "the watch had lost events, starting from a new reading");
+        }
+        self.last = if went_back { reading.revision } else { self.last.max(reading.revision) };
+        self.view = view;
+        let watch_is_wrong = went_back || (differs && !overtaken);
+        if self.watch.is_none() || watch_is_wrong {
+            self.start_watch();
+        }
+        let answers = self.covers > self.requests.answered.swap(self.covers, Ordering::SeqCst);
+        let tell = self.forced || differs || answers || went_back;
+        self.synced = true;
+        self.forced = false;
+        if self.is_asked() {
+            self.start_listing();
+        }
+        if tell {
+            Item::Synced(Reading { entries: reading.entries, revision: self.last })
+        } else {
+            Item::Progress(self.last)
+        }
+    }
+
+    fn retry_later(&mut self) {
+        // Half of the pause is random, so that many clients of one store do not come back in step.
+        let random = RandomState::new().hash_one(0_u8);
+        let fraction = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        let pause = self.backoff.mul_f64(0.5 + fraction / 2.0);
+        let at = Instant::now() + pause;
+        self.retry_at = Some(self.retry_at.map_or(at, |known| known.min(at)));
+        self.backoff = (self.backoff * 2).min(self.options.backoff_max);
+    }
+}
+
+fn note(view: &mut BTreeMap<String, Revision>, change: &Change) {
+    match change {
+        Change::Put(entry) => {
+            view.insert(entry.key.clone(), entry.mod_revision);
+        }
+        Change::Delete { key, .. } => {
+            view.remove(key);
+        }
+    }
+}
+
+/// A reading with the changes that came after it.
+fn join(reading: Reading, changes: Vec<Change>) -> Reading {
+    let read_at = reading.revision;
+    let mut entries: BTreeMap<String, Entry> =
+        reading.entries.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
+    let mut revision = read_at;
+    for change in changes.into_iter().filter(|change| change.revision() > read_at) {
+        revision = revision.max(change.revision());
+        match change {
+            Change::Put(entry) => {
+                entries.insert(entry.key.clone(), entry);
+            }
+            Change::Delete { key, .. } => {
+                entries.remove(&key);
+            }
+        }
+    }
+    Reading { entries: entries.into_values().collect(), revision }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! The reflector against a store that lies, fails and falls behind as the tests tell it.
+
+use super::*;
+use crate::memory::MemoryStore;
+use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
+use std::sync::Mutex;
+
+/// The in-memory store, whose reads and watches can be made to fail.
+#[derive(Clone, Default)]
+struct Faulty {
+    store: MemoryStore,
+    faults: Arc<Mutex<Faults>>,
+}
+
+#[derive(Default)]
+struct Faults {
+    /// The next listings fail.
+    lists_failing: u32,
+    /// Changes of this key are not told.
+    swallowed: Option<String>,
+    /// Every item is told twice.
+    doubled: bool,
+    lists: u32,
+    watches: Vec<Revision>,
+    /// Ends the watches that are open.
+    cut: Arc<Notify>,
+    /// Listings wait for this while it is there.
+    held: Option<Arc<Notify>>,
+}
+
+impl Faulty {
+    fn with<T>(&self, act: impl FnOnce(&mut Faults) -> T) -> T {
+        act(&mut self.faults.lock().expect("not poisoned"))
+    }
+
+    async fn put(&self, key: &str) -> Revision {
+        let found = self.store.get(key).await.expect("in memory").entries;
+        let guard = found.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+        let outcome = self.store.commit(Transaction::new().put(key, guard, vec![1])).await;
+        outcome.applied().expect("applied")
+    }
+}
+
+impl Store for Faulty {
+    async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
+        let (fails, held) = self.with(|faults| {
+            faults.lists += 1;
+            let fails = faults.lists_failing > 0;
+            faults.lists_failing = faults.lists_failing.saturating_sub(1);
+            (fails, faults.held.clone())
+        });
+        if fails {
+            return Err(StoreError::Unreachable("told to fail".to_owned()));
+        }
+        let reading = self.store.list_all(selectors).await;
+        if let Some(held) = held {
+            held.notified().await;
+        }
+        reading
+    }
+
+    fn watch_all(
+        &self,
+        selectors: &[String],
+        from: Revision,
+    ) -> BoxStream<'static, Result<WatchItem, StoreError>> {
+        let cut = self.with(|faults| {
+            faults.watches.push(from);
+            faults.cut.clone()
+        });
+        let faulty = self.clone();
+        let mut items = self.store.watch_all(selectors, from);
+        async_stream::stream! {
+            loop {
+                let item = tokio::select! {
+                    item = items.next() => item,
+                    () = cut.notified() => Some(Err(StoreError::Unreachable("cut".to_owned()))),
+                };
+                let Some(item) = item else { return };
+                let (swallowed, doubled) = faulty.with(|faults| (faults.swallowed.clone(), faults.doubled));
+                let item = item.map(|item| without(item, swallowed.as_deref()));
+                let failed = item.is_err();
+                yield item.clone();
+                if doubled {
+                    yield item;
+                }
+                if failed {
+                    return;
+                }
+            }
+        }
+        .boxed()
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Outcome {
+        self.store.commit(transaction).await
+    }
+
+    async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+        self.store.grant_lease(ttl_seconds).await
+    }
+
+    async fn keep_alive(&self, lease: LeaseId) -> Result<i64, StoreError> {
+        self.store.keep_alive(lease).await
+    }
+
+    async fn revoke_lease(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.store.revoke_lease(lease).await
+    }
+}
+
+fn without(item: WatchItem, swallowed: Option<&str>) -> WatchItem {
+    match item {
+        WatchItem::Changes { mut changes, revision } => {
+            changes.retain(|change| Some(change.key()) != swallowed);
+            WatchItem::Changes { changes, revision }
+        }
+        WatchItem::Progress(revision) => WatchItem::Progress(revision),
+    }
+}
+
+fn start(faulty: &Faulty) -> (Refresher, BoxStream<'static, Item>) {
+    reflector(faulty.clone(), vec!["a/".to_owned(), "b".to_owned()], Options::default())
+}
+
+async fn synced(items: &mut BoxStream<'static, Item>) -> (Vec<String>, Revision) {
+    loop {
+        if let Item::Synced(reading) = items.next().await.expect("a reflector does not end") {
+            return (reading.entries.into_iter().map(|entry| entry.key).collect(), reading.revision);
+        }
+    }
+}
+
+async fn changed(items: &mut BoxStream<'static, Item>) -> Vec<(String, Revision)> {
+    loop {
+        if let Item::Changes { changes, .. } = items.next().await.expect("a reflector does not end") {
+            return changes.iter().map(|change| (change.key().to_owned(), change.revision())).collect();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reading_then_every_change() {
+    let faulty = Faulty::default();
+    let first = faulty.put("a/1").await;
+    let (_refresher, mut items) = start(&faulty);
+    assert_eq!(synced(&mut items).await, (vec!["a/1".to_owned()], first));
+    let second = faulty.put("b").await;
+    faulty.put("c").await;
+    let third = faulty.put("a/1").await;
+    assert_eq!(changed(&mut items).await, vec![("b".to_owned(), second)]);
+    assert_eq!(changed(&mut items).await, vec![("a/1".to_owned(), third)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_store_is_said_and_tried_again() {
+    let faulty = Faulty::default();
+    faulty.with(|faults| faults.lists_failing = 3);
+    let (_refresher, mut items) = start(&faulty);
+    for _ in 0..3 {
+        assert!(matches!(items.next().await, Some(Item::Unavailable(_))));
+    }
+    assert!(matches!(items.next().await, Some(Item::Synced(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_watch_resumes_after_what_was_seen() {
+    let faulty = Faulty::default();
+    let (_refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    let first = faulty.put("a/1").await;
+    changed(&mut items).await;
+    faulty.with(|faults| faults.cut.notify_one());
+    assert!(matches!(items.next().await, Some(Item::Unavailable(_))));
+    let second = faulty.put("a/2").await;
+    assert_eq!(changed(&mut items).await, vec![("a/2".to_owned(), second)]);
+    assert_eq!(faulty.with(|faults| (faults.lists, faults.watches.last().copied())), (1, Some(first + 1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn compaction_makes_it_list_again() {
+    let faulty = Faulty::default();
+    let (_refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    faulty.with(|faults| faults.cut.notify_one());
+    assert!(matches!(items.next().await, Some(Item::Unavailable(_))));
+    faulty.put("a/1").await;
+    let last = faulty.put("a/2").await;
+    faulty.store.compact(last);
+    assert_eq!(synced(&mut items).await, (vec!["a/1".to_owned(), "a/2".to_owned()], last));
+    let after = faulty.put("a/3").await;
+    assert_eq!(changed(&mut items).await, vec![("a/3".to_owned(), after)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn doubled_events_are_told_once() {
+    let faulty = Faulty::default();
+    faulty.with(|faults| faults.doubled = true);
+    let (_refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    let first = faulty.put("a/1").await;
+    assert_eq!(changed(&mut items).await, vec![("a/1".to_owned(), first)]);
+    let second = faulty.put("a/2").await;
+    assert_eq!(changed(&mut items).await, vec![("a/2".to_owned(), second)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_event_is_found_by_comparing() {
+    let faulty = Faulty::default();
+    let (_refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    faulty.with(|faults| faults.swallowed = Some("a/lost".to_owned()));
+    let revision = faulty.put("a/lost").await;
+    assert_eq!(synced(&mut items).await, (vec!["a/lost".to_owned()], revision));
+}
+
+#[tokio::test(start_paused = true)]
+async fn comparing_without_a_difference_is_only_progress() {
+    let faulty = Faulty::default();
+    let (_refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    let before = faulty.with(|faults| faults.lists);
+    while faulty.with(|faults| faults.lists) < before + 3 {
+        assert!(matches!(items.next().await, Some(Item::Progress(_))));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_is_not_older_than_its_request() {
+    let faulty = Faulty::default();
+    let (refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    // A listing that was read before the request is still under way: it does not answer the request.
+    let held = Arc::new(Notify::new());
+    faulty.with(|faults| faults.held = Some(held.clone()));
+    let first = refresher.request();
+    tokio::time::timeout(Duration::from_millis(10), items.next()).await.expect_err("nothing yet");
+    faulty.with(|faults| faults.swallowed = Some("a/new".to_owned()));
+    let revision = faulty.put("a/new").await;
+    let second = refresher.request();
+    assert!(matches!(items.next().await, Some(Item::Progress(_))));
+    faulty.with(|faults| faults.held = None);
+    held.notify_one();
+    assert_eq!(synced(&mut items).await.0, Vec::<String>::new());
+    assert_eq!(refresher.answered(), first);
+    assert_eq!(synced(&mut items).await, (vec!["a/new".to_owned()], revision));
+    assert_eq!(refresher.answered(), second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_is_answered_once_the_store_can_be_read() {
+    let faulty = Faulty::default();
+    let (refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    faulty.with(|faults| faults.lists_failing = 2);
+    let number = refresher.request();
+    assert!(matches!(items.next().await, Some(Item::Unavailable(_))));
+    assert!(matches!(items.next().await, Some(Item::Unavailable(_))));
+    synced(&mut items).await;
+    assert_eq!(refresher.answered(), number);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_listing_does_not_take_back_what_the_watch_told() {
+    let faulty = Faulty::default();
+    let (refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    let held = Arc::new(Notify::new());
+    faulty.with(|faults| faults.held = Some(held.clone()));
+    refresher.request();
+    tokio::time::timeout(Duration::from_millis(10), items.next()).await.expect_err("nothing yet");
+    let revision = faulty.put("a/1").await;
+    assert_eq!(changed(&mut items).await, vec![("a/1".to_owned(), revision)]);
+    held.notify_one();
+    assert_eq!(synced(&mut items).await, (vec!["a/1".to_owned()], revision));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_went_back_is_taken_as_it_is() {
+    let faulty = Faulty::default();
+    faulty.put("a/1").await;
+    faulty.put("a/2").await;
+    let (_refresher, mut items) = start(&faulty);
+    synced(&mut items).await;
+    let restored = MemoryStore::new();
+    let older = Faulty { store: restored, faults: faulty.faults.clone() };
+    let revision = older.put("a/0").await;
+    let swapped = Swapped { now: Arc::new(Mutex::new(faulty)) };
+    let (refresher, mut items) = reflector(swapped.clone(), vec!["a/".to_owned()], Options::default());
+    synced(&mut items).await;
+    *swapped.now.lock().expect("not poisoned") = older.clone();
+    refresher.request();
+    assert_eq!(synced(&mut items).await, (vec!["a/0".to_owned()], revision));
+    let next = older.put("a/3").await;
+    assert_eq!(changed(&mut items).await, vec![("a/3".to_owned(), next)]);
+}
+
+/// A store that is replaced by another one under its users, as a restored backup is.
+#[derive(Clone)]
+struct Swapped {
+    now: Arc<Mutex<Faulty>>,
+}
+
+impl Swapped {
+    fn store(&self) -> Faulty {
+        self.now.lock().expect("not poisoned").clone()
+    }
+}
+
+impl Store for Swapped {
+    async fn list_all(&self, selectors: &[String]) -> Result<Reading, StoreError> {
+        self.store().list_all(selectors).await
+    }
+
+    fn watch_all(
+        &self,
+        selectors: &[String],
+        from: Revision,
+    ) -> BoxStream<'static, Result<WatchItem, StoreError>> {
+        self.store().watch_all(selectors, from)
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Outcome {
+        self.store().commit(transaction).await
+    }
+
+    async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+        self.store().grant_lease(ttl_seconds).await
+    }
+
+    async fn keep_alive(&self, lease: LeaseId) -> Result<i64, StoreError> {
+        self.store().keep_alive(lease).await
+    }
+
+    async fn revoke_lease(&self, lease: LeaseId) -> Result<(), StoreError> {
+        self.store().revoke_lease(lease).await
+    }
+}

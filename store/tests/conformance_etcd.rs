@@ -1,0 +1,47 @@
+//! The conformance suite on real etcd, one member and three.
+
+#[path = "support/etcd.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod etcd;
+
+use etcd::{Cluster, Flags, etcdctl};
+use futures::future::BoxFuture;
+use ha_api_types::record::Revision;
+use ha_store::conformance::{Subject, run};
+use ha_store::{Config, EtcdStore};
+
+#[derive(Clone)]
+struct Real {
+    store: EtcdStore,
+    endpoint: String,
+}
+
+impl Subject for Real {
+    type Store = EtcdStore;
+
+    fn store(&self) -> EtcdStore {
+        self.store.clone()
+    }
+
+    fn compact(&self, revision: Revision) -> BoxFuture<'static, Result<(), String>> {
+        let done = etcdctl(&self.endpoint, &["compaction", &revision.to_string()]).map(|_| ());
+        Box::pin(async { done })
+    }
+}
+
+async fn check(size: u32) {
+    let cluster = Cluster::start(size, &Flags::default());
+    let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
+    let failures = run(&Real { store, endpoint: cluster.endpoints()[0].clone() }).await;
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[tokio::test]
+async fn one_member_conforms() {
+    check(1).await;
+}
+
+#[tokio::test]
+async fn three_members_conform() {
+    check(3).await;
+}

@@ -1,0 +1,244 @@
+//! Who may do what: client certificates and their rotation, users and the rights of FENCING, section 11.
+
+#[path = "support/certificates.rs"]
+mod certificates;
+#[path = "support/etcd.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod etcd;
+
+use certificates::Authority;
+use etcd::{Cluster, Flags, etcdctl};
+use futures::StreamExt as _;
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_store::{Config, EtcdStore, Guard, Outcome, Store as _, StoreError, Transaction, WatchItem};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn put(key: &str) -> Transaction {
+    Transaction::new().put(key, Guard::Absent, vec![1])
+}
+
+fn tls_config(cluster: &Cluster, folder: &Path) -> Config {
+    Config {
+        ca: Some(folder.join("ca.pem")),
+        cert: Some(folder.join("client.pem")),
+        key: Some(folder.join("client.key")),
+        ..Config::new(cluster.endpoints())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_certificates_are_shown_checked_and_read_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let addresses = etcd::addresses(1);
+    let authority = Authority::new("store");
+    authority.write(&folder.path().join("ca.pem"));
+    authority.issue(folder.path(), "member", &addresses);
+    authority.issue(folder.path(), "client", &[]);
+    let at = |name: &str| folder.path().join(name);
+    let flags = Flags { tls: Some((at("ca.pem"), at("member.pem"), at("member.key"))), ..Flags::default() };
+    let cluster = Cluster::start_on(&addresses, &flags);
+
+    let store = EtcdStore::connect(tls_config(&cluster, folder.path())).await.expect("good settings");
+    let outcome = store.commit(put("/tls/1")).await;
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+
+    // 3.5 tells its quota on its metrics page only, which is behind the same certificates.
+    let status = store.status().await;
+    assert!(
+        status[0].leader && status[0].quota_bytes.is_some() && status[0].problem.is_none(),
+        "{status:#?}"
+    );
+
+    // Without a certificate of one's own, or with a member that another authority vouches for: nothing is read.
+    let without = Config { cert: None, key: None, ..tls_config(&cluster, folder.path()) };
+    let stranger = EtcdStore::connect(without).await.expect("good settings");
+    assert!(matches!(stranger.get("/tls/1").await, Err(StoreError::Unreachable(_))));
+    let elsewhere = tempfile::tempdir().expect("a temporary folder");
+    let other_authority = Authority::new("other");
+    other_authority.write(&elsewhere.path().join("ca.pem"));
+    other_authority.issue(elsewhere.path(), "client", &[]);
+    let misled = EtcdStore::connect(tls_config(&cluster, elsewhere.path())).await.expect("good settings");
+    assert!(matches!(misled.get("/tls/1").await, Err(StoreError::Unreachable(_))));
+
+    // The right files are put in place while the client runs: it reads them and gets through.
+    authority.write(&elsewhere.path().join("ca.pem"));
+    authority.issue(elsewhere.path(), "client", &[]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while misled.get("/tls/1").await.is_err() {
+        assert!(Instant::now() < deadline, "the new certificates are not used");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // And files that make no sense leave the known ones in force.
+    std::fs::write(elsewhere.path().join("client.pem"), "half of a").expect("a file");
+    let watching = Instant::now();
+    while watching.elapsed() < Duration::from_millis(2500) {
+        misled.get("/tls/1").await.expect("goes on");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn unusable_certificates_are_said_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| Some(folder.path().join(name));
+    let check = |config: Config, part: &'static str| async move {
+        match EtcdStore::connect(config).await {
+            Err(StoreError::Configuration(text)) => assert!(text.contains(part), "{text} has no {part}"),
+            other => panic!("expected a refusal with {part}: {:?}", other.err()),
+        }
+    };
+    let one = Config::new(["https://127.0.0.1:1"]);
+    check(Config { ca: file("missing.pem"), ..one.clone() }, "missing.pem").await;
+    std::fs::write(folder.path().join("empty.pem"), "").expect("a file");
+    check(Config { ca: file("empty.pem"), ..one.clone() }, "empty.pem").await;
+    let user = Config {
+        user: Some("node1".to_owned()),
+        password_file: file("missing"),
+        ..Config::new(["http://127.0.0.1:1"])
+    };
+    check(user, "missing").await;
+}
+
+/// The rights of one node's agent, as docs/etcd.md gives them.
+fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
+    let run = |arguments: &[&str]| etcdctl(endpoint, arguments).expect("etcdctl");
+    run(&["role", "add", node]);
+    let reads = ["fence/", "assignment/", "report/", "spec/", "status/", "candidate/"];
+    for part in reads {
+        run(&["role", "grant-permission", node, "read", &format!("{}{part}", keys.root()), "--prefix"]);
+    }
+    run(&["role", "grant-permission", node, "readwrite", &keys.alive(node)]);
+    run(&["role", "grant-permission", node, "readwrite", &keys.reports_of(node), "--prefix"]);
+    run(&[
+        "role",
+        "grant-permission",
+        node,
+        "readwrite",
+        &keys.event(&format!("agent-{node}"), ""),
+        "--prefix",
+    ]);
+    run(&["user", "add", &format!("{node}:secret-{node}")]);
+    run(&["user", "grant-role", node, node]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_writes_only_what_is_its_own() {
+    let flags = Flags { more: vec!["--auth-token-ttl=2".to_owned()], ..Flags::default() };
+    let cluster = Cluster::start(1, &flags);
+    let endpoint = cluster.endpoints()[0].clone();
+    let keys = Keys::new("default");
+    grant_agent(&endpoint, &keys, "node1");
+    for arguments in [["user", "add", "root:root"], ["user", "grant-role", "root"]] {
+        let arguments: Vec<&str> =
+            arguments.iter().copied().chain((arguments[1] == "grant-role").then_some("root")).collect();
+        etcdctl(&endpoint, &arguments).expect("etcdctl");
+    }
+    let everything: &[&[&str]] = &[
+        &["role", "add", "controller"],
+        &["role", "grant-permission", "controller", "readwrite", keys.root(), "--prefix"],
+        &["user", "add", "controller:secret-controller"],
+        &["user", "grant-role", "controller", "controller"],
+    ];
+    for arguments in everything {
+        etcdctl(&endpoint, arguments).expect("etcdctl");
+    }
+    etcdctl(&endpoint, &["auth", "enable"]).expect("etcdctl");
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let connect = |user: &str, password: &str| {
+        let file = folder.path().join(user);
+        std::fs::write(&file, format!("{password}\n")).expect("a file");
+        let config = Config {
+            user: Some(user.to_owned()),
+            password_file: Some(file),
+            ..Config::new(cluster.endpoints())
+        };
+        async { EtcdStore::connect(config).await.expect("good settings") }
+    };
+    let root = connect("root", "root").await;
+    let agent = connect("node1", "secret-node1").await;
+    // A controller needs no more than its cluster's keys.
+    let controller = connect("controller", "secret-controller").await;
+    let fence = controller.commit(put(&keys.fence("node1"))).await.applied().expect("applied");
+
+    // Its own, with guards on what it may only read.
+    let lease = agent.grant_lease(60).await.expect("a lease");
+    let heartbeat = Transaction::new()
+        .put_leased(keys.alive("node1"), Guard::Absent, vec![1], lease)
+        .guard(keys.fence("node1"), Guard::Unchanged(fence))
+        .guard(keys.assignment("web"), Guard::Absent);
+    let applied = agent.commit(heartbeat).await;
+    assert!(matches!(applied, Outcome::Applied(_)), "{applied:?}");
+    for own in
+        [keys.node_report("node1"), keys.service_report("node1", "web"), keys.event("agent-node1", "1")]
+    {
+        let outcome = agent.commit(put(&own)).await;
+        assert!(matches!(outcome, Outcome::Applied(_)), "{own}: {outcome:?}");
+    }
+    assert!(agent.keep_alive(lease).await.is_ok());
+
+    // Nobody else's: not even of a node whose name begins like its own.
+    for foreign in [
+        keys.alive("node10"),
+        keys.alive("node2"),
+        keys.node_report("node10"),
+        keys.service_report("node2", "web"),
+        keys.fence("node1"),
+        keys.assignment("web"),
+        keys.leader(),
+        keys.candidate("c1"),
+        keys.event("agent-node10", "1"),
+    ] {
+        let outcome = agent.commit(put(&foreign)).await;
+        assert!(matches!(&outcome, Outcome::Refused(_)), "{foreign}: {outcome:?}");
+        let found = root.get(&foreign).await.expect("root reads");
+        assert!(found.entries.is_empty() || foreign == keys.fence("node1"), "{foreign} was written");
+    }
+    assert!(matches!(agent.get(&keys.alive("node2")).await, Err(StoreError::Refused(_))));
+
+    // What an agent follows, as one watch; and a watch of what it may not read is refused, not silent.
+    let selectors: Vec<String> = [
+        keys.specs_of(Kind::Cluster),
+        keys.specs_of(Kind::Resource),
+        keys.assignments(),
+        keys.fences(),
+        keys.reports_of("node1"),
+        keys.alive("node1"),
+        keys.candidates(),
+    ]
+    .into();
+    let reading = agent.list_all(&selectors).await.expect("all of it may be read");
+    assert_eq!(reading.entries.len(), 4);
+    let mut watch = agent.watch_all(&selectors, reading.revision + 1);
+    let assigned = controller.commit(put(&keys.assignment("web"))).await.applied().expect("applied");
+    let told = async {
+        loop {
+            if let Some(Ok(WatchItem::Changes { changes, .. })) = watch.next().await {
+                return changes.iter().map(ha_store::Change::revision).collect::<Vec<_>>();
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(10), told).await, Ok(vec![assigned]));
+    let forbidden = agent.watch(&keys.alive("node2"), 1).next().await;
+    assert!(matches!(forbidden, Some(Err(StoreError::Refused(_)))), "{forbidden:?}");
+
+    // A token that has expired is replaced unseen, for requests and for watches.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let outcome = agent.commit(put(&keys.event("agent-node1", "2"))).await;
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+
+    // Its own user is told the state of the store too, as far as etcd tells it.
+    let status = agent.status().await;
+    assert!(status[0].reachable && status[0].leader && status[0].version.is_some(), "{status:#?}");
+    assert!(status[0].problem.is_none() && status[0].database_size_bytes > 0, "{status:#?}");
+
+    // A wrong password, and none: refused, with the reason.
+    let wrong = connect("nobody", "guess").await;
+    let refused = wrong.get(&keys.fence("node1")).await;
+    assert!(matches!(&refused, Err(StoreError::Refused(text)) if text.contains("password")), "{refused:?}");
+    let anonymous = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
+    let refused = anonymous.get(&keys.fence("node1")).await;
+    assert!(matches!(&refused, Err(StoreError::Refused(_))), "{refused:?}");
+}

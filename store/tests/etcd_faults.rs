@@ -1,0 +1,404 @@
+//! Members that are killed, paused and slow: commits stay what they say they are, and everything comes back by itself.
+
+#[path = "support/etcd.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod etcd;
+
+use etcd::{Cluster, Flags};
+use futures::StreamExt as _;
+use ha_api_types::record::Revision;
+use ha_store::reflector::{Item, Options, reflector};
+use ha_store::{Change, Config, EtcdStore, Guard, Outcome, Store as _, StoreError, Transaction, WatchItem};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// No request may take longer than three attempts, and a busy machine's slack.
+const BOUND: Duration = Duration::from_secs(5);
+
+async fn connect(cluster: &Cluster) -> EtcdStore {
+    let config = Config { attempt_timeout_ms: 500, ..Config::new(cluster.endpoints()) };
+    EtcdStore::connect(config).await.expect("good settings")
+}
+
+/// The index of the member that says it leads.
+async fn leader(store: &EtcdStore) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let status = store.status().await;
+        if let Some(index) = status.iter().position(|member| member.leader) {
+            return index;
+        }
+        assert!(Instant::now() < deadline, "no leader: {status:#?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Commits until one is applied.
+async fn put_eventually(store: &EtcdStore, key: &str) -> Revision {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let reading = store.get(key).await;
+        if let Ok(reading) = reading {
+            let guard =
+                reading.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+            if let Outcome::Applied(revision) =
+                store.commit(Transaction::new().put(key, guard, vec![1])).await
+            {
+                return revision;
+            }
+        }
+        assert!(Instant::now() < deadline, "no commit is applied");
+    }
+}
+
+/// What one worker was told.
+#[derive(Default)]
+struct Told {
+    applied: BTreeMap<Vec<u8>, Revision>,
+    conflict: BTreeSet<Vec<u8>>,
+    unknown: BTreeSet<Vec<u8>>,
+    /// What these faults never justify.
+    impossible: Vec<Outcome>,
+}
+
+/// Writes values that nobody else writes, now to a key of its own, now to one that all share, now leased, until told to
+/// stop; every other time at a revision that may be stale.
+async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
+    let mut told = Told::default();
+    let lease = loop {
+        if let Ok(lease) = store.grant_lease(120).await {
+            break lease;
+        }
+    };
+    for round in 0_u32.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let key = if round % 3 == 0 { "/faults/shared".to_owned() } else { format!("/faults/{worker}") };
+        let Ok(reading) = store.get(&key).await else {
+            continue;
+        };
+        let value = format!("{worker}-{round}").into_bytes();
+        let lease = if round % 2 == 0 { lease } else { 0 };
+        let transaction = match reading.entries.first() {
+            Some(entry) if round % 7 == 6 => Transaction::new()
+                .delete(&key, Guard::Unchanged(entry.mod_revision))
+                .put(format!("/faults/of/{worker}-{round}"), Guard::Absent, value.clone()),
+            Some(entry) => Transaction::new().put_leased(
+                &key,
+                Guard::Unchanged(entry.mod_revision),
+                value.clone(),
+                lease,
+            ),
+            None => Transaction::new().put_leased(&key, Guard::Absent, value.clone(), lease),
+        };
+        let started = Instant::now();
+        match store.commit(transaction).await {
+            Outcome::Applied(revision) => {
+                told.applied.insert(value, revision);
+            }
+            Outcome::Conflict(_) => {
+                told.conflict.insert(value);
+            }
+            Outcome::Unknown(_) => {
+                told.unknown.insert(value);
+            }
+            outcome @ (Outcome::LeaseNotFound | Outcome::Refused(_)) => told.impossible.push(outcome),
+        }
+        assert!(started.elapsed() < BOUND, "a commit took {:?}", started.elapsed());
+    }
+    told
+}
+
+/// Every value that was ever written, with the revisions at which it was.
+async fn history(store: &EtcdStore, from: Revision) -> BTreeMap<Vec<u8>, Vec<Revision>> {
+    let until = put_eventually(store, "/marks/end").await;
+    let mut written: BTreeMap<Vec<u8>, Vec<Revision>> = BTreeMap::new();
+    let mut watch = store.watch("/faults/", from);
+    loop {
+        let item = watch.next().await.expect("a watch does not just end").expect("the members are up again");
+        let (changes, revision) = match item {
+            WatchItem::Changes { changes, revision } => (changes, revision),
+            WatchItem::Progress(revision) => (Vec::new(), revision),
+        };
+        for change in changes {
+            match change {
+                Change::Put(entry) => written.entry(entry.value).or_default().push(entry.mod_revision),
+                Change::Delete { .. } => {}
+            }
+        }
+        if revision >= until {
+            return written;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outcomes_are_true_whatever_happens_to_the_members() {
+    let mut cluster = Cluster::start(3, &Flags::default());
+    let store = connect(&cluster).await;
+    let from = put_eventually(&store, "/marks/begin").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut workers = Vec::new();
+    for worker in 0..6 {
+        // Half of them have channels of their own.
+        let store = if worker % 2 == 0 { store.clone() } else { connect(&cluster).await };
+        workers.push(tokio::spawn(work(store, worker, stop.clone())));
+    }
+    for round in 0..4 {
+        let index = leader(&store).await;
+        if round % 2 == 0 {
+            cluster.pause(index);
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            cluster.resume(index);
+        } else {
+            cluster.kill(index);
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            cluster.restart(index);
+        }
+        put_eventually(&store, "/marks/between").await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let summary = judge(&store, from, workers).await;
+    println!("{summary:?}");
+    assert!(summary.applied > 100 && summary.conflicts > 0, "too little happened: {summary:?}");
+}
+
+/// What all workers were told, in numbers.
+#[derive(Debug, Default)]
+struct Summary {
+    applied: usize,
+    conflicts: usize,
+    unknown: usize,
+    unknown_but_applied: usize,
+}
+
+/// Compares what the workers were told with what was written.
+async fn judge(store: &EtcdStore, from: Revision, workers: Vec<JoinHandle<Told>>) -> Summary {
+    let mut told = Vec::new();
+    for worker in workers {
+        told.push(worker.await.expect("the worker's assertions hold"));
+    }
+    // A copy that is still under way arrives before this is applied, or conflicts.
+    let written = history(store, from).await;
+    for (value, revisions) in &written {
+        let value = String::from_utf8_lossy(value);
+        assert_eq!(revisions.len(), 1, "{value} was written more than once: {revisions:?}");
+    }
+    let mut summary = Summary::default();
+    for told in told {
+        assert_eq!(told.impossible, vec![]);
+        for (value, revision) in &told.applied {
+            assert_eq!(written.get(value), Some(&vec![*revision]), "{}", String::from_utf8_lossy(value));
+        }
+        for value in &told.conflict {
+            assert_eq!(
+                written.get(value),
+                None,
+                "a conflict was applied: {}",
+                String::from_utf8_lossy(value)
+            );
+        }
+        summary.applied += told.applied.len();
+        summary.conflicts += told.conflict.len();
+        summary.unknown += told.unknown.len();
+        summary.unknown_but_applied +=
+            told.unknown.iter().filter(|value| written.contains_key(*value)).count();
+    }
+    summary
+}
+
+/// A way to a member that loses answers: after some of them the next one is dropped, and the connection with it.
+async fn lose_answers(to: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let mut answers = 20_usize;
+        while let Ok((client, _)) = listener.accept().await {
+            answers = 10 + (answers * 7) % 31;
+            tokio::spawn(forward(client, to.clone(), answers));
+        }
+    });
+    format!("http://{address}")
+}
+
+async fn forward(client: TcpStream, to: String, answers: usize) {
+    let Ok(server) = TcpStream::connect(to).await else { return };
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let requests = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let mut buffer = vec![0; 64 * 1024];
+    for _ in 0..answers {
+        match from_server.read(&mut buffer).await {
+            Ok(length) if length > 0 && to_client.write_all(&buffer[..length]).await.is_ok() => {}
+            Ok(_) | Err(_) => break,
+        }
+    }
+    // The next answer is read, so that its request was carried out, and goes nowhere.
+    let _ = from_server.read(&mut buffer).await;
+    requests.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_lost_makes_no_outcome_wrong() {
+    let cluster = Cluster::start(1, &Flags::default());
+    let store = connect(&cluster).await;
+    let from = put_eventually(&store, "/marks/begin").await;
+    let member = cluster.endpoints()[0].trim_start_matches("http://").to_owned();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut workers = Vec::new();
+    for worker in 0..4 {
+        let ways = [lose_answers(member.clone()).await, lose_answers(member.clone()).await];
+        let config = Config { attempt_timeout_ms: 500, ..Config::new(ways) };
+        let store = EtcdStore::connect(config).await.expect("good settings");
+        workers.push(tokio::spawn(work(store, worker, stop.clone())));
+    }
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    stop.store(true, Ordering::Relaxed);
+    let summary = judge(&store, from, workers).await;
+    println!("{summary:?}");
+    assert!(summary.applied > 100, "too little happened: {summary:?}");
+    assert!(summary.unknown_but_applied > 0, "no answer was lost: {summary:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_member_costs_nothing() {
+    let mut cluster = Cluster::start(3, &Flags::default());
+    let store = connect(&cluster).await;
+    put_eventually(&store, "/failover/key").await;
+    // One that does not lead, so that there is no election to wait for.
+    let follower = (leader(&store).await + 1) % 3;
+    let rotated: Vec<String> =
+        (0..3).map(|offset| cluster.endpoints()[(follower + offset) % 3].clone()).collect();
+    let config = Config { attempt_timeout_ms: 500, ..Config::new(rotated) };
+    let store = EtcdStore::connect(config).await.expect("good settings");
+    put_eventually(&store, "/failover/key").await;
+    cluster.kill(follower);
+    for index in 0..20 {
+        let key = format!("/failover/{index}");
+        let outcome = store.commit(Transaction::new().put(key, Guard::Absent, vec![])).await;
+        // The first may have been under way on the broken connection.
+        assert!(index == 0 || matches!(outcome, Outcome::Applied(_)), "{index}: {outcome:?}");
+    }
+    let status = store.status().await;
+    assert!(!status[0].reachable && status[1].reachable && status[2].reachable, "{status:#?}");
+    assert!(status[0].problem.is_some(), "{status:#?}");
+    cluster.restart(follower);
+    put_eventually(&store, "/failover/key").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_to_a_paused_leader_ends_in_time() {
+    let cluster = Cluster::start(3, &Flags::default());
+    let store = connect(&cluster).await;
+    put_eventually(&store, "/paused/key").await;
+    let index = leader(&store).await;
+    let only = Config { attempt_timeout_ms: 500, ..Config::new([cluster.endpoints()[index].clone()]) };
+    let bound_to_leader = EtcdStore::connect(only).await.expect("good settings");
+    put_eventually(&bound_to_leader, "/paused/key").await;
+    cluster.pause(index);
+    let started = Instant::now();
+    let outcome = bound_to_leader.commit(Transaction::new().put("/paused/new", Guard::Absent, vec![1])).await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert!(matches!(bound_to_leader.get("/paused/new").await, Err(StoreError::Unreachable(_))));
+    assert!(started.elapsed() < 2 * BOUND, "{:?}", started.elapsed());
+    // The others elect a new leader, and a client that knows them gets through.
+    put_eventually(&store, "/paused/key").await;
+    cluster.resume(index);
+    put_eventually(&bound_to_leader, "/paused/key").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_on_a_paused_member_moves_on() {
+    let cluster = Cluster::start(3, &Flags::default());
+    let store = connect(&cluster).await;
+    put_eventually(&store, "/watch/a/0").await;
+    let follower = (leader(&store).await + 1) % 3;
+    let rotated: Vec<String> =
+        (0..3).map(|offset| cluster.endpoints()[(follower + offset) % 3].clone()).collect();
+    let config = Config { attempt_timeout_ms: 500, ..Config::new(rotated) };
+    let watcher = EtcdStore::connect(config).await.expect("good settings");
+    let selectors = vec!["/watch/a/".to_owned(), "/watch/b".to_owned()];
+    let (_refresher, mut items) = reflector(watcher, selectors, Options::default());
+    assert!(matches!(items.next().await, Some(Item::Synced(_))));
+    put_eventually(&store, "/watch/a/1").await;
+    while !matches!(items.next().await, Some(Item::Changes { .. })) {}
+    cluster.pause(follower);
+    let revision = put_eventually(&store, "/watch/b").await;
+    let started = Instant::now();
+    let mut failures = 0;
+    loop {
+        match tokio::time::timeout(Duration::from_secs(20), items.next()).await.expect("in time") {
+            Some(Item::Changes { changes, .. }) => {
+                assert_eq!(changes.iter().map(Change::revision).collect::<Vec<_>>(), vec![revision]);
+                break;
+            }
+            Some(Item::Unavailable(_)) => failures += 1,
+            Some(Item::Progress(_)) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("noticed after {:?}", started.elapsed());
+    assert!(failures > 0, "the paused member was noticed");
+    cluster.resume(follower);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_comes_up_without_a_store_and_finds_it_later() {
+    let mut cluster = Cluster::start(1, &Flags::default());
+    cluster.kill(0);
+    let store = connect(&cluster).await;
+    assert!(matches!(store.check_versions().await, Err(StoreError::Unreachable(_))));
+    assert!(matches!(store.get("/late/key").await, Err(StoreError::Unreachable(_))));
+    let outcome = store.commit(Transaction::new().put("/late/key", Guard::Absent, vec![])).await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    let (_refresher, mut items) = reflector(store.clone(), vec!["/late/".to_owned()], Options::default());
+    assert!(matches!(items.next().await, Some(Item::Unavailable(StoreError::Unreachable(_)))));
+    cluster.restart(0);
+    let revision = put_eventually(&store, "/late/key").await;
+    let seen = async {
+        loop {
+            match items.next().await {
+                Some(Item::Synced(reading)) if reading.revision >= revision => return,
+                Some(Item::Changes { revision: complete, .. }) if complete >= revision => return,
+                Some(_) => {}
+                None => panic!("a reflector does not end"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), seen).await.expect("in time");
+    store.check_versions().await.expect("a new enough member");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_refuses_and_says_so() {
+    let flags = Flags { more: vec!["--quota-backend-bytes=2000000".to_owned()], ..Flags::default() };
+    let cluster = Cluster::start(1, &flags);
+    let store = connect(&cluster).await;
+    let mut refused = None;
+    for index in 0..200 {
+        let transaction =
+            Transaction::new().put(format!("/full/{index}"), Guard::Absent, vec![b'x'; 100_000]);
+        match store.commit(transaction).await {
+            Outcome::Applied(_) => {}
+            Outcome::Refused(reason) => {
+                refused = Some(reason);
+                break;
+            }
+            other @ (Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Unknown(_)) => {
+                panic!("{other:?}")
+            }
+        }
+    }
+    let reason = refused.expect("the quota is reached");
+    assert!(reason.contains("space exceeded") && reason.contains("defragment"), "{reason}");
+    let status = store.status().await;
+    assert!(status[0].alarms.iter().any(|alarm| alarm.contains("NOSPACE")), "{status:#?}");
+    assert!(status[0].database_size_bytes > 1_000_000, "{status:#?}");
+    assert!(store.get("/full/0").await.is_ok(), "reading goes on");
+}

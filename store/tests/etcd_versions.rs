@@ -1,0 +1,122 @@
+//! Members that are too old are refused by name, unless the operator accepts them.
+
+#[path = "support/etcd.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod etcd;
+
+use bytes::Bytes;
+use etcd::{Cluster, Flags};
+use futures::StreamExt as _;
+use ha_store::{Config, EtcdStore, Guard, Outcome, Store as _, StoreError, Transaction};
+use http_body_util::StreamBody;
+use hyper::body::{Frame, Incoming};
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::convert::Infallible;
+use tokio::net::TcpListener;
+
+/// A member that answers a status request with a version, and nothing else: enough to be asked and refused. Ends with the
+/// runtime of its test. Returns its URL.
+async fn pretend(version: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(serve(listener, version));
+    format!("http://{address}")
+}
+
+async fn serve(listener: TcpListener, version: &'static str) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let service =
+            service_fn(move |request| async move { Ok::<_, Infallible>(answer(&request, version)) });
+        let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::spawn(connection);
+    }
+}
+
+type Body = StreamBody<futures::stream::Iter<std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>>>;
+
+fn answer(request: &Request<Incoming>, version: &str) -> Response<Body> {
+    let mut trailers = HeaderMap::new();
+    let mut frames = Vec::new();
+    if request.uri().path() == "/etcdserverpb.Maintenance/Status" {
+        // StatusResponse { version } (field 2, a string), in a gRPC frame.
+        let mut message = vec![0x12, u8::try_from(version.len()).expect("a short version")];
+        message.extend(version.as_bytes());
+        let mut frame = vec![0, 0, 0, 0, u8::try_from(message.len()).expect("a short message")];
+        frame.extend(message);
+        frames.push(Ok(Frame::data(Bytes::from(frame))));
+        trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    } else {
+        trailers.insert("grpc-status", HeaderValue::from_static("12"));
+    }
+    frames.push(Ok(Frame::trailers(trailers)));
+    let mut response = Response::new(StreamBody::new(futures::stream::iter(frames)));
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+    response
+}
+
+fn put() -> Transaction {
+    Transaction::new().put("/version/key", Guard::Absent, vec![1])
+}
+
+fn names(text: &str, member: &str, version: &str) -> bool {
+    text.contains(member) && text.contains(version) && text.contains("--allow-old-store")
+}
+
+#[tokio::test]
+async fn an_old_member_is_refused_by_name() {
+    let old = pretend("3.4.23").await;
+    let store = EtcdStore::connect(Config::new([old.clone()])).await.expect("good settings");
+    for result in [store.check_versions().await, store.get("/version/key").await.map(|_| ())] {
+        assert!(
+            matches!(&result, Err(StoreError::Unsupported(text)) if names(text, &old, "3.4.23")),
+            "{result:?}"
+        );
+    }
+    let outcome = store.commit(put()).await;
+    assert!(matches!(&outcome, Outcome::Refused(text) if names(text, &old, "3.4.23")), "{outcome:?}");
+    let watched = store.watch("/version/", 1).next().await;
+    assert!(matches!(&watched, Some(Err(StoreError::Unsupported(_)))), "{watched:?}");
+    let lease = store.grant_lease(10).await;
+    assert!(matches!(&lease, Err(StoreError::Unsupported(_))), "{lease:?}");
+    let status = store.status().await;
+    assert!(status[0].problem.as_ref().is_some_and(|text| names(text, &old, "3.4.23")), "{status:?}");
+}
+
+#[tokio::test]
+async fn an_old_member_among_new_ones_is_refused_too() {
+    let old = pretend("3.5.16").await;
+    let cluster = Cluster::start(1, &Flags::default());
+    let endpoints = [cluster.endpoints()[0].clone(), old.clone()];
+    let store = EtcdStore::connect(Config::new(endpoints.clone())).await.expect("good settings");
+    let result = store.get("/version/key").await;
+    assert!(
+        matches!(&result, Err(StoreError::Unsupported(text)) if names(text, &old, "3.5.16")),
+        "{result:?}"
+    );
+    let accepted = Config { allow_old_store: true, ..Config::new(endpoints) };
+    let store = EtcdStore::connect(accepted).await.expect("good settings");
+    let outcome = store.commit(put()).await;
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn an_old_member_that_comes_later_is_never_used() {
+    let mut cluster = Cluster::start(1, &Flags::default());
+    let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.expect("good settings");
+    store.check_versions().await.expect("new enough");
+    cluster.kill(0);
+    // Behind the same address, once the connection is lost.
+    let address = cluster.endpoints()[0].trim_start_matches("http://").to_owned();
+    let listener = TcpListener::bind(&address).await.expect("the address is free again");
+    tokio::spawn(serve(listener, "3.5.16"));
+    let mut outcome = store.commit(put()).await;
+    if matches!(outcome, Outcome::Unknown(_)) {
+        // That one was under way when the connection broke.
+        outcome = store.commit(put()).await;
+    }
+    assert!(matches!(&outcome, Outcome::Refused(text) if text.contains("3.5.16")), "{outcome:?}");
+}

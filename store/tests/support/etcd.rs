@@ -1,0 +1,212 @@
+//! Real etcd for tests: found, started, stopped, killed; always on addresses of its own.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The program: `$ETCD`, a new enough one on PATH, the cache that `./dev/setup` fills; else a failure that says so.
+pub(crate) fn find_etcd() -> PathBuf {
+    if let Some(named) = std::env::var_os("ETCD") {
+        return PathBuf::from(named);
+    }
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the repository");
+    let cache = std::env::var_os("HACTL_CACHE").map_or_else(|| repository.join(".cache"), PathBuf::from);
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&on_path)
+        .map(|folder| folder.join("etcd"))
+        .chain([cache.join("etcd/usr/bin/etcd")])
+        .find(|program| is_new_enough(program))
+        .expect("no etcd 3.5.30 (or 3.6.11) or newer was found: run ./dev/setup, or set ETCD=/path/to/etcd")
+}
+
+fn is_new_enough(program: &Path) -> bool {
+    let Ok(output) = Command::new(program).arg("--version").output() else {
+        return false;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version =
+        text.lines().next().and_then(|line| line.strip_prefix("etcd Version: ")).unwrap_or_default();
+    let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
+    match numbers.as_slice() {
+        [3, 5, patch] => *patch >= 30,
+        numbers => numbers >= [3, 6, 11].as_slice(),
+    }
+}
+
+/// Runs etcdctl against a member.
+pub(crate) fn etcdctl(endpoint: &str, arguments: &[&str]) -> Result<String, String> {
+    let beside = find_etcd().with_file_name("etcdctl");
+    let program = std::env::var_os("ETCDCTL").map_or(beside, PathBuf::from);
+    let output = Command::new(&program)
+        .arg(format!("--endpoints={endpoint}"))
+        .args(arguments)
+        .env("ETCDCTL_API", "3")
+        .output()
+        .map_err(|error| format!("{}: {error}: run ./dev/setup, or set ETCDCTL", program.display()))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// What differs from a plain member.
+#[derive(Clone, Default)]
+pub(crate) struct Flags {
+    /// Certificate authority, certificate and key of the members; clients must show a certificate too.
+    pub(crate) tls: Option<(PathBuf, PathBuf, PathBuf)>,
+    /// More arguments.
+    pub(crate) more: Vec<String>,
+}
+
+/// A cluster of etcd members in a folder of its own. Dropping it ends them.
+pub(crate) struct Cluster {
+    members: Vec<Member>,
+    _folder: tempfile::TempDir,
+}
+
+struct Member {
+    arguments: Vec<String>,
+    address: String,
+    scheme: &'static str,
+    log: PathBuf,
+    process: Option<Child>,
+}
+
+/// Loopback addresses that no other process of these tests uses: 127.A.B.C by process id and a counter.
+pub(crate) fn addresses(count: u32) -> Vec<String> {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    let first = NEXT.fetch_add(count, Ordering::Relaxed);
+    let process = std::process::id() % 60_000;
+    (first..first + count)
+        .map(|index| format!("127.{}.{}.{}", 10 + process / 256, process % 256, 1 + index % 250))
+        .collect()
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until its members serve clients.
+    pub(crate) fn start(size: u32, flags: &Flags) -> Cluster {
+        Cluster::start_on(&addresses(size), flags)
+    }
+
+    /// The same on addresses that a certificate names.
+    pub(crate) fn start_on(addresses: &[String], flags: &Flags) -> Cluster {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let peers: Vec<String> = addresses
+            .iter()
+            .enumerate()
+            .map(|(index, address)| format!("m{index}=http://{address}:2380"))
+            .collect();
+        let scheme = if flags.tls.is_some() { "https" } else { "http" };
+        let members = addresses.iter().enumerate().map(|(index, address)| {
+            let data = folder.path().join(format!("m{index}"));
+            let mut arguments: Vec<String> = [
+                format!("--name=m{index}"),
+                format!("--data-dir={}", data.display()),
+                format!("--listen-client-urls={scheme}://{address}:2379"),
+                format!("--advertise-client-urls={scheme}://{address}:2379"),
+                format!("--listen-peer-urls=http://{address}:2380"),
+                format!("--initial-advertise-peer-urls=http://{address}:2380"),
+                format!("--initial-cluster={}", peers.join(",")),
+                "--heartbeat-interval=100".to_owned(),
+                "--election-timeout=1000".to_owned(),
+                "--unsafe-no-fsync".to_owned(),
+                "--log-level=warn".to_owned(),
+            ]
+            .into();
+            if let Some((ca, cert, key)) = &flags.tls {
+                arguments.extend([
+                    "--client-cert-auth".to_owned(),
+                    format!("--trusted-ca-file={}", ca.display()),
+                    format!("--cert-file={}", cert.display()),
+                    format!("--key-file={}", key.display()),
+                ]);
+            }
+            arguments.extend(flags.more.iter().cloned());
+            let log = folder.path().join(format!("m{index}.log"));
+            Member { arguments, address: address.clone(), scheme, log, process: None }
+        });
+        let mut cluster = Cluster { members: members.collect(), _folder: folder };
+        for index in 0..cluster.members.len() {
+            cluster.members[index].start();
+        }
+        for member in &cluster.members {
+            member.wait_until_it_listens();
+        }
+        cluster
+    }
+
+    /// The members' client URLs.
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        self.members.iter().map(|member| format!("{}://{}:2379", member.scheme, member.address)).collect()
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self, index: usize) {
+        self.members[index].end();
+    }
+
+    /// Starts a member that was killed.
+    pub(crate) fn restart(&mut self, index: usize) {
+        self.members[index].start();
+        self.members[index].wait_until_it_listens();
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing.
+    pub(crate) fn pause(&self, index: usize) {
+        self.members[index].signal("STOP");
+    }
+
+    /// SIGCONT.
+    pub(crate) fn resume(&self, index: usize) {
+        self.members[index].signal("CONT");
+    }
+}
+
+impl Member {
+    fn start(&mut self) {
+        let log = std::fs::File::options().create(true).append(true).open(&self.log).expect("a log file");
+        let errors = log.try_clone().expect("a second handle");
+        let process = Command::new(find_etcd())
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .expect("etcd starts");
+        self.process = Some(process);
+    }
+
+    fn wait_until_it_listens(&self) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let address = format!("{}:2379", self.address);
+        while TcpStream::connect(&address).is_err() {
+            let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
+            assert!(Instant::now() < deadline, "etcd does not listen on {address}: {}", log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let process = self.process.as_ref().expect("a running member");
+        let status = Command::new("kill").args([format!("-{signal}"), process.id().to_string()]).status();
+        assert!(status.is_ok_and(|status| status.success()), "kill -{signal}");
+    }
+
+    fn end(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            member.end();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The architecture check: the dependency table, what pure crates may link, and rules for source files.
+
+mod dependencies;
+mod linkage;
+mod sources;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+/// Runs every rule and lists all violations at once.
+///
+/// # Errors
+/// When a rule is broken, or cargo or the sources cannot be read.
+pub(crate) fn check() -> Result<()> {
+    let root = workspace_root()?;
+    let metadata = dependencies::Metadata::read(&root)?;
+    let mut violations = dependencies::violations(&metadata);
+    violations.extend(linkage::violations(&root)?);
+    violations.extend(sources::violations(&root, &metadata.folders())?);
+    for violation in &violations {
+        crate::report(violation);
+    }
+    match violations.len() {
+        0 => {
+            crate::report("architecture: every rule holds");
+            Ok(())
+        }
+        count => {
+            bail!("{count} violations of the architecture (ARCHITECTURE.md says why each rule is there)")
+        }
+    }
+}
+
+fn workspace_root() -> Result<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    folder.parent().map(PathBuf::from).context("xtask has no parent folder")
+}

@@ -1,0 +1,119 @@
+//! Which of our crates may depend on which, read from `cargo metadata`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The table of ARCHITECTURE.md: a crate, and those of ours that it may depend on.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("ha-api-types", &[]),
+    ("ha-scheduler", &["ha-api-types"]),
+    ("ha-store", &["ha-api-types"]),
+    ("ha-runtime", &["ha-api-types"]),
+    ("ha-controller", &["ha-api-types", "ha-scheduler", "ha-store", "ha-runtime"]),
+    ("ha-node-agent", &["ha-api-types", "ha-store", "ha-runtime"]),
+    ("hactl", &["ha-api-types", "ha-scheduler", "ha-simulator"]),
+    ("ha-simulator", &["ha-api-types", "ha-scheduler", "ha-store", "ha-controller", "ha-node-agent"]),
+    ("ha-e2e", &["ha-api-types"]),
+    // The command line's definition is all that completions and man pages are made from.
+    ("ha-xtask", &["ha-api-types", "hactl"]),
+];
+
+/// Crates of others that only one of ours may name: each is the inside of a seam.
+const RESERVED: &[(&str, &str)] = &[("etcd-client", "ha-store")];
+
+/// The part of `cargo metadata` that the rules read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    name: String,
+}
+
+impl Metadata {
+    /// Asks cargo for the workspace's own packages.
+    pub(crate) fn read(root: &Path) -> Result<Self> {
+        let output = Command::new(env!("CARGO"))
+            .args(["metadata", "--format-version", "1", "--no-deps"])
+            .current_dir(root)
+            .output()
+            .context("cargo metadata could not be run")?;
+        if !output.status.success() {
+            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        serde_json::from_slice(&output.stdout).context("cargo metadata printed something else than expected")
+    }
+
+    /// The folder of each package.
+    pub(crate) fn folders(&self) -> Vec<&Path> {
+        self.packages.iter().filter_map(|package| Path::new(&package.manifest_path).parent()).collect()
+    }
+}
+
+/// Every dependency that leaves the table, as a sentence each.
+pub(crate) fn violations(metadata: &Metadata) -> Vec<String> {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let mut found = Vec::new();
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        let Some(permitted) = allowed.get(name) else {
+            found.push(format!(
+                "{name}: is not in the dependency table; add it there with what it may depend on"
+            ));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let target = dependency.name.as_str();
+            if target != name && allowed.contains_key(target) && !permitted.contains(&target) {
+                found.push(format!("{name}: depends on {target}, which the table does not allow"));
+            }
+            for (reserved, owner) in RESERVED {
+                if target == *reserved && name != *owner {
+                    found.push(format!("{name}: depends on {reserved}, which only {owner} may"));
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(package: &str, dependencies: &[&str], expected: usize) {
+        let metadata = Metadata {
+            packages: vec![Package {
+                name: package.to_owned(),
+                manifest_path: String::new(),
+                dependencies: dependencies
+                    .iter()
+                    .map(|name| Dependency { name: (*name).to_owned() })
+                    .collect(),
+            }],
+        };
+        assert_eq!(violations(&metadata).len(), expected, "{package} -> {dependencies:?}");
+    }
+
+    #[test]
+    fn the_table_decides() {
+        check("ha-scheduler", &["ha-api-types", "serde"], 0);
+        check("ha-scheduler", &["ha-store"], 1);
+        check("ha-controller", &["etcd-client", "ha-node-agent"], 2);
+        check("ha-store", &["etcd-client"], 0);
+        check("ha-newcomer", &[], 1);
+    }
+}

@@ -1,0 +1,85 @@
+//! Rules for source files: what a file begins with, how long it may be, and who may name etcd's client.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// No file is longer, tests included; most are far shorter.
+const LINES_CEILING: usize = 500;
+
+/// Every rule that a source file breaks, as a sentence each.
+pub(crate) fn violations(root: &Path, packages: &[&Path]) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for package in packages {
+        collect(package, &mut files)?;
+    }
+    files.sort();
+    let mut found = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let path = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        found.extend(broken_rules(&path, &text));
+    }
+    Ok(found)
+}
+
+/// The Rust files below a package's `src`, `tests`, `benches` and `examples`.
+fn collect(package: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let mut folders: Vec<PathBuf> =
+        ["src", "tests", "benches", "examples"].iter().map(|part| package.join(part)).collect();
+    while let Some(folder) = folders.pop() {
+        if !folder.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn broken_rules(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    if path.ends_with("/mod.rs") {
+        found.push(format!("{path}: put it beside its folder, as FOLDER.rs"));
+    }
+    if !text.starts_with("//! ") {
+        found.push(format!("{path}: begin with one `//!` sentence that says what lives there"));
+    }
+    let lines = text.lines().count();
+    if lines > LINES_CEILING {
+        found.push(format!("{path}: {lines} lines; the ceiling is {LINES_CEILING}, one noun a file"));
+    }
+    // Written in two halves so that this file keeps its own rule.
+    let client = concat!("etcd", "_client");
+    if text.contains(client) && !path.starts_with("store/src/etcd") {
+        found.push(format!("{path}: mentions {client}; only store/src/etcd* may"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, text: &str, expected: usize) {
+        assert_eq!(broken_rules(path, text).len(), expected, "{path}: {text:.40}");
+    }
+
+    #[test]
+    fn each_rule_is_seen() {
+        check("store/src/key.rs", "//! Keys.\n", 0);
+        check("store/src/key.rs", "use std;\n", 1);
+        check("store/src/key/mod.rs", "//! Keys.\n", 1);
+        check("store/src/key.rs", &format!("//! Keys.\n{}", "\n".repeat(LINES_CEILING)), 1);
+        let naming = format!("//! Keys.\nuse {};\n", concat!("etcd", "_client"));
+        check("controller/src/key.rs", &naming, 1);
+        check("store/src/etcd/key.rs", &naming, 0);
+    }
+}

@@ -1,0 +1,47 @@
+//! Project chores, run as `cargo run -p ha-xtask -- CHORE`.
+
+mod architecture;
+mod schemas;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "xtask", about = "Project chores")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Check that crates depend only on what ARCHITECTURE.md allows, and that source files keep the house rules
+    Architecture,
+    /// Write the schema of every kind to docs/schemas
+    Schemas {
+        /// Only compare, and fail when a file is out of date
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().chore {
+        Chore::Architecture => architecture::check(),
+        Chore::Schemas { check } => schemas::write(check),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One line to the person at the terminal.
+#[expect(clippy::print_stderr, reason = "this program speaks to a person, there is no log")]
+pub(crate) fn report(line: &str) {
+    eprintln!("{line}");
+}
