@@ -21,11 +21,12 @@ impl World {
         if self.leader().is_none() {
             missing.push("nobody leads".to_owned());
         }
-        missing.extend(self.operations_under_way().into_iter().map(|name| format!("{name} is under way")));
         let running = self.running();
+        let mut held = Vec::new();
         for (name, resource, status) in self.services() {
             let nodes = running.get(&name).cloned().unwrap_or_default();
             if self.is_held_by_a_rule(&name, &status) {
+                held.push(name);
                 continue;
             }
             if let Some(problem) = problem(&resource, &status, &nodes) {
@@ -35,6 +36,12 @@ impl World {
                     "{name} ({:?}) is {:?} at {:?} and runs on {nodes:?}: {problem} ({reason})",
                     resource.spec.state, status.state, status.node
                 ));
+            }
+        }
+        // A command for a service that no node can take waits with it.
+        for text in self.operations_under_way() {
+            if !held.iter().any(|name| text.split_whitespace().any(|word| word == name)) {
+                missing.push(format!("{text} is under way"));
             }
         }
         for text in missing {

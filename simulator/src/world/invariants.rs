@@ -5,7 +5,7 @@ use super::machine::Doing;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
-use ha_api_types::record::{Fence, FenceState, Proof};
+use ha_api_types::record::{Fence, FenceState, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_store::Change;
 use std::collections::BTreeMap;
@@ -59,6 +59,17 @@ impl World {
         }
     }
 
+    /// Whether a committed report says that something exclusive may run under a machine's present boot.
+    pub(super) fn says_active(&self, node: &str) -> bool {
+        let boot_id = self.machines.get(node).map(|machine| machine.boot_id(node)).unwrap_or_default();
+        let reports = self.store.list(&self.keys.reports_of(node)).entries;
+        reports
+            .iter()
+            .filter(|entry| matches!(self.keys.parse(&entry.key), Some(Key::ServiceReport(..))))
+            .filter_map(|entry| serde_json::from_slice::<ServiceReport>(&entry.value).ok())
+            .any(|report| report.is_active() && report.boot_id == boot_id)
+    }
+
     fn is_exclusive(&self, name: &str) -> bool {
         self.machines
             .values()
@@ -69,8 +80,17 @@ impl World {
     /// What a commit has changed.
     pub(super) fn check_store_changes(&mut self, changes: &[Change]) {
         for change in changes {
-            let Change::Put(entry) = change else { continue };
             let keys = self.keys.clone();
+            let entry = match change {
+                Change::Put(entry) => entry,
+                Change::Delete { key, .. } => {
+                    // What is deleted is left as it is, and nobody answers for it any more.
+                    if let Some(Key::Spec(Kind::Resource, name)) = keys.parse(key) {
+                        self.managed.remove(name);
+                    }
+                    continue;
+                }
+            };
             match keys.parse(&entry.key) {
                 Some(Key::Fence(node)) => self.check_fence(node, &entry.value),
                 Some(Key::Status(Kind::Resource, name)) => self.note_service(name, &entry.value),

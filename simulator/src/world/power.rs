@@ -42,9 +42,11 @@ impl World {
     fn lose_everything(&mut self, node: &str) {
         self.agents.remove(node);
         self.controllers.remove(node);
+        let now = self.now;
         if let Some(machine) = self.machines.get_mut(node) {
             machine.up = false;
             machine.suspended = false;
+            machine.clock.set_suspended(now, false);
             machine.services.clear();
             machine.commands.clear();
             machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
@@ -64,7 +66,8 @@ impl World {
             machine.services.values().any(|present| present.definition.exclusive)
                 || !machine.commands.is_empty()
         });
-        if !active {
+        // What its agent could not yet commit as stopped is active for everybody else, and keeps the watchdog armed.
+        if !active && !self.says_active(node) {
             self.violate("no needless resets", format!("{node} was reset with nothing active"));
         }
         self.lose_everything(node);

@@ -7,7 +7,7 @@ use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Tombstone};
+use ha_api_types::record::Tombstone;
 use ha_api_types::resource::ServiceState;
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeSet;
@@ -97,7 +97,7 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
             world
                 .fences
                 .iter()
-                .filter(|(_, fence)| fence.value.state != FenceState::Fenced)
+                .filter(|(_, fence)| !super::probe::proves_the_machine_empty(&fence.value))
                 .map(|(node, _)| node.clone()),
         );
     }

@@ -62,10 +62,11 @@ fn answer(
         FenceState::Closed if unguarded && fence.proof.is_some() => {
             Answer::Missing("is away, and only what was managed is known to be stopped there")
         }
-        // It stopped what was managed before it registered, and nothing else.
-        FenceState::Fenced if unguarded && fence.proof == Some(Proof::Reregistered) => {
-            Answer::Missing("registers anew, and only what was managed is known to be stopped there")
-        }
+        // Neither proves that the machine was reset: its agent stopped what was managed, and then the watchdog let it stay
+        // (FENCING, section 4), or it registered. What nobody managed goes on there.
+        FenceState::Fenced if unguarded && !proves_the_machine_empty(fence) => Answer::Missing(
+            "was fenced by its silence, and only what was managed is known to be stopped there",
+        ),
         // It must stop what it finds before it registers again.
         FenceState::Fencing => Answer::Empty("its epoch is closed"),
         FenceState::Closed => Answer::Empty("its epoch was closed while it had nothing active"),
@@ -82,6 +83,12 @@ fn answer(
             | None => Answer::Empty("it was fenced"),
         },
     }
+}
+
+/// Whether a closed epoch's proof covers also what nobody managed: the machine was reset, is off, or left.
+pub(super) fn proves_the_machine_empty(fence: &Fence) -> bool {
+    fence.state == FenceState::Fenced
+        && !matches!(fence.proof, Some(Proof::Silence { .. } | Proof::Reregistered | Proof::NothingActive))
 }
 
 /// Whether a node whose epoch is closed without a proof yet has said that the service may run there: then the name was
