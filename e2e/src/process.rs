@@ -165,12 +165,13 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         let id = ProcessId::of(pid).unwrap();
         assert!(children_of(ProcessId::own().unwrap().pid).contains(&id));
-        let seen = crate::wait::wait_for("the child's program", std::time::Duration::from_secs(10), || {
-            program(pid).filter(|name| name == "sleep")
+        // While it executes its program, the file is the new one already, and arguments and environment are not there yet.
+        let seen = crate::wait::wait_for("the child's program", std::time::Duration::from_secs(60), || {
+            let whole = program(pid).as_deref() == Some("sleep")
+                && environment(pid).get("HA_RESOURCE").map(String::as_str) == Some("web");
+            (whole && command_line(pid) == "sleep 60").then_some(())
         });
-        assert!(seen.is_ok());
-        assert_eq!(environment(pid).get("HA_RESOURCE").map(String::as_str), Some("web"));
-        assert_eq!(command_line(pid), "sleep 60");
+        seen.unwrap();
         id.signal(Signal::SIGKILL).unwrap();
         child.wait().unwrap();
         assert!(!id.is_alive());
