@@ -24,7 +24,7 @@ use failure::Failure;
 use futures::stream::BoxStream;
 use ha_api_types::record::Revision;
 use member::Member;
-use race::{Call, race};
+use race::{Call, Repeat, race};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ impl Inner {
 /// A request that may be made any number of times.
 async fn request<T: Send + 'static>(inner: &Arc<Inner>, call: Call<T>) -> Result<T, StoreError> {
     inner.check_versions().await.map_err(Failure::into_store_error)?;
-    let settled = race(inner, call, |result, _| settle(result));
+    let settled = race(inner, call, Repeat::Freely, |result, _| settle(result));
     settled.await.and_then(|result| result).map_err(Failure::into_store_error)
 }
 

@@ -61,7 +61,7 @@ impl EventWriter {
 
 async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key: String, event: &Event) {
     let Ok(value) = serde_json::to_vec(event) else { return };
-    for _ in 0..2 {
+    for _ in 0..3 {
         let id = match lease {
             Some((id, since)) if since.elapsed() < LEASE_USE => *id,
             Some(_) | None => match store.grant_lease(EVENT_TTL_SECONDS).await {
@@ -79,7 +79,9 @@ async fn write<S: Store>(store: &S, lease: &mut Option<(LeaseId, Instant)>, key:
         match store.commit(transaction).await {
             Outcome::LeaseNotFound => *lease = None,
             Outcome::Applied(_) | Outcome::Conflict(_) => return,
-            Outcome::Refused(why) | Outcome::Unknown(why) => {
+            // Its name is its own: if it is there already, the next attempt conflicts.
+            Outcome::Unknown(why) => tracing::debug!(why, "an event was perhaps not written"),
+            Outcome::Refused(why) => {
                 tracing::debug!(why, "an event was not written");
                 return;
             }

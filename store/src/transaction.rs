@@ -158,6 +158,16 @@ impl Transaction {
             })
     }
 
+    /// Whether a copy of it that arrives late is harmless, whatever happened meanwhile: it writes nothing, or guards at
+    /// least one revision, which never returns.
+    ///
+    /// A transaction that only creates keys is applied once more by such a copy after somebody has deleted them: what a
+    /// user has deleted would be back. It is sent once, and is unknown without an answer.
+    pub fn may_be_sent_again(&self) -> bool {
+        self.writes.is_empty()
+            || self.guards.values().any(|guard| matches!(guard, Guard::Unchanged(_) | Guard::Created(_)))
+    }
+
     /// The bytes of its keys and values.
     pub fn size(&self) -> usize {
         let of_write = |write: &Write| match write {
@@ -220,6 +230,16 @@ mod tests {
         for key in transaction.writes().keys() {
             assert!(transaction.guards().contains_key(key), "{key}");
         }
+    }
+
+    #[test]
+    fn what_guards_no_revision_is_sent_once() {
+        let create = || Transaction::new().put("a", Guard::Absent, vec![1]);
+        assert!(!create().may_be_sent_again());
+        assert!(!create().guard("b", Guard::Absent).may_be_sent_again());
+        assert!(create().guard("leader", Guard::Created(2)).may_be_sent_again());
+        assert!(create().put("b", Guard::Unchanged(2), vec![1]).may_be_sent_again());
+        assert!(Transaction::new().guard("a", Guard::Absent).may_be_sent_again());
     }
 
     #[test]

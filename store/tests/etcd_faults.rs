@@ -70,7 +70,6 @@ struct Told {
 /// stop; every other time at a revision that may be stale.
 async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
     let mut told = Told::default();
-    let created = format!("/created/{worker}");
     let lease = loop {
         if let Ok(lease) = store.grant_lease(120).await {
             break lease;
@@ -96,18 +95,7 @@ async fn work(store: EtcdStore, worker: u32, stop: Arc<AtomicBool>) -> Told {
                 value.clone(),
                 lease,
             ),
-            // A copy of this that is late would be applied again once somebody has deleted the key, if nothing else held
-            // it back (FENCING, section 1): it guards something that never returns as well.
-            None => {
-                let Ok(count) = store.get(&created).await else { continue };
-                let guard =
-                    count.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
-                Transaction::new().put_leased(&key, Guard::Absent, value.clone(), lease).put(
-                    &created,
-                    guard,
-                    round.to_string().into_bytes(),
-                )
-            }
+            None => Transaction::new().put_leased(&key, Guard::Absent, value.clone(), lease),
         };
         let started = Instant::now();
         match store.commit(transaction).await {
@@ -415,4 +403,54 @@ async fn a_full_store_refuses_and_says_so() {
     assert!(status[0].alarms.iter().any(|alarm| alarm.contains("NOSPACE")), "{status:#?}");
     assert!(status[0].database_size_bytes > 1_000_000, "{status:#?}");
     assert!(store.get("/full/0").await.is_ok(), "reading goes on");
+}
+
+/// A way to a member that can be closed: what is under way then stays in it until it is opened again.
+async fn valve(to: String, open: Arc<AtomicBool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let Ok(server) = TcpStream::connect(&to).await else { continue };
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+            let open = open.clone();
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 64 * 1024];
+                while let Ok(length) = from_client.read(&mut buffer).await {
+                    while !open.load(Ordering::Relaxed) {
+                        tokio::time::sleep(Duration::from_millis(10)).await;
+                    }
+                    if length == 0 || to_server.write_all(&buffer[..length]).await.is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    format!("http://{address}")
+}
+
+/// Else a copy that is stuck on its way would bring back what somebody deletes meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_creates_is_sent_once() {
+    let cluster = Cluster::start(1, &Flags::default());
+    let member = cluster.endpoints()[0].clone();
+    let direct = connect(&cluster).await;
+    let known = put_eventually(&direct, "/once/known").await;
+    let open = Arc::new(AtomicBool::new(true));
+    let way = valve(member.trim_start_matches("http://").to_owned(), open.clone()).await;
+    let config = Config { attempt_timeout_ms: 500, ..Config::new([way, member]) };
+    let store = EtcdStore::connect(config).await.expect("good settings");
+    store.get("/once/known").await.expect("the way is open");
+    open.store(false, Ordering::Relaxed);
+    let create = || Transaction::new().put("/once/new", Guard::Absent, vec![1]);
+    let outcome = store.commit(create()).await;
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert!(direct.get("/once/new").await.expect("a reading").entries.is_empty());
+    // What guards a revision may take the other way: a copy that arrives late conflicts.
+    let guarded = create().guard("/once/known", Guard::Unchanged(known));
+    let outcome = store.commit(guarded).await;
+    assert!(matches!(outcome, Outcome::Applied(_)), "{outcome:?}");
 }

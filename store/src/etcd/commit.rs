@@ -1,14 +1,13 @@
 //! Committing a guarded transaction: applied, conflict and unknown kept apart.
 //!
 //! Up to three attempts run, the later ones because an earlier one is slow or failed without an answer. A transaction that
-//! breaks its own guards when it is applied is applied by at most one of them as long as its keys exist. (A copy that only
-//! creates keys could be applied again after somebody deleted them; it must then still meet its other guards, and FENCING
-//! has every such write guard more than that.) A heartbeat, which puts under `Created`, may be applied by several: the
+//! breaks its own guards when it is applied is applied by at most one of them. (A copy that only creates keys could be
+//! applied again after somebody deleted them, so such a transaction is sent once.) A heartbeat, which puts under `Created`, may be applied by several: the
 //! deadline that it proves counts from before the first of them.
 
 use super::Inner;
 use super::failure::Failure;
-use super::race::{Call, race};
+use super::race::{Call, Repeat, race};
 use super::resolve::{Resolution, resolve};
 use crate::transaction::{Entry, Guard, MAX_REQUEST_BYTES, Outcome, Transaction, Write};
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
@@ -48,7 +47,8 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
             client.txn(request).await.map(|response| to_answer(&response))
         })
     });
-    let settled = race(inner, call, |result, unresolved| {
+    let repeat = if transaction.may_be_sent_again() { Repeat::Freely } else { Repeat::Unsent };
+    let settled = race(inner, call, repeat, |result, unresolved| {
         judge(&transaction, result, unresolved, &mut conflict, &mut refused)
     })
     .await;

@@ -3,7 +3,7 @@
 
 use super::Inner;
 use super::failure::Failure;
-use super::race::{Call, race};
+use super::race::{Call, Repeat, race};
 use crate::store::StoreError;
 use crate::transaction::LeaseId;
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ pub(super) async fn revoke(inner: &Arc<Inner>, lease: LeaseId) -> Result<(), Sto
     inner.check_versions().await.map_err(Failure::into_store_error)?;
     let call: Call<()> =
         Arc::new(move |mut client| Box::pin(async move { client.lease_revoke(lease).await.map(|_| ()) }));
-    let settled = race(inner, call, |result, unresolved| match result {
+    let settled = race(inner, call, Repeat::Freely, |result, unresolved| match result {
         Err(Failure::LeaseNotFound) if unresolved > 0 => ControlFlow::Break(Ok(())),
         result => super::settle(result),
     });

@@ -16,6 +16,15 @@ pub(super) const MAX_ATTEMPTS: usize = 3;
 pub(super) type Call<T> =
     Arc<dyn Fn(Client) -> BoxFuture<'static, Result<T, etcd_client::Error>> + Send + Sync>;
 
+/// Whether a request may be under way more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// Another attempt runs beside one that is slow, and after one that failed without an answer.
+    Freely,
+    /// Only after attempts that certainly did not reach the store.
+    Unsent,
+}
+
 /// Runs a request. `judge` sees how each attempt ends, with the number of attempts that are still running or ended without
 /// saying what became of them, and says whether that settles it. The error is the last failure when nothing did; it is
 /// [`Failure::Unknown`] if any attempt may have been carried out.
@@ -25,6 +34,7 @@ pub(super) type Call<T> =
 pub(super) async fn race<T: Send + 'static, R>(
     inner: &Arc<Inner>,
     call: Call<T>,
+    repeat: Repeat,
     mut judge: impl FnMut(Result<T, Failure>, usize) -> ControlFlow<R>,
 ) -> Result<R, Failure> {
     let attempt_timeout = inner.attempt_timeout();
@@ -40,7 +50,11 @@ pub(super) async fn race<T: Send + 'static, R>(
     // Each member may turn a request away without cost to the others.
     let most = MAX_ATTEMPTS + inner.members.len();
     loop {
-        let may_launch = launched - not_sent < MAX_ATTEMPTS && launched < most;
+        let attempts = match repeat {
+            Repeat::Freely => MAX_ATTEMPTS,
+            Repeat::Unsent => 1,
+        };
+        let may_launch = launched - not_sent < attempts && launched < most;
         if running.is_empty() {
             if !may_launch {
                 return Err(if unknown > 0 { Failure::Unknown(last.to_string()) } else { last });
