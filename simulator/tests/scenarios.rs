@@ -52,7 +52,7 @@ fn every_scenario_holds() {
 
 #[test]
 fn the_same_seed_gives_the_same_run_byte_for_byte() {
-    let path = Path::new("scenarios/node-loses-power.yaml");
+    let path = Path::new("scenarios/fencing/node-loses-power.yaml");
     let (first, second) = (run(path, Some(5)), run(path, Some(5)));
     assert_eq!(first.timeline(), second.timeline());
     assert_eq!(first.summary().to_string(), second.summary().to_string());

@@ -45,18 +45,14 @@ fn file(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
 }
 
 fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
-    let unreadable =
-        |error: std::io::Error| Failure::usage(format!("{}: cannot be read: {error}", path.display()));
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let path = entry.map_err(unreadable)?.path();
-        if path.extension().is_some_and(|end| end == "yaml" || end == "yml") {
-            files.push(path);
-        }
-    }
+    collect(path, &mut files)?;
     files.sort();
     if files.is_empty() {
-        return Err(Failure::usage(format!("{}: no file here ends in .yaml or .yml", path.display())));
+        return Err(Failure::usage(format!(
+            "{}: no file in it or below it ends in .yaml or .yml",
+            path.display()
+        )));
     }
     let mut worst = Exit::Done;
     let mut summaries = Vec::new();
@@ -83,6 +79,22 @@ fn folder(session: &Session, path: &Path, format: Option<Format>) -> Outcome {
     }
     session.print_value(format, &Value::Array(summaries))?;
     Ok(worst)
+}
+
+/// The scenario files of a folder and of the folders in it.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let unreadable =
+        |error: std::io::Error| Failure::usage(format!("{}: cannot be read: {error}", folder.display()));
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        // A link to a folder is not followed: it may lead back here.
+        if entry.file_type().map_err(unreadable)?.is_dir() {
+            collect(&entry.path(), files)?;
+        } else if entry.path().extension().is_some_and(|end| end == "yaml" || end == "yml") {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// Reads a scenario and runs it to its end.
