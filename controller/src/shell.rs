@@ -25,6 +25,7 @@ use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks};
 use ha_runtime::http::{ServeOptions, bind};
 use ha_runtime::metrics::Metrics;
+use ha_runtime::program::unusable;
 use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::etcd::EtcdStore;
@@ -44,44 +45,17 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// The program: reads its options, runs until told to end, and says how it went.
 pub fn main() -> ExitCode {
-    let options = match ha_runtime::config::read::<Options>("HACTL_CONTROLLER") {
-        Ok(options) => options,
-        Err(ha_runtime::config::ConfigError::Usage(usage)) => usage.exit(),
-        Err(error) => return usage_error(&error),
-    };
-    if let Err(error) = options.check().and_then(|()| Ok(ha_runtime::logging::init(&options.logging)?)) {
-        return usage_error(&*error);
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "the runtime cannot be started");
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(run(options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-#[allow(clippy::print_stderr, reason = "logging is not set up yet")]
-fn usage_error(error: &(impl std::fmt::Display + ?Sized)) -> ExitCode {
-    eprintln!("error: {error}");
-    ExitCode::from(2)
+    ha_runtime::program::main(run)
 }
 
 async fn run(options: Options) -> anyhow::Result<()> {
     let (trigger, shutdown) = Shutdown::on_signals().context("signals cannot be handled")?;
     let clock = SystemClock::new().context("the machine's clocks cannot be read")?;
     let keys = Keys::new(&options.cluster);
-    let store = EtcdStore::connect(options.store_config()).await?;
+    let store = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
     // Leadership has channels of its own, so that nothing can queue before it.
-    let leadership = EtcdStore::connect(options.store_config()).await?;
-    let server = bind(ServeOptions::new(options.listen, options.tls())).await?;
+    let leadership = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
+    let server = bind(ServeOptions::new(options.listen, options.tls())).await.map_err(unusable)?;
     let config = Config {
         cluster: options.cluster.clone(),
         id: options.id(),

@@ -29,6 +29,7 @@ use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks};
 use ha_runtime::http::{ServeOptions, bind};
 use ha_runtime::metrics::Metrics;
+use ha_runtime::program::unusable;
 use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::etcd::EtcdStore;
@@ -45,45 +46,7 @@ pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
 /// The program: reads its options, runs until told to end, and says how it went.
 pub fn main() -> ExitCode {
-    let options = match ha_runtime::config::read::<Options>("HACTL_AGENT") {
-        Ok(options) => options,
-        Err(ha_runtime::config::ConfigError::Usage(usage)) => usage.exit(),
-        Err(error) => return usage_error(&error),
-    };
-    if let Err(error) = options.check().and_then(|()| Ok(ha_runtime::logging::init(&options.logging)?)) {
-        return usage_error(&*error);
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            tracing::error!(%error, "the runtime cannot be started");
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(run(options)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<Unusable>() => usage_error(&format!("{error:#}")),
-        Err(error) => {
-            tracing::error!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-#[allow(clippy::print_stderr, reason = "logging is not set up yet")]
-fn usage_error(error: &(impl std::fmt::Display + ?Sized)) -> ExitCode {
-    eprintln!("error: {error}");
-    ExitCode::from(2)
-}
-
-/// Settings with which the agent cannot work on this machine, whatever happens later.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Unusable(String);
-
-/// Marks an error as one of the settings.
-fn unusable(error: impl Into<anyhow::Error>) -> anyhow::Error {
-    Unusable(format!("{:#}", error.into())).into()
+    ha_runtime::program::main(run)
 }
 
 async fn run(options: Options) -> anyhow::Result<()> {
@@ -95,9 +58,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let journal_file = JournalFile::open(&options.state_dir)?;
     let journal = journal_file.load()?;
     let keys = Keys::new(&options.cluster);
-    let store = EtcdStore::connect(options.store_config()).await.map_err(unusable)?;
+    let store = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
     // Heartbeats have channels of their own, so that nothing can queue before them.
-    let heartbeats = EtcdStore::connect(options.store_config()).await.map_err(unusable)?;
+    let heartbeats = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
     let (inputs, received) = mpsc::unbounded_channel();
     let boot_id = identity::read_id(&options.boot_id_file, "--boot-id-file").map_err(unusable)?;
     let drivers = Drivers::new(&options, &boot_id, &inputs).map_err(unusable)?;

@@ -6,6 +6,7 @@ pub mod http;
 pub mod logging;
 pub mod metrics;
 pub mod notify;
+pub mod program;
 pub mod reconcile;
 pub mod shutdown;
 pub mod tls;

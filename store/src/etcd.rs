@@ -7,6 +7,7 @@ mod failure;
 mod http;
 mod lease;
 mod member;
+mod options;
 mod race;
 mod resolve;
 mod status;
@@ -14,6 +15,7 @@ mod version;
 mod watch;
 
 pub use config::Config;
+pub use options::StoreOptions;
 pub use status::MemberStatus;
 
 use crate::store::{Reading, Store, StoreError, WatchItem};

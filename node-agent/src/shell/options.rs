@@ -1,7 +1,8 @@
 //! The agent's options.
 
 use ha_runtime::logging::LogOptions;
-use ha_store::etcd;
+use ha_runtime::program::{ProgramOptions, check_name};
+use ha_store::etcd::StoreOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -9,27 +10,9 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Parser)]
 #[command(name = "ha-node-agent", version)]
 pub struct Options {
-    /// Client URLs of the store's members, in the order of preference
-    #[arg(long, value_delimiter = ',', required = true, value_name = "URL", help_heading = "Store")]
-    pub etcd_endpoints: Vec<String>,
-    /// Certificate authority of the members (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_ca: Option<PathBuf>,
-    /// Client certificate (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_cert: Option<PathBuf>,
-    /// Client key (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_key: Option<PathBuf>,
-    /// User
-    #[arg(long, value_name = "NAME", help_heading = "Store")]
-    pub etcd_user: Option<String>,
-    /// File with the user's password
-    #[arg(long, value_name = "FILE", help_heading = "Store")]
-    pub etcd_password_file: Option<PathBuf>,
-    /// Work with an etcd that has known defects all the same
-    #[arg(long, help_heading = "Store")]
-    pub allow_old_store: bool,
+    /// The store
+    #[command(flatten)]
+    pub store: StoreOptions,
     /// The cluster
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub cluster: String,
@@ -74,32 +57,21 @@ pub enum Virtual {
     No,
 }
 
-impl Options {
-    /// What cannot work whatever the machine is like.
-    pub fn check(&self) -> anyhow::Result<()> {
-        for (flag, name) in [("--node", &self.node), ("--cluster", &self.cluster)] {
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-            if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
-                anyhow::bail!("{flag} {name:?}: use 1 to 253 letters, digits, '-', '.' or '_'");
-            }
-        }
+impl ProgramOptions for Options {
+    const PREFIX: &'static str = "HACTL_AGENT";
+
+    fn logging(&self) -> &LogOptions {
+        &self.logging
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        check_name("--node", &self.node)?;
+        check_name("--cluster", &self.cluster)?;
         Ok(())
     }
+}
 
-    /// How the store is reached.
-    pub fn store_config(&self) -> etcd::Config {
-        etcd::Config {
-            endpoints: self.etcd_endpoints.clone(),
-            ca: self.etcd_ca.clone(),
-            cert: self.etcd_cert.clone(),
-            key: self.etcd_key.clone(),
-            user: self.etcd_user.clone(),
-            password_file: self.etcd_password_file.clone(),
-            allow_old_store: self.allow_old_store,
-            ..etcd::Config::default()
-        }
-    }
-
+impl Options {
     /// Whether the machine is virtual, as told or as found.
     pub fn machine_is_virtual(&self) -> bool {
         match self.virtual_machine {

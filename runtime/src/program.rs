@@ -1,0 +1,92 @@
+//! The frame of every daemon's `main`: options, logging, the asynchronous runtime, and the exit status.
+
+use crate::config::{self, ConfigError};
+use crate::logging::{self, LogOptions};
+use clap::{CommandFactory, FromArgMatches};
+use std::process::ExitCode;
+
+/// What a daemon's options can say of themselves.
+pub trait ProgramOptions: CommandFactory + FromArgMatches {
+    /// What its environment variables begin with.
+    const PREFIX: &'static str;
+
+    /// How it logs.
+    fn logging(&self) -> &LogOptions;
+
+    /// What cannot work whatever the machine is like.
+    ///
+    /// # Errors
+    /// In one sentence: which option, what is wrong, what to give.
+    fn check(&self) -> anyhow::Result<()>;
+}
+
+/// Settings with which a daemon cannot work on this machine, whatever happens later.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unusable(String);
+
+/// Marks an error as one of the settings: exit status 2, and no restart will help.
+pub fn unusable(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    Unusable(format!("{:#}", error.into())).into()
+}
+
+/// Reads the options, runs until told to end, and says how it went: 0 ended in order, 1 failed, 2 the settings are wrong.
+pub fn main<O: ProgramOptions, F: Future<Output = anyhow::Result<()>>>(run: impl FnOnce(O) -> F) -> ExitCode {
+    let options = match config::read::<O>(O::PREFIX) {
+        Ok(options) => options,
+        Err(ConfigError::Usage(usage)) => usage.exit(),
+        Err(error) => return usage_error(&error),
+    };
+    if let Err(error) = options.check().and_then(|()| Ok(logging::init(options.logging())?)) {
+        return usage_error(&*error);
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "the runtime cannot be started");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(run(options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Unusable>() => usage_error(&format!("{error:#}")),
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Checks a name that becomes a part of a key in the store.
+///
+/// # Errors
+/// Names the flag and what is allowed.
+pub fn check_name(flag: &str, name: &str) -> anyhow::Result<()> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
+        anyhow::bail!("{flag} {name:?}: use 1 to 253 letters, digits, '-', '.' or '_'");
+    }
+    Ok(())
+}
+
+#[allow(clippy::print_stderr, reason = "logging may not be set up yet")]
+fn usage_error(error: &(impl std::fmt::Display + ?Sized)) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parts_of_keys() {
+        for good in ["node1", "a.b-c_D", &"x".repeat(253)] {
+            assert!(check_name("--node", good).is_ok(), "{good}");
+        }
+        for bad in ["", "a/b", "a b", "ä", &"x".repeat(254)] {
+            let error = check_name("--node", bad).unwrap_err().to_string();
+            assert!(error.starts_with("--node") && error.contains("253 letters"), "{error}");
+        }
+    }
+}
