@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
+
+use crate::wait::wait_until;
+
+/// The longest that the threads of a stopped process may take to stand still.
+const STANDSTILL: Duration = Duration::from_secs(60);
 
 /// One process, told from a later one with the same number by its start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,7 +45,8 @@ impl ProcessId {
         Self::of(self.pid) == Some(*self)
     }
 
-    /// Sends a signal. A process that is gone is no error: that is what most callers want in the end.
+    /// Sends a signal. A process that is gone is no error: that is what most callers want in the end. After `SIGSTOP` it
+    /// stands still when this returns: the kernel only asks its threads, one by one.
     ///
     /// # Errors
     /// When the system refuses.
@@ -48,9 +55,22 @@ impl ProcessId {
             return Ok(());
         }
         match kill(Pid::from_raw(self.pid), signal) {
+            Ok(()) if signal == Signal::SIGSTOP => {
+                let what = format!("process {} to stand still", self.pid);
+                wait_until(&what, STANDSTILL, || !self.is_alive() || self.stands_still())
+            }
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(error) => bail!("{signal} could not be sent to process {}: {error}", self.pid),
         }
+    }
+
+    /// Whether every thread of it is stopped.
+    fn stands_still(&self) -> bool {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", self.pid)) else { return false };
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|fields| fields.trim_start().starts_with(['T', 't']))
+        })
     }
 
     /// The inode of its pid namespace, which names the machine that it runs on.
@@ -172,6 +192,8 @@ mod tests {
             (whole && command_line(pid) == "sleep 60").then_some(())
         });
         seen.unwrap();
+        id.signal(Signal::SIGSTOP).unwrap();
+        assert!(id.stands_still());
         id.signal(Signal::SIGKILL).unwrap();
         child.wait().unwrap();
         assert!(!id.is_alive());

@@ -154,9 +154,14 @@ impl Cluster {
         self.members[index].wait_until_it_listens();
     }
 
-    /// SIGSTOP: it keeps its connections and answers nothing.
+    /// SIGSTOP: it keeps its connections and answers nothing. Each of its threads stands still when this returns.
     pub(crate) fn pause(&self, index: usize) {
         self.members[index].signal("STOP");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !self.members[index].stands_still() {
+            assert!(Instant::now() < deadline, "a stopped etcd goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// SIGCONT.
@@ -193,6 +198,16 @@ impl Member {
         let process = self.process.as_ref().expect("a running member");
         let status = Command::new("kill").args([format!("-{signal}"), process.id().to_string()]).status();
         assert!(status.is_ok_and(|status| status.success()), "kill -{signal}");
+    }
+
+    /// Whether every thread has taken the signal: sending it only asks.
+    fn stands_still(&self) -> bool {
+        let process = self.process.as_ref().expect("a running member");
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).expect("a running member");
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_some_and(|fields| fields.trim_start().starts_with('T'))
+        })
     }
 
     fn end(&mut self) {
