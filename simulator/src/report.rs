@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use ha_api_types::kind::Kind;
-use ha_api_types::resource::ServiceState;
+use ha_api_types::resource::{RequestedState, ServiceState};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,17 +25,22 @@ impl World {
         let running = self.running();
         let mut checks = Vec::new();
         let mut check = |what: String, ok: bool, got: String| checks.push(Check { check: what, ok, got });
-        let state_of = |name: &str| self.states.get(name).cloned();
+        let state_of = |name: &str| {
+            let known = self.states.get(name).cloned().unwrap_or((ServiceState::Queued, None));
+            self.exists(name).then_some(known)
+        };
         let place_of = |name: &str| state_of(name).and_then(|(_, node)| node);
         for (name, expected) in &expect.services {
             let found = state_of(name);
             if let Some(state) = expected.state {
                 let got = found.as_ref().map(|(state, _)| *state);
-                check(format!("service {name} is {state:?}"), got == Some(state), format!("{got:?}"));
+                let got_text = got.map_or_else(|| "not there".to_owned(), |state| format!("{state:?}"));
+                check(format!("service {name} is {state:?}"), got == Some(state), got_text);
             }
             if let Some(node) = &expected.node {
                 let got = found.and_then(|(_, node)| node);
-                check(format!("service {name} on {node}"), got.as_ref() == Some(node), format!("{got:?}"));
+                let wanted = node.as_deref().unwrap_or("no node");
+                check(format!("service {name} on {wanted}"), got == *node, in_words(got.as_ref()));
             }
             if let Some(wanted) = expected.running {
                 let got = running.contains_key(name);
@@ -57,25 +62,28 @@ impl World {
             check(format!("watchdog resets {wanted:?}"), set(wanted) == resets, format!("{resets:?}"));
         }
         if let Some(wanted) = &expect.maintenance {
-            let got: BTreeSet<String> = self
-                .node_states
-                .iter()
-                .filter(|(_, state)| **state == ha_api_types::node::NodeState::Maintenance)
-                .map(|(node, _)| node.clone())
-                .collect();
+            let is_in = |node: &&String| {
+                self.node_states.get(*node) == Some(&ha_api_types::node::NodeState::Maintenance)
+                    || self
+                        .spec_of(Kind::Node, node)
+                        .is_some_and(|object| object.pointer("/spec/maintenance") == Some(&json!(true)))
+            };
+            let got: BTreeSet<String> = self.machines.keys().filter(is_in).cloned().collect();
             check(format!("in maintenance {wanted:?}"), set(wanted) == got, format!("{got:?}"));
         }
         if let Some(most) = expect.max_moves {
-            let got = self.moves.len();
+            let got = self.moves.len() as u64;
             check(format!("at most {most} moves"), got <= most, got.to_string());
         }
         for names in &expect.together {
             let places: BTreeSet<Option<String>> = names.iter().map(|name| place_of(name)).collect();
-            check(format!("together {names:?}"), places.len() == 1, format!("{places:?}"));
+            let ok = places.len() == 1 && !places.contains(&None);
+            check(format!("together {names:?}"), ok, format!("{places:?}"));
         }
         for names in &expect.apart {
-            let places: BTreeSet<Option<String>> = names.iter().map(|name| place_of(name)).collect();
-            check(format!("apart {names:?}"), places.len() == names.len(), format!("{places:?}"));
+            let places: Vec<Option<String>> = names.iter().map(|name| place_of(name)).collect();
+            let different: BTreeSet<&String> = places.iter().flatten().collect();
+            check(format!("apart {names:?}"), different.len() == names.len(), format!("{places:?}"));
         }
         for (name, nodes) in &expect.on_one_of {
             let got = place_of(name);
@@ -83,7 +91,7 @@ impl World {
             check(format!("{name} on one of {nodes:?}"), ok, format!("{got:?}"));
         }
         if let Some(most) = expect.max_per_node {
-            let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+            let mut counts: BTreeMap<&String, u64> = BTreeMap::new();
             for node in running.values().flatten() {
                 *counts.entry(node).or_default() += 1;
             }
@@ -112,14 +120,15 @@ impl World {
     pub fn summary(&self) -> Value {
         let running = self.running();
         let seconds = |ms: u64| ms as f64 / 1000.0;
-        let services: BTreeMap<&String, Value> = self
-            .states
-            .iter()
-            .filter(|(name, (state, _))| *state != ServiceState::Deleting && self.exists(name))
-            .map(|(name, (state, node))| {
+        let services: BTreeMap<String, Value> = self
+            .names_of(Kind::Resource)
+            .into_iter()
+            .map(|name| {
+                let known = self.states.get(&name).cloned();
+                let (state, node) = known.unwrap_or((ServiceState::Queued, None));
                 let value = json!({
-                    "state": state, "requested": self.requested(name), "node": node,
-                    "running": running.get(name).cloned().unwrap_or_default(),
+                    "state": state, "requested": self.requested(&name), "node": node,
+                    "running": running.get(&name).cloned().unwrap_or_default(),
                 });
                 (name, value)
             })
@@ -128,14 +137,13 @@ impl World {
             .machines
             .iter()
             .map(|(name, machine)| {
-                let watchdog = match (machine.watchdog.fires_at, machine.up) {
-                    (Some(_), true) => "armed",
-                    (None, true) => "idle",
-                    (_, false) if machine.resets.is_empty() => "idle",
-                    (_, false) => "expired",
+                let watchdog = match (machine.watchdog.fires_at, machine.expired) {
+                    (_, true) => "expired",
+                    (Some(_), false) => "armed",
+                    (None, false) => "idle",
                 };
-                let state = self.node_states.get(name);
-                let power = if machine.up { "on" } else { "off" };
+                let state = self.node_states.get(name).copied().unwrap_or_default();
+                let power = if machine.powered { "on" } else { "off" };
                 (name, json!({"state": state, "power": power, "watchdog": watchdog}))
             })
             .collect();
@@ -177,13 +185,17 @@ impl World {
         })
     }
 
-    fn exists(&self, name: &str) -> bool {
+    pub(crate) fn exists(&self, name: &str) -> bool {
         self.spec_of(Kind::Resource, name).is_some()
     }
 
-    fn requested(&self, name: &str) -> Value {
-        self.spec_of(Kind::Resource, name)
-            .and_then(|object| object.pointer("/spec/state").cloned())
-            .unwrap_or_else(|| json!("Started"))
+    fn requested(&self, name: &str) -> RequestedState {
+        let object = self.spec_of(Kind::Resource, name);
+        let state = object.and_then(|object| object.pointer("/spec/state").cloned());
+        state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default()
     }
+}
+
+fn in_words(node: Option<&String>) -> String {
+    node.map_or_else(|| "no node".to_owned(), Clone::clone)
 }

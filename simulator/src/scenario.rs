@@ -2,76 +2,74 @@
 
 pub mod action;
 pub mod condition;
+mod names;
+mod objects;
+mod reader;
+mod sections;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use step::{Doing, Moment, Step};
 
 use crate::duration::Duration;
-use action::Action;
-use condition::Condition;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::timing::TimingSpec;
-use serde::Deserialize;
-use serde_json::Value;
+use ha_api_types::yaml;
+use reader::Reader;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A scenario as written.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// A scenario that was read and holds together.
+#[derive(Clone, Debug)]
 pub struct Scenario {
     /// Decides every delay and tie.
-    #[serde(default = "one")]
     pub seed: u64,
     /// Virtual time at which the run ends at the latest.
-    #[serde(default = "two_hours")]
     pub duration: Duration,
     /// How long nothing must be pending after the last step for the run to end.
-    #[serde(default = "two_minutes")]
     pub settle: Duration,
     /// As in `Cluster.spec.timing`.
-    #[serde(default)]
     pub timing: TimingSpec,
     /// The machines.
     pub nodes: Vec<Machine>,
-    /// API objects, inline or `{file: …}`.
-    #[serde(default)]
+    /// API objects; the Cluster is among them.
     pub objects: Vec<Value>,
-    /// Where services lie at time 0.
-    #[serde(default)]
+    /// Where services lie at time 0, by resource.
     pub place: BTreeMap<String, Place>,
     /// Objects that a step adds by name.
-    #[serde(default)]
     pub later: Vec<Value>,
-    /// Where the store's members live; absent: outside.
-    #[serde(default)]
-    pub store: Option<StorePlace>,
+    /// Nodes with a member of the store each, which shares their power and network; empty: the store is outside.
+    pub store: Vec<String>,
     /// What happens.
-    #[serde(default)]
     pub steps: Vec<Step>,
     /// What must come of it.
-    #[serde(default)]
     pub expect: Expectations,
 }
 
 /// A machine.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug)]
 pub struct Machine {
     /// Its name.
     pub name: String,
     /// Whether it is on at time 0.
-    #[serde(default)]
     pub power: Power,
     /// Whether a controller runs here too.
-    #[serde(default = "yes")]
     pub controller: bool,
     /// What it has.
-    #[serde(default)]
     pub capacity: Amounts,
+    /// Drivers that it can serve.
+    pub drivers: Vec<String>,
+    /// Its watchdog.
+    pub watchdog: Device,
+    /// It is itself virtual, so that it could be paused with its clock.
+    pub is_virtual: bool,
 }
 
 /// On or off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Power {
     /// On.
     #[default]
@@ -80,9 +78,22 @@ pub enum Power {
     Off,
 }
 
+/// What kind of watchdog a machine has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Device {
+    /// A kernel device that takes a new timeout with each pet.
+    #[default]
+    Sliding,
+    /// A kernel device whose timeout is fixed once it is open.
+    Fixed,
+    /// A process that plays one.
+    StandIn,
+    /// None.
+    Missing,
+}
+
 /// Where a service lies at time 0.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default)]
 pub struct Place {
     /// The node.
     pub node: String,
@@ -94,41 +105,8 @@ pub struct Place {
     pub target: Option<String>,
 }
 
-/// Where the store's members live.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct StorePlace {
-    /// One member on each of these nodes; they share its power and network.
-    pub on: Vec<String>,
-}
-
-/// A step: when, and what is done or checked.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Step {
-    /// At this time.
-    #[serde(default)]
-    pub at: Option<Duration>,
-    /// So long after the previous step.
-    #[serde(default)]
-    pub after: Option<Duration>,
-    /// As soon as this becomes true.
-    #[serde(default)]
-    pub when: Option<String>,
-    /// How long `when` may take.
-    #[serde(default)]
-    pub within: Option<Duration>,
-    /// What is done.
-    #[serde(rename = "do", default)]
-    pub actions: Option<Value>,
-    /// What must hold then.
-    #[serde(default)]
-    pub check: Option<String>,
-}
-
 /// What must come of it; a missing key is not checked.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default)]
 pub struct Expectations {
     /// Services by name.
     pub services: BTreeMap<String, ExpectedService>,
@@ -139,7 +117,7 @@ pub struct Expectations {
     /// Nodes in maintenance at the end.
     pub maintenance: Option<Vec<String>>,
     /// Migrations plus relocations.
-    pub max_moves: Option<usize>,
+    pub max_moves: Option<u64>,
     /// Sets on one node.
     pub together: Vec<Vec<String>>,
     /// Sets on different nodes.
@@ -147,135 +125,69 @@ pub struct Expectations {
     /// Services on one of these nodes.
     pub on_one_of: BTreeMap<String, Vec<String>>,
     /// Running services on a node, at most.
-    pub max_per_node: Option<usize>,
+    pub max_per_node: Option<u64>,
     /// Commands that must have been refused.
     pub refused: Option<Vec<String>>,
 }
 
 /// What must come of a service.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Clone, Debug, Default)]
 pub struct ExpectedService {
     /// Its state.
     pub state: Option<ServiceState>,
-    /// Its node.
-    pub node: Option<String>,
+    /// Its node; `Some(None)`: it has none.
+    pub node: Option<Option<String>>,
     /// Whether it runs.
     pub running: Option<bool>,
 }
 
-fn one() -> u64 {
-    1
-}
-fn two_hours() -> Duration {
-    Duration(7_200_000)
-}
-fn two_minutes() -> Duration {
-    Duration(120_000)
-}
-fn yes() -> bool {
-    true
-}
-
-/// What a step does, read.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Doing {
-    /// A verb, with its text word for word.
-    Verb(String, Action),
-    /// An object is applied.
-    Apply(Value),
-}
-
-/// When a step happens, read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// At this time.
-    At(Duration),
-    /// So long after the previous step.
-    After(Duration),
-    /// When this becomes true, within so long.
-    When(Condition, Duration),
-}
-
-impl Step {
-    /// When it happens: exactly one of `at`, `after` and `when`; none: right after the previous step.
-    pub fn moment(&self) -> Result<Moment, String> {
-        match (&self.at, &self.after, &self.when) {
-            (Some(at), None, None) => Ok(Moment::At(*at)),
-            (None, Some(after), None) => Ok(Moment::After(*after)),
-            (None, None, Some(text)) => {
-                Ok(Moment::When(Condition::parse(text)?, self.within.unwrap_or(Duration(600_000))))
-            }
-            (None, None, None) => Ok(Moment::After(Duration(0))),
-            _ => Err("a step has one of at, after and when".to_owned()),
-        }
-    }
-
-    /// What it does.
-    pub fn doings(&self) -> Result<Vec<Doing>, String> {
-        let items = match &self.actions {
-            None => return Ok(Vec::new()),
-            Some(Value::Array(items)) => items.clone(),
-            Some(one) => vec![one.clone()],
-        };
-        items
-            .into_iter()
-            .map(|item| match item {
-                Value::String(text) => Action::parse(&text).map(|action| Doing::Verb(text, action)),
-                Value::Object(mut map) if map.len() == 1 => match map.remove("apply") {
-                    Some(object) => Ok(Doing::Apply(object)),
-                    None => Err("an object under `do` must be {apply: …}".to_owned()),
-                },
-                other @ (Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::Array(_)
-                | Value::Object(_)) => Err(format!("{other} is not an action")),
-            })
-            .collect()
-    }
-
-    /// What must hold then.
-    pub fn checked(&self) -> Result<Option<Condition>, String> {
-        self.check.as_deref().map(Condition::parse).transpose()
-    }
-}
+/// The keys of a scenario.
+const KEYS: [&str; 11] = [
+    "seed", "duration", "settle", "timing", "nodes", "objects", "place", "later", "store", "steps", "expect",
+];
 
 impl Scenario {
-    /// Reads a scenario and checks all that can be checked before it runs. `name` is the file, for messages.
+    /// Reads a scenario and checks all that can be checked before it runs. `name` is the file, for messages; `{file: …}` is
+    /// looked for from `folder`.
+    ///
+    /// Errors: everything that is wrong, one line each, as `FILE:LINE: PATH: what, and what is accepted`.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Scenario, String> {
-        let mut scenario: Scenario =
-            serde_yaml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
-        if scenario.nodes.is_empty() {
-            return Err(format!("{name}: nodes: at least one is needed"));
+        let documents = yaml::documents(text)
+            .map_err(|error| format!("{name}:{}: {}", error.line.unwrap_or(1), error.message))?;
+        let [document] = documents.as_slice() else {
+            return Err(format!("{name}:1: a scenario is one YAML document, not {}", documents.len()));
+        };
+        let mut reader = Reader::new(name, &document.lines);
+        let scenario = read(&mut reader, &document.value, folder);
+        match (scenario, reader.finish()) {
+            (Some(scenario), None) => Ok(scenario),
+            (_, problems) => Err(problems.unwrap_or_else(|| format!("{name}:1: must be a map"))),
         }
-        for (at, step) in scenario.steps.iter().enumerate() {
-            let place = |problem: String| format!("{name}: steps[{at}]: {problem}");
-            step.moment().map_err(place)?;
-            step.doings().map_err(|problem| format!("{name}: steps[{at}]: {problem}"))?;
-            step.checked().map_err(|problem| format!("{name}: steps[{at}]: {problem}"))?;
-        }
-        scenario.objects = with_files(name, &scenario.objects, folder)?;
-        scenario.later = with_files(name, &scenario.later, folder)?;
-        Ok(scenario)
     }
 }
 
-/// Replaces `{file: …}` by the documents of the file.
-fn with_files(name: &str, objects: &[Value], folder: &Path) -> Result<Vec<Value>, String> {
-    let mut found = Vec::new();
-    for object in objects {
-        match object.get("file").and_then(Value::as_str) {
-            None => found.push(object.clone()),
-            Some(file) => {
-                let path = folder.join(file);
-                let text = std::fs::read_to_string(&path)
-                    .map_err(|error| format!("{name}: objects: {}: {error}", path.display()))?;
-                let documents: Vec<Value> = serde_yaml::from_multiple(&text)
-                    .map_err(|error| format!("{}: {error}", path.display()))?;
-                found.extend(documents.into_iter().filter(|document| !document.is_null()));
-            }
-        }
-    }
-    Ok(found)
+fn read(reader: &mut Reader<'_>, value: &Value, folder: &Path) -> Option<Scenario> {
+    let fields = reader.fields(value, "", &KEYS)?;
+    let nothing = json!([]);
+    let get = |name: &str| fields.get(name);
+    let list = |name: &str| fields.get(name).unwrap_or(&nothing);
+    let duration = |reader: &mut Reader<'_>, name: &str, default: u64| {
+        get(name).and_then(|value| reader.duration(value, name)).unwrap_or(Duration(default))
+    };
+    let mut scenario = Scenario {
+        seed: get("seed").and_then(|value| reader.whole(value, "seed")).unwrap_or(1),
+        duration: duration(reader, "duration", 7_200_000),
+        settle: duration(reader, "settle", 120_000),
+        timing: sections::timing(reader, get("timing")),
+        nodes: sections::nodes(reader, list("nodes")),
+        objects: objects::read(reader, list("objects"), "objects", folder),
+        place: get("place").map(|value| sections::place(reader, value)).unwrap_or_default(),
+        later: objects::read(reader, list("later"), "later", folder),
+        store: get("store").map(|value| sections::store(reader, value)).unwrap_or_default(),
+        steps: step::read(reader, list("steps")),
+        expect: get("expect").map(|value| sections::expect(reader, value)).unwrap_or_default(),
+    };
+    objects::settle_cluster(reader, &mut scenario, get("timing").is_some());
+    names::check(reader, &scenario);
+    Some(scenario)
 }

@@ -1,14 +1,19 @@
 //! The simulated world: machines, processes, the store, and the script that breaks them.
 
+mod acts;
+mod by_hand;
 mod driver;
 mod event;
+mod fence_device;
 mod invariants;
+mod leaving;
 mod link;
 mod machine;
 mod power;
 mod process;
 mod run;
 mod steps;
+mod store_place;
 mod user;
 mod watchdog;
 
@@ -18,9 +23,8 @@ use crate::clock::Clock;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Check;
-use crate::scenario::{Power, Scenario};
+use crate::scenario::{Place, Power, Scenario};
 use event::Event;
-use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::API_VERSION;
 use ha_api_types::node::NodeState;
@@ -68,7 +72,7 @@ pub struct Failover {
     pub from: String,
     /// Where it ran again.
     pub to: String,
-    /// When it was last seen running before, virtual milliseconds.
+    /// When it ceased to run there, virtual milliseconds.
     pub lost_at: Millis,
     /// When it ran again.
     pub running_at: Millis,
@@ -94,6 +98,8 @@ pub struct World {
     random: Random,
     store: MemoryState,
     store_down_until: Millis,
+    store_leader: Option<String>,
+    deposed: Option<store_place::Deposed>,
     store_latency_ms: Millis,
     agents: BTreeMap<String, Process<AgentCore>>,
     controllers: BTreeMap<String, Process<Controller>>,
@@ -105,12 +111,14 @@ pub struct World {
     start_failures: BTreeMap<String, u32>,
     migrate_failures: BTreeMap<String, u32>,
     operations: BTreeMap<String, String>,
-    refused: Vec<String>,
+    refused: Vec<(String, Option<String>)>,
     seen_twice: BTreeSet<String>,
     managed: BTreeSet<String>,
     epochs: BTreeMap<String, u64>,
     moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
-    last_ran: BTreeMap<String, (String, Millis)>,
+    lost: BTreeMap<String, (String, Millis)>,
+    recovering: BTreeSet<String>,
+    fencing: BTreeSet<String>,
     step: usize,
     step_began: Millis,
 }
@@ -128,6 +136,15 @@ impl World {
                 machine.name.clone(),
                 Machine {
                     up: false,
+                    powered: machine.power == Power::On,
+                    ending: None,
+                    number: 0,
+                    drivers: machine.drivers.clone(),
+                    is_virtual: machine.is_virtual,
+                    device: machine.watchdog,
+                    fence_broken: false,
+                    agent_restarts: false,
+                    expired: false,
                     boot: 0,
                     network: true,
                     suspended: false,
@@ -136,6 +153,7 @@ impl World {
                     clock,
                     watchdog: Watchdog {
                         daemon: WatchdogCore::new(Privileges::default()),
+                        timeout_seconds: 1,
                         fires_at: None,
                         number: 0,
                         waiting: BTreeMap::new(),
@@ -166,6 +184,8 @@ impl World {
             random,
             store: MemoryState::default(),
             store_down_until: 0,
+            store_leader: None,
+            deposed: None,
             store_latency_ms: 0,
             agents: BTreeMap::new(),
             controllers: BTreeMap::new(),
@@ -182,7 +202,9 @@ impl World {
             managed: BTreeSet::new(),
             epochs: BTreeMap::new(),
             moves_begun: BTreeMap::new(),
-            last_ran: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            recovering: BTreeSet::new(),
+            fencing: BTreeSet::new(),
             step: 0,
             step_began: 0,
             scenario,
@@ -194,15 +216,6 @@ impl World {
     /// Stores the objects, places services, switches machines on.
     fn begin(&mut self) -> Result<(), String> {
         let objects = self.scenario.objects.clone();
-        let has_cluster =
-            objects.iter().any(|object| object.get("kind").and_then(Value::as_str) == Some("Cluster"));
-        if !has_cluster {
-            let timing = serde_json::to_value(&self.scenario.timing).map_err(|error| error.to_string())?;
-            self.apply(&json!({
-                "apiVersion": API_VERSION, "kind": "Cluster", "metadata": {"name": CLUSTER_NAME},
-                "spec": {"timing": timing},
-            }))?;
-        }
         for (at, object) in objects.iter().enumerate() {
             self.apply(object).map_err(|problem| format!("objects[{at}]: {problem}"))?;
         }
@@ -221,9 +234,6 @@ impl World {
         }
         let places = self.scenario.place.clone();
         for (name, place) in places {
-            if !self.machines.contains_key(&place.node) {
-                return Err(format!("place.{name}.node: there is no node {:?}", place.node));
-            }
             let object = objects
                 .iter()
                 .find(|object| {
@@ -234,18 +244,31 @@ impl World {
             if place.running {
                 self.place_running(&object, &place.node)?;
             }
-            let status = ResourceStatus {
-                uid: self.uid_of(&name),
-                state: place.state.unwrap_or(ServiceState::Queued),
-                node: Some(place.node),
-                target: place.target,
-                ..ResourceStatus::default()
-            };
-            let value = serde_json::to_vec(&status).map_err(|error| error.to_string())?;
-            let key = self.keys.status(ha_api_types::kind::Kind::Resource, &name);
-            self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
+            self.lie_in(&name, place)?;
         }
+        self.look_at_store();
         self.queue.push(0, Event::Step);
+        Ok(())
+    }
+
+    /// A service lies on a node without running.
+    fn lie(&mut self, name: &str, node: &str) -> Result<(), String> {
+        self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
+    }
+
+    fn lie_in(&mut self, name: &str, place: Place) -> Result<(), String> {
+        let status = ResourceStatus {
+            uid: self.uid_of(name),
+            state: place.state.unwrap_or(ServiceState::Queued),
+            node: Some(place.node),
+            target: place.target,
+            ..ResourceStatus::default()
+        };
+        let value = serde_json::to_vec(&status).map_err(|error| error.to_string())?;
+        let key = self.keys.status(ha_api_types::kind::Kind::Resource, name);
+        let before = self.store.revision();
+        self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
+        self.committed(before + 1);
         Ok(())
     }
 
@@ -294,15 +317,36 @@ impl World {
                 }
             }
         }
+        if let Some(left) = self.scenario.steps.len().checked_sub(self.step).filter(|left| *left > 0) {
+            let got = format!("{left} steps were left at {} s", end as f64 / 1000.0);
+            self.checks.push(Check {
+                check: "every step is reached within `duration`".to_owned(),
+                ok: false,
+                got,
+            });
+        }
         self.check_expectations();
+    }
+
+    /// A service does not run on a node any more.
+    fn lost_service(&mut self, node: &str, name: &str) {
+        self.lost.insert(name.to_owned(), (node.to_owned(), self.now));
+    }
+
+    /// Its node has failed: when it runs elsewhere, that is a failover.
+    fn recovers(&mut self, name: &str, node: Option<&str>) {
+        let Some(node) = node else { return };
+        self.recovering.insert(name.to_owned());
+        if self.lost.get(name).is_none_or(|(from, _)| from != node) {
+            self.lost_service(node, name);
+        }
     }
 
     /// A service has come to run on a node.
     fn came_up(&mut self, node: &str, name: &str) {
-        if let Some((from, lost_at)) = self.last_ran.insert(name.to_owned(), (node.to_owned(), self.now))
+        let lost = self.lost.remove(name);
+        if let (true, Some((from, lost_at))) = (self.recovering.remove(name), lost)
             && from != node
-            && self.machines.get(&from).is_none_or(|machine| !machine.services.contains_key(name))
-            && self.fenced.iter().any(|(fenced, at)| *fenced == from && *at >= lost_at)
         {
             let failover = Failover {
                 service: name.to_owned(),
@@ -314,11 +358,6 @@ impl World {
             self.failovers.push(failover);
         }
         self.log(node, "driver", &format!("{name} runs"));
-    }
-
-    /// Whether a machine's packets get to the store.
-    fn reaches_store(&self, node: &str) -> bool {
-        self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
     }
 
     /// A line of the timeline: time, node, component, text.

@@ -1,7 +1,10 @@
 //! What a step does: the verbs of scenario files.
 
-use crate::duration::Duration;
+mod read;
+
+use ha_api_types::quantity::Amounts;
 use ha_api_types::time::Millis;
+use serde_json::Value;
 
 /// One verb with its objects. `node` may be the word `leader`: the node whose controller leads.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,14 +14,24 @@ pub enum Action {
     Power { node: String, on: bool },
     /// `network N on|off`: cut from store and peers.
     Network { node: String, on: bool },
+    /// `reboot N`: in order, as the shutdown policy says.
+    Reboot { node: String },
+    /// `shutdown N`: in order, as the shutdown policy says.
+    Shutdown { node: String },
+    /// `replace N`: another machine under the same name, with an empty disk; the old one is switched off.
+    Replace { node: String },
     /// `agent N stop|start|restart|kill|hang|resume`.
     Agent { node: String, verb: ProcessVerb },
-    /// `controller N stop|start|kill|hang|resume`.
+    /// `controller N stop|start|restart|kill|hang|resume`.
     Controller { node: String, verb: ProcessVerb },
     /// `suspend N DURATION`: the whole machine.
     Suspend { node: String, length_ms: Millis },
     /// `clock N rate 1.01`.
     ClockRate { node: String, rate: f64 },
+    /// `journal N full|ok`: the disk with the agent's journal.
+    Journal { node: String, full: bool },
+    /// `fence-device N ok|broken`: whether the fence devices of a node do what they are told.
+    FenceDevice { node: String, broken: bool },
     /// `store outage DURATION`.
     StoreOutage { length_ms: Millis },
     /// `store leader-change`.
@@ -29,9 +42,9 @@ pub enum Action {
     StoreCompact,
     /// `store latency DURATION`.
     StoreLatency { length_ms: Millis },
-    /// `set R field=value …`.
-    Set { resource: String, fields: Vec<(String, String)> },
-    /// `add R NODE [running]`: an object given under `later`.
+    /// `set R field=value …`; a field may be a path such as `requests.memory`.
+    Set { resource: String, fields: Vec<(String, Value)> },
+    /// `add R [NODE [running]]`: an object given under `later`.
     Add { resource: String, node: Option<String>, running: bool },
     /// `delete R`.
     Delete { resource: String },
@@ -49,8 +62,24 @@ pub enum Action {
     ClearError { resource: String },
     /// `maintenance N enable|disable`.
     Maintenance { node: String, enable: bool },
+    /// `confirm-fenced N`: an operator has made sure that it is off.
+    ConfirmFenced { node: String },
+    /// `fence N`: with its devices.
+    Fence { node: String },
+    /// `disarm freeze|ignore`.
+    Disarm { freeze: bool },
+    /// `arm`.
+    Arm,
     /// `crash R`: its process ends.
     Crash { resource: String },
+    /// `load R cpu=2 memory=4Gi`: what the agent measures.
+    Load { resource: String, amounts: Amounts },
+    /// `move-by-hand R N`: outside HA.
+    MoveByHand { resource: String, node: String },
+    /// `start-by-hand R N`: outside HA.
+    StartByHand { resource: String, node: String },
+    /// `stop-by-hand R`: outside HA.
+    StopByHand { resource: String },
 }
 
 /// What can be done to a process.
@@ -71,85 +100,91 @@ pub enum ProcessVerb {
 }
 
 impl Action {
-    /// Reads an action; the error says what is wrong and what is accepted.
-    pub fn parse(text: &str) -> Result<Action, String> {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let on_off = |word: &str| match word {
-            "on" => Ok(true),
-            "off" => Ok(false),
-            _ => Err(format!("{text:?}: {word:?} must be on or off")),
-        };
-        let owned = |word: &str| word.to_owned();
-        let length = |word: &str| Duration::parse(word).map(|duration| duration.0);
-        match words.as_slice() {
-            ["power", node, state] => Ok(Action::Power { node: owned(node), on: on_off(state)? }),
-            ["network", node, state] => Ok(Action::Network { node: owned(node), on: on_off(state)? }),
-            ["agent", node, verb] => Ok(Action::Agent { node: owned(node), verb: process_verb(text, verb)? }),
-            ["controller", node, verb] => {
-                Ok(Action::Controller { node: owned(node), verb: process_verb(text, verb)? })
-            }
-            ["suspend", node, word] => Ok(Action::Suspend { node: owned(node), length_ms: length(word)? }),
-            ["clock", node, "rate", rate] => match rate.parse::<f64>() {
-                Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: owned(node), rate }),
-                _ => Err(format!("{text:?}: the rate must be a number from 0.5 to 2")),
-            },
-            ["store", "outage", word] => Ok(Action::StoreOutage { length_ms: length(word)? }),
-            ["store", "leader-change"] => Ok(Action::StoreLeaderChange),
-            ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { length_ms: length(word)? }),
-            ["store", "compact"] => Ok(Action::StoreCompact),
-            ["store", "latency", word] => Ok(Action::StoreLatency { length_ms: length(word)? }),
-            ["set", resource, fields @ ..] if !fields.is_empty() => {
-                let fields = fields
-                    .iter()
-                    .map(|field| match field.split_once('=') {
-                        Some((name, value)) => Ok((owned(name), owned(value))),
-                        None => Err(format!("{text:?}: {field:?} must be FIELD=VALUE")),
-                    })
-                    .collect::<Result<_, _>>()?;
-                Ok(Action::Set { resource: bare(resource), fields })
-            }
-            ["add", resource] => Ok(Action::Add { resource: bare(resource), node: None, running: false }),
-            ["add", resource, node] => {
-                Ok(Action::Add { resource: bare(resource), node: Some(owned(node)), running: false })
-            }
-            ["add", resource, node, "running"] => {
-                Ok(Action::Add { resource: bare(resource), node: Some(owned(node)), running: true })
-            }
-            ["delete", resource] => Ok(Action::Delete { resource: bare(resource) }),
-            ["migrate", resource, node] => {
-                Ok(Action::Migrate { resource: bare(resource), node: owned(node) })
-            }
-            ["relocate", resource, node] => {
-                Ok(Action::Relocate { resource: bare(resource), node: owned(node) })
-            }
-            ["stop", resource] => Ok(Action::Stop { resource: bare(resource), timeout_ms: None }),
-            ["stop", resource, word] => {
-                Ok(Action::Stop { resource: bare(resource), timeout_ms: Some(length(word)?) })
-            }
-            ["start", resource] => Ok(Action::Start { resource: bare(resource) }),
-            ["restart", resource] => Ok(Action::Restart { resource: bare(resource) }),
-            ["clear-error", resource] => Ok(Action::ClearError { resource: bare(resource) }),
-            ["maintenance", node, "enable"] => Ok(Action::Maintenance { node: owned(node), enable: true }),
-            ["maintenance", node, "disable"] => Ok(Action::Maintenance { node: owned(node), enable: false }),
-            ["crash", resource] => Ok(Action::Crash { resource: bare(resource) }),
-            _ => Err(format!("{text:?} is not an action of this version")),
+    /// The machine that something happens to: it must be one of the scenario's.
+    pub(super) fn machine(&self) -> Option<&str> {
+        match self {
+            Action::Power { node, .. }
+            | Action::Network { node, .. }
+            | Action::Reboot { node }
+            | Action::Shutdown { node }
+            | Action::Replace { node }
+            | Action::Agent { node, .. }
+            | Action::Controller { node, .. }
+            | Action::Suspend { node, .. }
+            | Action::ClockRate { node, .. }
+            | Action::Journal { node, .. }
+            | Action::FenceDevice { node, .. }
+            | Action::MoveByHand { node, .. }
+            | Action::StartByHand { node, .. } => Some(node),
+            Action::Add { node, .. } => node.as_deref(),
+            // Commands name what they like: the cluster refuses what does not exist.
+            Action::Migrate { .. }
+            | Action::Relocate { .. }
+            | Action::Maintenance { .. }
+            | Action::ConfirmFenced { .. }
+            | Action::Fence { .. }
+            | Action::StoreOutage { .. }
+            | Action::StoreLeaderChange
+            | Action::StoreLeaderPause { .. }
+            | Action::StoreCompact
+            | Action::StoreLatency { .. }
+            | Action::Set { .. }
+            | Action::Delete { .. }
+            | Action::Stop { .. }
+            | Action::Start { .. }
+            | Action::Restart { .. }
+            | Action::ClearError { .. }
+            | Action::Disarm { .. }
+            | Action::Arm
+            | Action::Crash { .. }
+            | Action::Load { .. }
+            | Action::StopByHand { .. } => None,
         }
     }
-}
 
-fn process_verb(text: &str, word: &str) -> Result<ProcessVerb, String> {
-    match word {
-        "stop" => Ok(ProcessVerb::Stop),
-        "start" => Ok(ProcessVerb::Start),
-        "restart" => Ok(ProcessVerb::Restart),
-        "kill" => Ok(ProcessVerb::Kill),
-        "hang" => Ok(ProcessVerb::Hang),
-        "resume" => Ok(ProcessVerb::Resume),
-        _ => Err(format!("{text:?}: {word:?} must be stop, start, restart, kill, hang or resume")),
+    /// The service that something happens to outside the cluster's commands: it must be one of the scenario's.
+    pub(super) fn service(&self) -> Option<&str> {
+        match self {
+            Action::Crash { resource }
+            | Action::Load { resource, .. }
+            | Action::MoveByHand { resource, .. }
+            | Action::StartByHand { resource, .. }
+            | Action::StopByHand { resource } => Some(resource),
+            Action::Power { .. }
+            | Action::Network { .. }
+            | Action::Reboot { .. }
+            | Action::Shutdown { .. }
+            | Action::Replace { .. }
+            | Action::Agent { .. }
+            | Action::Controller { .. }
+            | Action::Suspend { .. }
+            | Action::ClockRate { .. }
+            | Action::Journal { .. }
+            | Action::FenceDevice { .. }
+            | Action::Add { .. }
+            | Action::Migrate { .. }
+            | Action::Relocate { .. }
+            | Action::Maintenance { .. }
+            | Action::ConfirmFenced { .. }
+            | Action::Fence { .. }
+            | Action::StoreOutage { .. }
+            | Action::StoreLeaderChange
+            | Action::StoreLeaderPause { .. }
+            | Action::StoreCompact
+            | Action::StoreLatency { .. }
+            | Action::Set { .. }
+            | Action::Delete { .. }
+            | Action::Stop { .. }
+            | Action::Start { .. }
+            | Action::Restart { .. }
+            | Action::ClearError { .. }
+            | Action::Disarm { .. }
+            | Action::Arm => None,
+        }
     }
 }
 
 /// `100` of `vm:100`.
 pub fn bare(name: &str) -> String {
-    name.rsplit_once(':').map_or(name, |(_, bare)| bare).to_owned()
+    ha_api_types::names::bare(name).to_owned()
 }

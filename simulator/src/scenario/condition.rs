@@ -1,6 +1,7 @@
 //! What a step waits for or checks.
 
 use super::action::bare;
+use super::reader::one_of;
 use ha_api_types::node::NodeState;
 use ha_api_types::resource::ServiceState;
 
@@ -19,44 +20,93 @@ pub enum Condition {
     LeaderIs(String),
     /// `no service on N`.
     NoServiceOn(String),
+    /// `cluster is Armed|Disarming|Disarmed|Arming`.
+    ClusterIs(&'static str),
     /// `not` and a condition.
     Not(Box<Condition>),
 }
 
+/// Node states by name.
+pub(super) const NODE_STATES: [(&str, NodeState); 6] = [
+    ("Online", NodeState::Online),
+    ("Offline", NodeState::Offline),
+    ("Unknown", NodeState::Unknown),
+    ("Fence", NodeState::Fence),
+    ("Maintenance", NodeState::Maintenance),
+    ("Gone", NodeState::Gone),
+];
+
+/// How the watchdogs of the cluster stand, as `ClusterStatus.arming` says it.
+const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
+
+/// What a condition looks like.
+const FORMS: &str = "write `service R is STATE`, `service R on NODE`, `service R running`, `node N is STATE`, \
+     `leader is N`, `no service on N`, `cluster is Armed|Disarming|Disarmed`, or `not` and one of them";
+
+/// A service state, in any case of letters.
+pub(super) fn service_state(word: &str) -> Result<ServiceState, String> {
+    let names: Vec<String> = ServiceState::ALL.iter().map(|state| format!("{state:?}")).collect();
+    ServiceState::ALL.into_iter().find(|known| format!("{known:?}").eq_ignore_ascii_case(word)).ok_or_else(
+        || format!("{word:?} is not a service state, {}", one_of(word, names.iter().map(String::as_str))),
+    )
+}
+
 impl Condition {
-    /// Reads a condition; the error says what is wrong.
+    /// Reads a condition; the error says what is wrong and what is accepted.
     pub fn parse(text: &str) -> Result<Condition, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
+        let about = |problem: String| format!("{text:?}: {problem}");
         match words.as_slice() {
-            ["not", ..] => {
-                let rest = text.trim_start().trim_start_matches("not").trim_start();
-                Ok(Condition::Not(Box::new(Condition::parse(rest)?)))
+            ["not", rest @ ..] => Ok(Condition::Not(Box::new(Condition::parse(&rest.join(" "))?))),
+            ["service", resource, "is", state] => {
+                service_state(state).map(|state| Condition::ServiceIs(bare(resource), state)).map_err(about)
             }
-            ["service", resource, "is", state] => ServiceState::ALL
-                .into_iter()
-                .find(|known| format!("{known:?}").eq_ignore_ascii_case(state))
-                .map(|state| Condition::ServiceIs(bare(resource), state))
-                .ok_or_else(|| format!("{text:?}: {state:?} is not a service state")),
             ["service", resource, "on", node] => Ok(Condition::ServiceOn(bare(resource), (*node).to_owned())),
             ["service", resource, "running"] => Ok(Condition::ServiceRunning(bare(resource))),
-            ["node", node, "is", state] => [
-                NodeState::Online,
-                NodeState::Offline,
-                NodeState::Unknown,
-                NodeState::Fence,
-                NodeState::Maintenance,
-                NodeState::Gone,
-            ]
-            .into_iter()
-            .find(|known| format!("{known:?}").eq_ignore_ascii_case(state))
-            .map(|state| Condition::NodeIs((*node).to_owned(), state))
-            .ok_or_else(|| format!("{text:?}: {state:?} is not a node state")),
+            ["node", node, "is", state] => NODE_STATES
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(state))
+                .map(|(_, state)| Condition::NodeIs((*node).to_owned(), *state))
+                .ok_or_else(|| {
+                    let accepted = one_of(state, NODE_STATES.iter().map(|(name, _)| *name));
+                    format!("{text:?}: {state:?} is not a node state, {accepted}")
+                }),
             ["leader", "is", node] => Ok(Condition::LeaderIs((*node).to_owned())),
             ["no", "service", "on", node] => Ok(Condition::NoServiceOn((*node).to_owned())),
-            _ => Err(format!(
-                "{text:?} is not a condition: write `service R is STATE`, `service R on NODE`, `service R running`, \
-                 `node N is STATE`, `leader is N`, `no service on N`, or `not` and one of them"
-            )),
+            ["cluster", "is", state] => ARMING
+                .into_iter()
+                .find(|known| known.eq_ignore_ascii_case(state))
+                .map(Condition::ClusterIs)
+                .ok_or_else(|| {
+                    about(format!("{state:?} is not accepted, {}", one_of(state, ARMING.into_iter())))
+                }),
+            _ => Err(format!("{text:?} is not a condition: {FORMS}")),
+        }
+    }
+
+    /// The resource that it is about.
+    pub(super) fn resource(&self) -> Option<&str> {
+        match self {
+            Condition::ServiceIs(name, _)
+            | Condition::ServiceOn(name, _)
+            | Condition::ServiceRunning(name) => Some(name),
+            Condition::Not(condition) => condition.resource(),
+            Condition::NodeIs(..)
+            | Condition::LeaderIs(_)
+            | Condition::NoServiceOn(_)
+            | Condition::ClusterIs(_) => None,
+        }
+    }
+
+    /// The node that it is about.
+    pub(super) fn node(&self) -> Option<&str> {
+        match self {
+            Condition::ServiceOn(_, node)
+            | Condition::NodeIs(node, _)
+            | Condition::LeaderIs(node)
+            | Condition::NoServiceOn(node) => Some(node),
+            Condition::Not(condition) => condition.node(),
+            Condition::ServiceIs(..) | Condition::ServiceRunning(_) | Condition::ClusterIs(_) => None,
         }
     }
 }

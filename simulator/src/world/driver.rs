@@ -167,8 +167,11 @@ impl World {
     }
 
     fn remove(&mut self, node: &str, name: &str) {
-        if let Some(machine) = self.machines.get_mut(node) {
-            machine.services.remove(name);
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        let ran = machine.runs(name);
+        machine.services.remove(name);
+        if ran {
+            self.lost_service(node, name);
         }
     }
 }

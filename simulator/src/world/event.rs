@@ -2,6 +2,7 @@
 
 use super::link::{Ask, Request, Token};
 use super::process::{Generation, Who};
+use ha_controller::core::FencerRun;
 use ha_node_agent::core::{CommandId, Journal, JournalWriteId, WatchdogRequestId};
 use ha_node_agent::watchdog::protocol;
 
@@ -53,7 +54,9 @@ pub(crate) enum Event {
     /// A suspended machine wakes.
     Awake { node: String },
     /// A fence agent's run ends.
-    FencerDone { node: String, generation: Generation, id: u64 },
+    FencerDone { node: String, generation: Generation, run: Box<FencerRun> },
+    /// A machine that shuts down goes down.
+    Down { node: String, boot: u64 },
     /// A process of a machine is started again.
     StartProcess { who: Who, boot: u64 },
     /// The store answers again.

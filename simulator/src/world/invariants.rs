@@ -125,10 +125,20 @@ impl World {
             fence.proof.as_ref().map_or_else(String::new, |proof| format!(", {}", proof.sentence()));
         self.log(node, "fence", &format!("epoch {} {}{sentence}", fence.epoch, fence.state.name()));
         if fence.state != FenceState::Fenced {
+            if fence.state == FenceState::Fencing {
+                self.fencing.insert(node.to_owned());
+            }
             return;
         }
-        // An agent that registers anew by itself was not fenced.
-        if fence.proof != Some(Proof::Reregistered) {
+        // A node that left, or registers anew by itself before anybody declared it dead, was not fenced.
+        let was_fencing = self.fencing.remove(node);
+        let by_itself = matches!(
+            fence.proof,
+            Some(
+                Proof::Reregistered | Proof::NewBoot { .. } | Proof::CleanLeave { .. } | Proof::NothingActive
+            )
+        );
+        if was_fencing || (fence.epoch > before && !by_itself) {
             self.fenced.push((node.to_owned(), self.now));
         }
         let Some(machine) = self.machines.get(node) else { return };
@@ -152,6 +162,9 @@ impl World {
         let before = self.states.insert(name.to_owned(), (status.state, status.node.clone()));
         if before != Some((status.state, status.node.clone())) {
             self.log(&node, "service", &format!("{name} is {:?}", status.state));
+        }
+        if matches!(status.state, ServiceState::Fence | ServiceState::Recovery) {
+            self.recovers(name, status.node.as_deref());
         }
         if !matches!(status.state, ServiceState::Ignored | ServiceState::Queued) {
             self.managed.insert(name.to_owned());

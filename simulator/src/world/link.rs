@@ -69,6 +69,8 @@ pub(crate) enum Answer {
 
 /// How long a client waits for an answer to anything but a heartbeat.
 const PATIENCE_MS: Millis = 3_000;
+/// How often a watch that was cut is tried again.
+const RESUME_MS: Millis = 500;
 
 impl World {
     /// Sends a request to the store; it may be slow, and it or its answer may be lost.
@@ -97,7 +99,8 @@ impl World {
         }
         let timeout = Event::Timeout { who: who.clone(), generation, token, ask: ask.clone() };
         self.queue.push(self.now + patience_ms, timeout);
-        if self.reaches_store(who.node()) {
+        // One request in two thousand is lost on the way there.
+        if self.reaches_store(who.node()) && !self.random.chance(0.0005) {
             let delay_ms = self.store_delay_ms();
             self.queue.push(
                 self.now + delay_ms,
@@ -124,7 +127,16 @@ impl World {
         ask: Ask,
         request: Request,
     ) {
-        if self.store_down_until > self.now {
+        if let Request::Keep(_) = &request
+            && let Some(at) = self.deposed_keeps(&who)
+        {
+            // Answered without its peers: the lease runs out all the same.
+            let answer = Answer::Kept(Ok(1));
+            let delay_ms = self.random.between_ms(1, 3);
+            self.queue.push(at + delay_ms, Event::Answer { who, generation, token, ask, answer });
+            return;
+        }
+        if !self.store_works() || self.asks_deposed(&who) {
             return;
         }
         let answer = self.serve(request);
@@ -192,7 +204,9 @@ impl World {
             }
         }
         for (who, generation) in watchers {
-            let delay_ms = self.random.between_ms(1, 6) + self.store_latency_ms;
+            // One look in a thousand comes late.
+            let slow_ms = if self.random.chance(0.001) { self.random.between_ms(100, 2_000) } else { 0 };
+            let delay_ms = self.random.between_ms(1, 6) + slow_ms + self.store_latency_ms;
             self.queue.push(self.now + delay_ms, Event::Watch(who, generation));
         }
     }
@@ -340,9 +354,10 @@ impl World {
             }
         };
         let Some(Some(cursor)) = cursor else { return };
-        if !self.reaches_store(who.node()) || self.store_down_until > self.now {
-            self.set_cursor(who, None);
-            self.sync_later(who, generation, 0);
+        if !self.reaches_store(who.node()) || !self.store_works() || self.asks_deposed(who) {
+            // The watch is resumed after the last revision that was seen; what was compacted meanwhile is read again.
+            self.mark_watching(who);
+            self.queue.push(self.now + RESUME_MS, Event::Watch(who.clone(), generation));
             return;
         }
         let Ok(changes) = self.store.changes_since(self.keys.root(), cursor + 1) else {
@@ -379,6 +394,37 @@ impl World {
                 };
                 self.tell_controller(node, generation, input);
             }
+        }
+    }
+
+    /// A look at the store is under way: no other is begun.
+    fn mark_watching(&mut self, who: &Who) {
+        match who {
+            Who::Agent(node) => {
+                if let Some(process) = self.agents.get_mut(node) {
+                    process.watching = true;
+                }
+            }
+            Who::Controller(node) => {
+                if let Some(process) = self.controllers.get_mut(node) {
+                    process.watching = true;
+                }
+            }
+        }
+    }
+
+    /// Nobody answered in time: the next attempt goes to another member of the store.
+    pub(super) fn timed_out(&mut self, who: &Who, generation: Generation, token: Token, ask: &Ask) {
+        let waits = match who {
+            Who::Agent(node) => self.agents.get(node).is_some_and(|process| {
+                process.generation == generation && process.outstanding.contains(&token)
+            }),
+            Who::Controller(node) => self.controllers.get(node).is_some_and(|process| {
+                process.generation == generation && process.outstanding.contains(&token)
+            }),
+        };
+        if waits && !matches!(ask, Ask::Keep(_)) {
+            self.turn_to_another_member(who);
         }
     }
 

@@ -1,7 +1,9 @@
 //! A simulated machine: power, network, clocks, watchdog, what runs on it, and what its disk remembers.
 
 use crate::clock::Clock;
+use crate::scenario::Device;
 use ha_api_types::quantity::Amounts;
+use ha_api_types::record::Leave;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
@@ -14,6 +16,24 @@ use std::collections::BTreeMap;
 pub(crate) struct Machine {
     /// Powered and booted.
     pub up: bool,
+    /// Has power: up, or on its way.
+    pub powered: bool,
+    /// Shuts down in order.
+    pub ending: Option<Leave>,
+    /// Its watchdog has reset it, and it is not up again.
+    pub expired: bool,
+    /// Which machine of this name it is.
+    pub number: u64,
+    /// Drivers that it can serve, sorted.
+    pub drivers: Vec<String>,
+    /// It is itself virtual.
+    pub is_virtual: bool,
+    /// What kind of watchdog it has.
+    pub device: Device,
+    /// Its fence devices do not do what they are told.
+    pub fence_broken: bool,
+    /// The agent is started again as soon as it has ended.
+    pub agent_restarts: bool,
     /// Counts boots.
     pub boot: u64,
     /// Connected to store and peers.
@@ -72,6 +92,8 @@ pub(crate) struct Running {
 pub(crate) struct Watchdog {
     /// The daemon; it lives as long as the machine.
     pub daemon: WatchdogCore,
+    /// The device's timeout as it was opened, seconds; pets of a fixed device take it.
+    pub timeout_seconds: u32,
     /// When the device resets the machine, virtual time.
     pub fires_at: Option<Millis>,
     /// Number of the last message of the connection.
@@ -86,6 +108,16 @@ impl Machine {
     /// Its boot id: a new one at each power-on.
     pub(crate) fn boot_id(&self, name: &str) -> String {
         format!("boot-{name}-{}", self.boot)
+    }
+
+    /// Its machine id: a replaced machine has another.
+    pub(crate) fn machine_id(&self, name: &str) -> String {
+        if self.number == 0 { format!("machine-{name}") } else { format!("machine-{name}-{}", self.number) }
+    }
+
+    /// Whether a service runs here.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.services.get(name).is_some_and(|present| present.doing == Doing::Runs)
     }
 
     /// Whether its processes can do anything.

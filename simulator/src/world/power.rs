@@ -4,7 +4,6 @@ use super::World;
 use super::event::Event;
 use super::process::{Generation, Process, Who};
 use crate::scenario::action::ProcessVerb;
-use ha_api_types::record::Leave;
 use ha_api_types::time::Millis;
 use ha_controller::core::{Config as ControllerConfig, Controller, Input as ControllerInput};
 use ha_node_agent::core::{AgentCore, Config as AgentConfig, Input as AgentInput, Shutdown};
@@ -20,10 +19,11 @@ impl World {
     /// Switches a machine on.
     pub(super) fn power_on(&mut self, node: &str, boot_ms: Millis) {
         let Some(machine) = self.machines.get_mut(node) else { return };
-        if machine.up {
+        if machine.powered {
             return;
         }
         machine.boot += 1;
+        machine.powered = true;
         let boot = machine.boot;
         self.queue.push(self.now + boot_ms, Event::Booted { node: node.to_owned(), boot });
     }
@@ -39,12 +39,23 @@ impl World {
     }
 
     /// All that ran on a machine is gone; its disk remembers.
-    fn lose_everything(&mut self, node: &str) {
+    pub(super) fn lose_everything(&mut self, node: &str) {
+        let ran: Vec<String> = self
+            .machines
+            .get(node)
+            .map(|machine| machine.services.keys().filter(|name| machine.runs(name)).cloned().collect())
+            .unwrap_or_default();
+        for name in ran {
+            self.lost_service(node, &name);
+        }
         self.agents.remove(node);
         self.controllers.remove(node);
         let now = self.now;
         if let Some(machine) = self.machines.get_mut(node) {
             machine.up = false;
+            machine.powered = false;
+            machine.ending = None;
+            machine.agent_restarts = false;
             machine.suspended = false;
             machine.clock.set_suspended(now, false);
             machine.services.clear();
@@ -74,6 +85,7 @@ impl World {
         let now = self.now;
         if let Some(machine) = self.machines.get_mut(node) {
             machine.resets.push(now);
+            machine.expired = true;
         }
         self.power_on(node, RESET_MS);
     }
@@ -84,6 +96,7 @@ impl World {
             return;
         };
         machine.up = true;
+        machine.expired = false;
         let has_controller = machine.has_controller;
         self.log(node, "machine", "is up");
         let delay_ms = self.random.between_ms(10, 500);
@@ -113,10 +126,10 @@ impl World {
                     keys: self.keys.clone(),
                     node: node.clone(),
                     instance: format!("agent-{generation}"),
-                    machine_id: format!("machine-{node}"),
+                    machine_id: machine.machine_id(node),
                     boot_id: machine.boot_id(node),
-                    is_virtual: false,
-                    drivers: vec!["exec".to_owned(), "simulated".to_owned()],
+                    is_virtual: machine.is_virtual,
+                    drivers: machine.drivers.clone(),
                     capacity: machine.capacity,
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                 };
@@ -168,6 +181,7 @@ impl World {
             machine.watchdog.daemon.handle((&now).into(), WatchdogInput::Disconnected);
         }
         self.watchdog_effects(node);
+        self.agent_has_ended(node);
     }
 
     /// Does something to an agent's process.
@@ -185,7 +199,7 @@ impl World {
                     self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Restart));
                 }
                 if verb == ProcessVerb::Restart {
-                    self.queue.push(self.now + 2_000, Event::StartProcess { who, boot });
+                    self.restart_agent(node);
                 }
             }
             ProcessVerb::Hang => {
@@ -282,13 +296,6 @@ impl World {
         }
         if let Some(at) = fires_at {
             self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot });
-        }
-    }
-
-    /// Tells an agent that its machine shuts down.
-    pub(super) fn shut_down(&mut self, node: &str, leave: Leave) {
-        if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
-            self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Leave(leave)));
         }
     }
 }

@@ -20,9 +20,12 @@ impl World {
         }
         if let Some((at, event)) = self.queue.pop() {
             self.now = self.now.max(at);
-            match self.suspended_machine_of(&event) {
-                Some(node) => self.deferred.push((node, event)),
-                None => self.happen(event),
+            if let Some(node) = self.suspended_machine_of(&event) {
+                self.deferred.push((node, event));
+            } else {
+                self.happen(event);
+                self.look_at_store();
+                self.look_at_condition();
             }
         }
         true
@@ -48,6 +51,7 @@ impl World {
             Event::Arrive { .. }
             | Event::LeasesExpire
             | Event::Booted { .. }
+            | Event::Down { .. }
             | Event::Awake { .. }
             | Event::StoreBack
             | Event::Step => return None,
@@ -65,6 +69,7 @@ impl World {
                 self.answered(&who, generation, token, ask, Some(answer));
             }
             Event::Timeout { who, generation, token, ask } => {
+                self.timed_out(&who, generation, token, &ask);
                 self.answered(&who, generation, token, ask, None);
             }
             Event::Watch(who, generation) => self.watch(&who, generation),
@@ -81,7 +86,7 @@ impl World {
             }
             Event::LeasesExpire => {
                 let before = self.store.revision();
-                if self.store_down_until <= self.now {
+                if self.store_works() {
                     self.store.expire(ha_api_types::time::Mono(self.now));
                 }
                 if self.store.revision() != before {
@@ -115,15 +120,10 @@ impl World {
             Event::DeviceDue { node, boot } => self.device_due(&node, boot),
             Event::Booted { node, boot } => self.booted(&node, boot),
             Event::Awake { node } => self.awake(&node),
-            Event::FencerDone { node, generation, id } => {
-                let outcome = controller::FencerOutcome::Failed("no fence device is simulated".to_owned());
-                self.tell_controller(&node, generation, controller::Input::FencerDone { id, outcome });
-            }
+            Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),
+            Event::Down { node, boot } => self.down(&node, boot),
             Event::StartProcess { who, boot } => self.start_process(&who, boot),
-            Event::StoreBack => {
-                self.log("store", "", "answers again");
-                self.schedule_expiry();
-            }
+            Event::StoreBack => self.store_back(),
             Event::Step => self.steps(),
         }
     }
@@ -299,10 +299,7 @@ impl World {
             controller::Effect::Revoke { lease } => {
                 self.ask(&who, generation, Ask::Revoke, Request::Revoke(lease), None);
             }
-            controller::Effect::RunFencer(run) => {
-                let event = Event::FencerDone { node: node.to_owned(), generation, id: run.id };
-                self.queue.push(self.now + 1_000, event);
-            }
+            controller::Effect::RunFencer(run) => self.begin_fencer(node, generation, run),
             controller::Effect::Event { event, .. } => {
                 self.reasons.insert(event.reason);
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));

@@ -5,15 +5,33 @@ use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::time::Timestamp;
+use ha_api_types::validation;
 use ha_store::{Guard, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+
+/// Sets a field by its path, as `requests.memory`.
+fn set_path(spec: &mut Value, path: &str, value: &Value) {
+    match path.split_once('.') {
+        None => spec[path] = value.clone(),
+        Some((first, rest)) => {
+            if !spec[first].is_object() {
+                spec[first] = json!({});
+            }
+            set_path(&mut spec[first], rest, value);
+        }
+    }
+}
 
 impl World {
     /// Stores an object as an apply does: new ones get a uid, changed specs a generation.
     pub(super) fn apply(&mut self, object: &Value) -> Result<(), String> {
         let kind = object.get("kind").and_then(Value::as_str).and_then(Kind::parse).ok_or("no known kind")?;
         let name = object.pointer("/metadata/name").and_then(Value::as_str).ok_or("no metadata.name")?;
+        // As the API does: what is wrong is refused, and nothing of it is stored.
+        if let Some(problem) = validation::problems(kind, object).first() {
+            return Err(problem.to_string());
+        }
         let key = self.keys.spec(kind, name);
         let known = self.store.get(&key).entries.first().cloned();
         let mut stored = if let Some(entry) = &known {
@@ -60,7 +78,7 @@ impl World {
             self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no {kind} {name}"))?;
         let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
         for (field, value) in fields {
-            stored["spec"][field.as_str()] = value.clone();
+            set_path(&mut stored["spec"], field, value);
         }
         self.apply(&stored)
     }
@@ -91,6 +109,7 @@ impl World {
         if let Ok(value) = serde_json::to_value(&operation) {
             self.put(&key, None, &value);
         }
+        self.refused.push((text.to_owned(), Some(name.clone())));
         self.operations.insert(name, text.to_owned());
     }
 
@@ -111,16 +130,16 @@ impl World {
         self.operate(text, spec);
     }
 
-    /// Commands that the leader refused, as the steps said them.
+    /// Commands that were refused, as the steps said them and in their order.
     pub(crate) fn refusals(&self) -> Vec<String> {
-        let mut refused = self.refused.clone();
-        for (name, text) in &self.operations {
-            let status = self.operation_status(name);
-            if status.is_some_and(|status| status.phase == OperationPhase::Refused) {
-                refused.push(text.clone());
-            }
-        }
-        refused
+        let is_refused = |name: &String| {
+            self.operation_status(name).is_some_and(|status| status.phase == OperationPhase::Refused)
+        };
+        self.refused
+            .iter()
+            .filter(|(_, operation)| operation.as_ref().is_none_or(is_refused))
+            .map(|(text, _)| text.clone())
+            .collect()
     }
 
     /// Whether an operation is still under way.

@@ -3,9 +3,12 @@
 use super::World;
 use super::event::Event;
 use super::process::Generation;
+use crate::scenario::Device;
 use ha_node_agent::core::{Input, WatchdogNews, WatchdogRequestId};
 use ha_node_agent::watchdog::core::{Effect, Input as DaemonInput};
-use ha_node_agent::watchdog::protocol::{DeviceFacts, DeviceKind, Name, Notice, Outcome, Reply, Request};
+use ha_node_agent::watchdog::protocol::{
+    DeviceFacts, DeviceKind, Name, Notice, Outcome, Refusal, Reply, Request,
+};
 
 impl World {
     pub(super) fn connect_watchdog(&mut self, node: &str, generation: Generation) {
@@ -64,24 +67,40 @@ impl World {
             let now = self.clock_of(node);
             match effect {
                 Effect::Open { timeout_seconds } => {
+                    let device = self.machines.get(node).map_or(Device::Missing, |machine| machine.device);
+                    let (kind, sliding) = match device {
+                        Device::Sliding => (DeviceKind::Kernel, true),
+                        Device::Fixed => (DeviceKind::Kernel, false),
+                        Device::StandIn => (DeviceKind::StandIn, true),
+                        Device::Missing => {
+                            let refused = DaemonInput::Opened(Err(Refusal::NoDevice { errno: 2 }));
+                            if let Some(machine) = self.machines.get_mut(node) {
+                                machine.watchdog.daemon.handle((&now).into(), refused);
+                            }
+                            continue;
+                        }
+                    };
                     self.start_device(node, timeout_seconds);
                     let facts = DeviceFacts {
-                        kind: DeviceKind::Kernel,
+                        kind,
                         identity: Name::new(b"simulated"),
                         place: Name::new(b"/dev/watchdog0"),
                         timeout_seconds,
                         smallest_timeout_seconds: 1,
                         largest_timeout_seconds: 600,
-                        sliding: true,
+                        sliding,
                         descriptor_retained: true,
                         nowayout: false,
                     };
                     if let Some(machine) = self.machines.get_mut(node) {
+                        machine.watchdog.timeout_seconds = timeout_seconds;
                         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Opened(Ok(facts)));
                     }
                 }
                 Effect::Pet { timeout_seconds } => {
-                    let seconds = timeout_seconds.unwrap_or(1);
+                    let opened =
+                        self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
+                    let seconds = timeout_seconds.unwrap_or(opened);
                     self.start_device(node, seconds);
                     if let Some(machine) = self.machines.get_mut(node) {
                         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(Ok(seconds)));

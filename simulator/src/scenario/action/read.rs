@@ -1,0 +1,273 @@
+//! Reading the text of an action; an error says what is wrong, where, and what is accepted.
+
+use super::{Action, ProcessVerb, bare};
+use crate::duration::Duration;
+use crate::scenario::reader::one_of;
+use ha_api_types::kind::Kind;
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::schema;
+use ha_api_types::time::Millis;
+use serde_json::{Value, json};
+
+/// The first word of an action, and how it is written.
+const FORMS: [(&str, &str); 27] = [
+    ("power", "power N on|off"),
+    ("network", "network N on|off"),
+    ("reboot", "reboot N"),
+    ("shutdown", "shutdown N"),
+    ("replace", "replace N"),
+    ("agent", "agent N stop|start|restart|kill|hang|resume"),
+    ("controller", "controller N stop|start|restart|kill|hang|resume"),
+    ("suspend", "suspend N DURATION"),
+    ("clock", "clock N rate NUMBER"),
+    ("journal", "journal N full|ok"),
+    ("fence-device", "fence-device N ok|broken"),
+    (
+        "store",
+        "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, or store latency DURATION",
+    ),
+    ("set", "set R FIELD=VALUE …"),
+    ("add", "add R [NODE [running]]"),
+    ("delete", "delete R"),
+    ("migrate", "migrate R N"),
+    ("relocate", "relocate R N"),
+    ("stop", "stop R [DURATION]"),
+    ("start", "start R"),
+    ("restart", "restart R"),
+    ("clear-error", "clear-error R"),
+    ("maintenance", "maintenance N enable|disable"),
+    ("confirm-fenced", "confirm-fenced N"),
+    ("fence", "fence N"),
+    ("disarm", "disarm freeze|ignore"),
+    ("arm", "arm"),
+    ("crash", "crash R"),
+];
+
+/// More of them: what is done to a service behind the cluster's back.
+const FORMS_BY_HAND: [(&str, &str); 4] = [
+    ("load", "load R cpu=2 memory=4Gi"),
+    ("move-by-hand", "move-by-hand R N"),
+    ("start-by-hand", "start-by-hand R N"),
+    ("stop-by-hand", "stop-by-hand R"),
+];
+
+fn forms() -> impl Iterator<Item = (&'static str, &'static str)> + Clone {
+    FORMS.into_iter().chain(FORMS_BY_HAND)
+}
+
+impl Action {
+    /// Reads an action; the error says what is wrong and what is accepted.
+    pub fn parse(text: &str) -> Result<Action, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let read = match words.first().copied() {
+            None => Err("an action is empty".to_owned()),
+            Some("store") => of_store(&words),
+            Some(
+                "set" | "add" | "delete" | "migrate" | "relocate" | "stop" | "start" | "restart"
+                | "clear-error",
+            ) => of_resource(&words),
+            Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
+            Some("maintenance" | "confirm-fenced" | "fence" | "disarm" | "arm") => of_cluster(&words),
+            Some(_) => of_machine(&words),
+        };
+        read.map_err(|problem| format!("{text:?}: {problem}"))
+    }
+}
+
+/// The verb is known and the rest does not fit it, or the verb is unknown.
+fn misfit(words: &[&str]) -> String {
+    let verb = words.first().copied().unwrap_or_default();
+    match forms().find(|(known, _)| *known == verb) {
+        Some((_, form)) => format!("write `{form}`"),
+        None => format!("{verb:?} is not an action, {}", one_of(verb, forms().map(|(known, _)| known))),
+    }
+}
+
+fn length(word: &str) -> Result<Millis, String> {
+    Duration::parse(word).map(|duration| duration.0)
+}
+
+/// One of two words.
+fn either(word: &str, yes: &str, no: &str) -> Result<bool, String> {
+    match word {
+        _ if word == yes => Ok(true),
+        _ if word == no => Ok(false),
+        _ => Err(format!("{word:?} must be {yes} or {no}")),
+    }
+}
+
+fn of_machine(words: &[&str]) -> Result<Action, String> {
+    let owned = |word: &str| word.to_owned();
+    match words {
+        ["power", node, word] => Ok(Action::Power { node: owned(node), on: either(word, "on", "off")? }),
+        ["network", node, word] => Ok(Action::Network { node: owned(node), on: either(word, "on", "off")? }),
+        ["reboot", node] => Ok(Action::Reboot { node: owned(node) }),
+        ["shutdown", node] => Ok(Action::Shutdown { node: owned(node) }),
+        ["replace", node] => Ok(Action::Replace { node: owned(node) }),
+        ["agent", node, verb] => Ok(Action::Agent { node: owned(node), verb: process_verb(verb)? }),
+        ["controller", node, verb] => Ok(Action::Controller { node: owned(node), verb: process_verb(verb)? }),
+        ["suspend", node, word] => Ok(Action::Suspend { node: owned(node), length_ms: length(word)? }),
+        ["clock", node, "rate", rate] => match rate.parse::<f64>() {
+            Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: owned(node), rate }),
+            _ => Err(format!("{rate:?} is no rate: write a number from 0.5 to 2")),
+        },
+        ["journal", node, word] => {
+            Ok(Action::Journal { node: owned(node), full: either(word, "full", "ok")? })
+        }
+        ["fence-device", node, word] => {
+            Ok(Action::FenceDevice { node: owned(node), broken: either(word, "broken", "ok")? })
+        }
+        _ => Err(misfit(words)),
+    }
+}
+
+fn of_store(words: &[&str]) -> Result<Action, String> {
+    match words {
+        ["store", "outage", word] => Ok(Action::StoreOutage { length_ms: length(word)? }),
+        ["store", "leader-change"] => Ok(Action::StoreLeaderChange),
+        ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { length_ms: length(word)? }),
+        ["store", "compact"] => Ok(Action::StoreCompact),
+        ["store", "latency", word] => Ok(Action::StoreLatency { length_ms: length(word)? }),
+        _ => Err(misfit(words)),
+    }
+}
+
+fn of_resource(words: &[&str]) -> Result<Action, String> {
+    match words {
+        ["set", resource, fields @ ..] if !fields.is_empty() => {
+            let fields = fields.iter().map(|field| assignment(field)).collect::<Result<_, _>>()?;
+            Ok(Action::Set { resource: bare(resource), fields })
+        }
+        ["add", resource] => Ok(Action::Add { resource: bare(resource), node: None, running: false }),
+        ["add", resource, node] => {
+            Ok(Action::Add { resource: bare(resource), node: Some((*node).to_owned()), running: false })
+        }
+        ["add", resource, node, "running"] => {
+            Ok(Action::Add { resource: bare(resource), node: Some((*node).to_owned()), running: true })
+        }
+        ["delete", resource] => Ok(Action::Delete { resource: bare(resource) }),
+        ["migrate", resource, node] => {
+            Ok(Action::Migrate { resource: bare(resource), node: (*node).to_owned() })
+        }
+        ["relocate", resource, node] => {
+            Ok(Action::Relocate { resource: bare(resource), node: (*node).to_owned() })
+        }
+        ["stop", resource] => Ok(Action::Stop { resource: bare(resource), timeout_ms: None }),
+        ["stop", resource, word] => {
+            Ok(Action::Stop { resource: bare(resource), timeout_ms: Some(length(word)?) })
+        }
+        ["start", resource] => Ok(Action::Start { resource: bare(resource) }),
+        ["restart", resource] => Ok(Action::Restart { resource: bare(resource) }),
+        ["clear-error", resource] => Ok(Action::ClearError { resource: bare(resource) }),
+        _ => Err(misfit(words)),
+    }
+}
+
+fn of_cluster(words: &[&str]) -> Result<Action, String> {
+    match words {
+        ["maintenance", node, word] => {
+            Ok(Action::Maintenance { node: (*node).to_owned(), enable: either(word, "enable", "disable")? })
+        }
+        ["confirm-fenced", node] => Ok(Action::ConfirmFenced { node: (*node).to_owned() }),
+        ["fence", node] => Ok(Action::Fence { node: (*node).to_owned() }),
+        ["disarm", word] => Ok(Action::Disarm { freeze: either(word, "freeze", "ignore")? }),
+        ["arm"] => Ok(Action::Arm),
+        _ => Err(misfit(words)),
+    }
+}
+
+fn of_service(words: &[&str]) -> Result<Action, String> {
+    match words {
+        ["crash", resource] => Ok(Action::Crash { resource: bare(resource) }),
+        ["move-by-hand", resource, node] => {
+            Ok(Action::MoveByHand { resource: bare(resource), node: (*node).to_owned() })
+        }
+        ["start-by-hand", resource, node] => {
+            Ok(Action::StartByHand { resource: bare(resource), node: (*node).to_owned() })
+        }
+        ["stop-by-hand", resource] => Ok(Action::StopByHand { resource: bare(resource) }),
+        ["load", resource, amounts @ ..] if !amounts.is_empty() => {
+            let mut read = Amounts::default();
+            for amount in amounts {
+                let (name, text) = amount.split_once('=').ok_or_else(|| misfit(words))?;
+                let quantity: Quantity =
+                    text.parse().map_err(|error| format!("{text:?} is no quantity: {error}"))?;
+                match name {
+                    "cpu" => read.cpu = Some(quantity),
+                    "memory" => read.memory = Some(quantity),
+                    "disk" => read.disk = Some(quantity),
+                    _ => {
+                        let accepted = one_of(name, ["cpu", "memory", "disk"].into_iter());
+                        return Err(format!("{name:?} is not measured, {accepted}"));
+                    }
+                }
+            }
+            Ok(Action::Load { resource: bare(resource), amounts: read })
+        }
+        _ => Err(misfit(words)),
+    }
+}
+
+fn process_verb(word: &str) -> Result<ProcessVerb, String> {
+    match word {
+        "stop" => Ok(ProcessVerb::Stop),
+        "start" => Ok(ProcessVerb::Start),
+        "restart" => Ok(ProcessVerb::Restart),
+        "kill" => Ok(ProcessVerb::Kill),
+        "hang" => Ok(ProcessVerb::Hang),
+        "resume" => Ok(ProcessVerb::Resume),
+        _ => Err(format!("{word:?} must be stop, start, restart, kill, hang or resume")),
+    }
+}
+
+/// `field=value`: the field must be one of a resource's spec and the value of its type.
+fn assignment(word: &str) -> Result<(String, Value), String> {
+    let (field, text) = word.split_once('=').ok_or_else(|| format!("{word:?} must be FIELD=VALUE"))?;
+    let in_spec = |value: Value| {
+        let value = field.rsplit('.').fold(value, |value, part| json!({ part: value }));
+        json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "any"}, "spec": value})
+    };
+    let schema = schema::of(Kind::Resource);
+    if let Some(problem) = schema::unknown_fields(schema, &in_spec(json!(text))).into_iter().next() {
+        return Err(problem.message);
+    }
+    let plain = json!(text);
+    let value: Value = serde_yaml::from_str(text).unwrap_or_else(|_| plain.clone());
+    let fits = |value: &Value| schema::shape(schema, &in_spec(value.clone())).into_iter().next();
+    match fits(&value) {
+        None => Ok((field.to_owned(), value)),
+        Some(_) if fits(&plain).is_none() => Ok((field.to_owned(), plain)),
+        Some(problem) => Err(problem.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_begins_with_its_verb_and_is_found() {
+        for (verb, form) in forms() {
+            assert!(form.starts_with(verb), "{form}");
+            let problem = Action::parse(&format!("{verb} too many words for this one")).expect_err(verb);
+            assert!(problem.contains(form) || verb == "set", "{problem}");
+        }
+    }
+
+    #[test]
+    fn values_have_the_type_of_their_field() {
+        let check = |word: &str, expected: Option<Value>| {
+            assert_eq!(assignment(word).ok().map(|(_, value)| value), expected, "{word}");
+        };
+        check("state=Stopped", Some(json!("Stopped")));
+        check("state=started", Some(json!("started")));
+        check("state=Sleeping", None);
+        check("maxRestart=3", Some(json!(3)));
+        check("maxRestart=many", None);
+        check("comment=5", Some(json!("5")));
+        check("failback=false", Some(json!(false)));
+        check("requests.memory=4Gi", Some(json!("4Gi")));
+        check("stat=Stopped", None);
+        check("state", None);
+    }
+}

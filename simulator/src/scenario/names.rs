@@ -1,0 +1,160 @@
+//! Names that must fit together: nodes, resources and texts that a scenario refers to.
+
+use super::reader::{Reader, one_of};
+use super::step::{Doing, Moment};
+use super::{Power, Scenario};
+use crate::scenario::action::Action;
+use crate::scenario::condition::Condition;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// What a scenario defines.
+struct Known {
+    nodes: BTreeSet<String>,
+    placed: BTreeSet<String>,
+    later: BTreeSet<String>,
+    resources: BTreeSet<String>,
+    actions: BTreeSet<String>,
+}
+
+fn resources_of(objects: &[Value]) -> BTreeSet<String> {
+    let name = |object: &Value| {
+        (object["kind"] == "Resource").then(|| object["metadata"]["name"].as_str().map(str::to_owned))?
+    };
+    objects.iter().filter_map(name).collect()
+}
+
+/// Everything that refers to something else.
+pub(super) fn check(reader: &mut Reader<'_>, scenario: &Scenario) {
+    let known = known(scenario);
+    if scenario.nodes.is_empty() {
+        reader.wrong("nodes", "at least one node is needed");
+    }
+    check_place(reader, scenario, &known);
+    for (at, node) in scenario.store.iter().enumerate() {
+        node_is_known(reader, &known, node, &format!("store.on[{at}]"));
+    }
+    for (at, step) in scenario.steps.iter().enumerate() {
+        if let Moment::When { condition, .. } = &step.moment {
+            check_condition(reader, &known, condition, &format!("steps[{at}].when"));
+        }
+        if let Some((_, condition)) = &step.check {
+            check_condition(reader, &known, condition, &format!("steps[{at}].check"));
+        }
+        for (number, doing) in step.doings.iter().enumerate() {
+            if let Doing::Verb(_, action) = doing {
+                check_action(reader, &known, action, &format!("steps[{at}].do[{number}]"));
+            }
+        }
+    }
+    check_expectations(reader, scenario, &known);
+}
+
+fn known(scenario: &Scenario) -> Known {
+    let placed = resources_of(&scenario.objects);
+    let later = resources_of(&scenario.later);
+    let mut resources: BTreeSet<String> = placed.union(&later).cloned().collect();
+    let mut actions = BTreeSet::new();
+    for doing in scenario.steps.iter().flat_map(|step| &step.doings) {
+        match doing {
+            Doing::Verb(text, _) => {
+                actions.insert(text.clone());
+            }
+            Doing::Apply(object) => {
+                actions.insert(format!("apply {}", object["metadata"]["name"].as_str().unwrap_or_default()));
+                resources.extend(resources_of(std::slice::from_ref(object)));
+            }
+        }
+    }
+    let nodes = scenario.nodes.iter().map(|machine| machine.name.clone()).collect();
+    Known { nodes, placed, later, resources, actions }
+}
+
+fn is_known(reader: &mut Reader<'_>, known: &BTreeSet<String>, what: &str, name: &str, path: &str) {
+    if !known.contains(name) {
+        let accepted = one_of(name, known.iter().map(String::as_str));
+        reader.wrong(path, format!("there is no {what} {name:?}, {accepted}"));
+    }
+}
+
+fn node_is_known(reader: &mut Reader<'_>, known: &Known, name: &str, path: &str) {
+    is_known(reader, &known.nodes, "node", name, path);
+}
+
+fn check_place(reader: &mut Reader<'_>, scenario: &Scenario, known: &Known) {
+    for (name, place) in &scenario.place {
+        let path = format!("place.{name}");
+        is_known(reader, &known.placed, "resource under `objects`", name, &path);
+        if !place.node.is_empty() {
+            node_is_known(reader, known, &place.node, &format!("{path}.node"));
+        }
+        if let Some(target) = &place.target {
+            node_is_known(reader, known, target, &format!("{path}.target"));
+        }
+        let is_off = |machine: &&super::Machine| machine.name == place.node && machine.power == Power::Off;
+        if place.running && scenario.nodes.iter().any(|machine| is_off(&machine)) {
+            reader.wrong(&format!("{path}.running"), format!("{} is off, so nothing runs there", place.node));
+        }
+    }
+}
+
+fn check_condition(reader: &mut Reader<'_>, known: &Known, condition: &Condition, path: &str) {
+    if let Some(resource) = condition.resource() {
+        is_known(reader, &known.resources, "resource", resource, path);
+    }
+    if let Some(node) = condition.node() {
+        node_is_known(reader, known, node, path);
+    }
+}
+
+fn check_action(reader: &mut Reader<'_>, known: &Known, action: &Action, path: &str) {
+    if let Some(node) = action.machine().filter(|node| *node != "leader") {
+        node_is_known(reader, known, node, path);
+    }
+    if let Some(resource) = action.service() {
+        is_known(reader, &known.resources, "resource", resource, path);
+    }
+    if let Action::Add { resource, .. } = action {
+        is_known(reader, &known.later, "resource under `later`", resource, path);
+    }
+}
+
+fn check_expectations(reader: &mut Reader<'_>, scenario: &Scenario, known: &Known) {
+    let expect = &scenario.expect;
+    for (name, service) in &expect.services {
+        let path = format!("expect.services.{name}");
+        is_known(reader, &known.resources, "resource", name, &path);
+        if let Some(Some(node)) = &service.node {
+            node_is_known(reader, known, node, &format!("{path}.node"));
+        }
+    }
+    let lists = [
+        ("fenced", &expect.fenced),
+        ("watchdogResets", &expect.watchdog_resets),
+        ("maintenance", &expect.maintenance),
+    ];
+    for (key, nodes) in lists {
+        for (at, node) in nodes.iter().flatten().enumerate() {
+            node_is_known(reader, known, node, &format!("expect.{key}[{at}]"));
+        }
+    }
+    for (key, sets) in [("together", &expect.together), ("apart", &expect.apart)] {
+        for (at, set) in sets.iter().enumerate() {
+            for (number, name) in set.iter().enumerate() {
+                let path = format!("expect.{key}[{at}][{number}]");
+                is_known(reader, &known.resources, "resource", name, &path);
+            }
+        }
+    }
+    for (name, nodes) in &expect.on_one_of {
+        let path = format!("expect.onOneOf.{name}");
+        is_known(reader, &known.resources, "resource", name, &path);
+        for (at, node) in nodes.iter().enumerate() {
+            node_is_known(reader, known, node, &format!("{path}[{at}]"));
+        }
+    }
+    for (at, text) in expect.refused.iter().flatten().enumerate() {
+        let path = format!("expect.refused[{at}]");
+        is_known(reader, &known.actions, "action with the text", text, &path);
+    }
+}

@@ -1,0 +1,149 @@
+//! API objects of a scenario: inline or from a file, checked as an apply checks them.
+
+use super::Scenario;
+use super::reader::{Reader, one_of};
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::names::{self, TypedName};
+use ha_api_types::problem::Problem;
+use ha_api_types::resource::Resource;
+use ha_api_types::timing::TimingSpec;
+use ha_api_types::{schema, validation, yaml};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Reads a list of objects; `{file: …}` stands for the documents of that file.
+pub(super) fn read(reader: &mut Reader<'_>, value: &Value, name: &str, folder: &Path) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (at, item) in reader.list(value, name).iter().enumerate() {
+        let path = format!("{name}[{at}]");
+        let objects = match item.get("file") {
+            Some(file) => {
+                let Some(fields) = reader.fields(item, &path, &["file"]) else { continue };
+                let Some(file) = reader.text(file, &fields.at("file")) else { continue };
+                from_file(reader, &folder.join(file), &fields.at("file"))
+            }
+            None => inline(reader, item, &path).into_iter().collect(),
+        };
+        for object in objects {
+            let identity = (object["kind"].to_string(), object["metadata"]["name"].to_string());
+            if !seen.insert(identity) {
+                let message = format!("{} {} is there twice", object["kind"], object["metadata"]["name"]);
+                reader.wrong(&path, message);
+            }
+            found.push(object);
+        }
+    }
+    found
+}
+
+/// One object written in the scenario.
+pub(super) fn inline(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Value> {
+    reader.map(value, path)?;
+    let (object, problems) = settled(value);
+    for problem in &problems {
+        let dot = if problem.path.is_empty() { "" } else { "." };
+        reader.wrong(&format!("{path}{dot}{}", problem.path), &problem.message);
+    }
+    problems.is_empty().then_some(object)
+}
+
+fn from_file(reader: &mut Reader<'_>, path: &Path, place: &str) -> Vec<Value> {
+    let file = path.display();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            reader.wrong(place, format!("{file}: cannot be read: {error}"));
+            return Vec::new();
+        }
+    };
+    let documents = match yaml::documents(&text) {
+        Ok(documents) => documents,
+        Err(error) => {
+            reader.wrong_elsewhere(place, format!("{file}:{}: {}", error.line.unwrap_or(1), error.message));
+            return Vec::new();
+        }
+    };
+    let mut found = Vec::new();
+    for document in documents {
+        let (object, problems) = settled(&document.value);
+        for problem in &problems {
+            let line = document.lines.of(&problem.path).unwrap_or(1);
+            reader.wrong_elsewhere(place, format!("{file}:{line}: {problem}"));
+        }
+        if problems.is_empty() {
+            found.push(object);
+        }
+    }
+    found
+}
+
+/// The object with its bare name, and everything that an apply would refuse.
+fn settled(value: &Value) -> (Value, Vec<Problem>) {
+    let mut object = value.clone();
+    if !object.is_object() {
+        return (object, vec![Problem::invalid("", "an object must be a map")]);
+    }
+    let written = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == written) else {
+        let known = one_of(&written, Kind::ALL.iter().map(|kind| kind.name()));
+        return (object, vec![Problem::invalid("kind", format!("{written:?} is not a kind, {known}"))]);
+    };
+    if object.get("apiVersion").is_none() {
+        object["apiVersion"] = json!(API_VERSION);
+    }
+    let schema = schema::of(kind);
+    let mut problems = schema::unknown_fields(schema, &object);
+    schema::prune_nulls(schema, &mut object);
+    // A scenario's users are no API clients: what they write beside spec is of no use here.
+    if let Some(map) = object.as_object_mut() {
+        map.shift_remove("status");
+    }
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if name.is_empty() {
+        problems.push(Problem::required("metadata.name", "is needed, as a text: a number needs quotes"));
+    } else if kind == Kind::Resource {
+        let typed = TypedName::parse(&name);
+        if let Ok(resource) = serde_json::from_value::<Resource>(object.clone())
+            && let Err(problem) = typed.check(&resource.spec)
+        {
+            problems.push(Problem::invalid("metadata.name", problem));
+        }
+        object["metadata"]["name"] = json!(names::bare(&name));
+    }
+    problems.extend(validation::problems(kind, &object));
+    if kind == Kind::Cluster && name != CLUSTER_NAME {
+        let message = format!("must be {CLUSTER_NAME}: there is one Cluster object");
+        problems.push(Problem::invalid("metadata.name", message));
+    }
+    (object, problems)
+}
+
+/// There is always a Cluster object, with the timing of the scenario unless it has its own.
+pub(super) fn settle_cluster(reader: &mut Reader<'_>, scenario: &mut Scenario, has_timing: bool) {
+    let timing = serde_json::to_value(&scenario.timing).unwrap_or_else(|_| json!({}));
+    let cluster = scenario.objects.iter_mut().find(|object| object["kind"] == Kind::Cluster.name());
+    let Some(cluster) = cluster else {
+        scenario.objects.insert(
+            0,
+            json!({
+                "apiVersion": API_VERSION, "kind": Kind::Cluster.name(), "metadata": {"name": CLUSTER_NAME},
+                "spec": {"timing": timing},
+            }),
+        );
+        return;
+    };
+    if let Some(own) = cluster.pointer("/spec/timing").cloned() {
+        if has_timing {
+            reader.wrong("timing", "the Cluster object has its own spec.timing: write one of them");
+        }
+        scenario.timing = serde_json::from_value::<TimingSpec>(own).unwrap_or_default();
+        return;
+    }
+    if cluster.get("spec").is_none() {
+        cluster["spec"] = json!({});
+    }
+    cluster["spec"]["timing"] = timing;
+}

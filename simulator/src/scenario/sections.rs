@@ -1,0 +1,267 @@
+//! The sections of a scenario: timing, nodes, places, the store, expectations.
+
+use super::action::bare;
+use super::condition::service_state;
+use super::reader::{Fields, Reader};
+use super::{Device, Expectations, ExpectedService, Machine, Place, Power};
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::resource::ServiceState;
+use ha_api_types::timing::TimingSpec;
+use ha_api_types::{names, schema, validation};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Every driver: a simulated machine pretends each of them.
+const DRIVERS: [DriverKind; 6] = [
+    DriverKind::Exec,
+    DriverKind::Systemd,
+    DriverKind::Ocf,
+    DriverKind::Podman,
+    DriverKind::Libvirt,
+    DriverKind::Simulated,
+];
+
+/// As in `Cluster.spec.timing`, and checked as there.
+pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSpec {
+    let Some(value) = value else { return TimingSpec::default() };
+    if reader.map(value, "timing").is_none() {
+        return TimingSpec::default();
+    }
+    let cluster = json!({
+        "apiVersion": API_VERSION, "kind": Kind::Cluster.name(), "metadata": {"name": CLUSTER_NAME},
+        "spec": {"timing": value},
+    });
+    let mut problems = schema::unknown_fields(schema::of(Kind::Cluster), &cluster);
+    problems.extend(validation::problems(Kind::Cluster, &cluster));
+    for problem in &problems {
+        reader.wrong(problem.path.trim_start_matches("spec."), &problem.message);
+    }
+    serde_json::from_value(value.clone()).unwrap_or_default()
+}
+
+/// The machines.
+pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
+    let mut machines: Vec<Machine> = Vec::new();
+    for (at, item) in reader.list(value, "nodes").iter().enumerate() {
+        let path = format!("nodes[{at}]");
+        let known = ["name", "power", "controller", "capacity", "drivers", "watchdog", "virtual"];
+        let Some(fields) = reader.fields(item, &path, &known) else { continue };
+        let name = fields.get("name").and_then(|name| reader.text(name, &fields.at("name")));
+        let Some(name) = name else {
+            reader.wrong(&path, "a node needs a name");
+            continue;
+        };
+        if let Some(problem) = names::problem(&name, names::MAX_NODE_NAME_LENGTH) {
+            reader.wrong(&fields.at("name"), problem);
+        }
+        if name == "leader" {
+            reader.wrong(&fields.at("name"), "in actions `leader` is the node whose controller leads");
+        }
+        if machines.iter().any(|machine| machine.name == name) {
+            reader.wrong(&fields.at("name"), format!("node {name} is there twice"));
+        }
+        machines.push(machine(reader, &fields, name));
+    }
+    machines
+}
+
+fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machine {
+    let word = |reader: &mut Reader<'_>| {
+        let words = [("on", Power::On), ("off", Power::Off)];
+        fields.get("power").and_then(|value| reader.word(value, &fields.at("power"), &words))
+    };
+    let device = |reader: &mut Reader<'_>| {
+        let words = [
+            ("sliding", Device::Sliding),
+            ("fixed", Device::Fixed),
+            ("standIn", Device::StandIn),
+            ("none", Device::Missing),
+        ];
+        fields.get("watchdog").and_then(|value| reader.word(value, &fields.at("watchdog"), &words))
+    };
+    let drivers = DRIVERS.map(|kind| (kind.name(), kind));
+    let named = |reader: &mut Reader<'_>| {
+        let value = fields.get("drivers")?;
+        let path = fields.at("drivers");
+        let items = reader.list(value, &path);
+        let mut found = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            let kind = reader.word(item, &format!("{path}[{at}]"), &drivers);
+            found.extend(kind.map(|kind| kind.name().to_owned()));
+        }
+        found.sort();
+        Some(found)
+    };
+    let truth = |reader: &mut Reader<'_>, name: &str, default: bool| {
+        fields.get(name).and_then(|value| reader.truth(value, &fields.at(name))).unwrap_or(default)
+    };
+    let mut every: Vec<String> = DRIVERS.iter().map(|kind| kind.name().to_owned()).collect();
+    every.sort();
+    Machine {
+        power: word(reader).unwrap_or_default(),
+        controller: truth(reader, "controller", true),
+        capacity: fields
+            .get("capacity")
+            .map(|value| amounts(reader, value, &fields.at("capacity")))
+            .unwrap_or_default(),
+        drivers: named(reader).unwrap_or(every),
+        watchdog: device(reader).unwrap_or_default(),
+        is_virtual: truth(reader, "virtual", false),
+        name,
+    }
+}
+
+fn amounts(reader: &mut Reader<'_>, value: &Value, path: &str) -> Amounts {
+    let mut amounts = Amounts::default();
+    let Some(fields) = reader.fields(value, path, &["cpu", "memory", "disk"]) else { return amounts };
+    for (name, value) in fields.iter() {
+        let place = fields.at(name);
+        let Some(text) = reader.text(value, &place) else { continue };
+        let quantity = match text.parse::<Quantity>() {
+            Ok(quantity) => Some(quantity),
+            Err(error) => {
+                reader.wrong(&place, error);
+                None
+            }
+        };
+        match name.as_str() {
+            "cpu" => amounts.cpu = quantity,
+            "memory" => amounts.memory = quantity,
+            _ => amounts.disk = quantity,
+        }
+    }
+    amounts
+}
+
+fn state(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ServiceState> {
+    let path = fields.at("state");
+    let text = reader.text(fields.get("state")?, &path)?;
+    service_state(&text).map_err(|problem| reader.wrong(&path, problem)).ok()
+}
+
+/// Where services lie at time 0.
+pub(super) fn place(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Place> {
+    let mut places = BTreeMap::new();
+    let Some(map) = reader.map(value, "place") else { return places };
+    for (name, item) in map.iter() {
+        let path = map.at(name);
+        let Some(fields) = reader.fields(item, &path, &["node", "running", "state", "target"]) else {
+            continue;
+        };
+        let text = |reader: &mut Reader<'_>, key: &str| {
+            fields.get(key).and_then(|value| reader.text(value, &fields.at(key)))
+        };
+        let node = text(reader, "node").unwrap_or_default();
+        if node.is_empty() {
+            reader.wrong(&path, "a place needs a node");
+        }
+        let running = fields.get("running").and_then(|value| reader.truth(value, &fields.at("running")));
+        let place = Place {
+            node,
+            running: running.unwrap_or(false),
+            state: state(reader, &fields),
+            target: text(reader, "target"),
+        };
+        let moves = matches!(place.state, Some(ServiceState::Migrate | ServiceState::Relocate));
+        if moves && place.target.is_none() {
+            reader.wrong(&path, "a service that moves needs a target");
+        }
+        if !moves && place.target.is_some() {
+            reader.wrong(&fields.at("target"), "only a service in state Migrate or Relocate has a target");
+        }
+        places.insert(bare(name), place);
+    }
+    places
+}
+
+/// Where the store's members live.
+pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<String> {
+    let Some(fields) = reader.fields(value, "store", &["on"]) else { return Vec::new() };
+    let nodes = fields.get("on").map(|value| reader.names(value, "store.on")).unwrap_or_default();
+    if nodes.is_empty() {
+        reader.wrong("store", "needs `on` with the nodes of its members; without `store` it is outside");
+    }
+    for (at, node) in nodes.iter().enumerate() {
+        if nodes.iter().take(at).any(|other| other == node) {
+            reader.wrong(&format!("store.on[{at}]"), format!("{node} is there twice"));
+        }
+    }
+    nodes
+}
+
+const EXPECT: [&str; 10] = [
+    "services",
+    "fenced",
+    "watchdogResets",
+    "maintenance",
+    "maxMoves",
+    "together",
+    "apart",
+    "onOneOf",
+    "maxPerNode",
+    "refused",
+];
+
+/// What must come of it.
+pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
+    let Some(fields) = reader.fields(value, "expect", &EXPECT) else { return Expectations::default() };
+    let names = |reader: &mut Reader<'_>, key: &str| {
+        fields.get(key).map(|value| reader.names(value, &fields.at(key)))
+    };
+    let whole = |reader: &mut Reader<'_>, key: &str| {
+        fields.get(key).and_then(|value| reader.whole(value, &fields.at(key)))
+    };
+    let sets = |reader: &mut Reader<'_>, key: &str| {
+        let path = fields.at(key);
+        let items = fields.get(key).map(|value| reader.list(value, &path)).unwrap_or_default();
+        let mut sets: Vec<Vec<String>> = Vec::new();
+        for (at, item) in items.iter().enumerate() {
+            let set = reader.names(item, &format!("{path}[{at}]"));
+            sets.push(set.iter().map(|name| bare(name)).collect());
+        }
+        sets
+    };
+    Expectations {
+        services: fields.get("services").map(|value| services(reader, value)).unwrap_or_default(),
+        fenced: names(reader, "fenced"),
+        watchdog_resets: names(reader, "watchdogResets"),
+        maintenance: names(reader, "maintenance"),
+        max_moves: whole(reader, "maxMoves"),
+        together: sets(reader, "together"),
+        apart: sets(reader, "apart"),
+        on_one_of: fields.get("onOneOf").map(|value| on_one_of(reader, value)).unwrap_or_default(),
+        max_per_node: whole(reader, "maxPerNode"),
+        refused: names(reader, "refused"),
+    }
+}
+
+fn services(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, ExpectedService> {
+    let mut found = BTreeMap::new();
+    let Some(map) = reader.map(value, "expect.services") else { return found };
+    for (name, item) in map.iter() {
+        let path = map.at(name);
+        let Some(fields) = reader.fields(item, &path, &["state", "node", "running"]) else { continue };
+        let node = match item.get("node") {
+            None => None,
+            Some(Value::Null) => Some(None),
+            Some(value) => reader.text(value, &fields.at("node")).map(Some),
+        };
+        let running = fields.get("running").and_then(|value| reader.truth(value, &fields.at("running")));
+        let expected = ExpectedService { state: state(reader, &fields), node, running };
+        found.insert(bare(name), expected);
+    }
+    found
+}
+
+fn on_one_of(reader: &mut Reader<'_>, value: &Value) -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    let Some(map) = reader.map(value, "expect.onOneOf") else { return found };
+    for (name, item) in map.iter() {
+        let nodes = reader.names(item, &map.at(name));
+        found.insert(bare(name), nodes);
+    }
+    found
+}

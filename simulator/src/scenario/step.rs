@@ -1,0 +1,139 @@
+//! The steps of a scenario: when, what is done, and what must hold.
+
+use super::action::Action;
+use super::condition::Condition;
+use super::objects;
+use super::reader::{Fields, Reader};
+use crate::duration::Duration;
+use serde_json::Value;
+
+/// How long `when` may take unless `within` says otherwise.
+const WITHIN: Duration = Duration(600_000);
+
+/// A step.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// When it happens.
+    pub moment: Moment,
+    /// What is done.
+    pub doings: Vec<Doing>,
+    /// What must hold then, with its text.
+    pub check: Option<(String, Condition)>,
+}
+
+/// When a step happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// At this time.
+    At(Duration),
+    /// So long after the previous step.
+    After(Duration),
+    /// When this becomes true, within so long.
+    When {
+        /// As written.
+        text: String,
+        /// What.
+        condition: Condition,
+        /// For how long it is waited for.
+        within: Duration,
+    },
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Doing {
+    /// A verb, with its text word for word.
+    Verb(String, Action),
+    /// An object is applied.
+    Apply(Value),
+}
+
+/// Reads the steps.
+pub(super) fn read(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
+    let items = reader.list(value, "steps");
+    let mut steps = Vec::new();
+    let mut earliest = Duration(0);
+    for (at, item) in items.iter().enumerate() {
+        let path = format!("steps[{at}]");
+        let known = ["at", "after", "when", "within", "do", "check"];
+        let Some(fields) = reader.fields(item, &path, &known) else { continue };
+        let moment = moment(reader, &fields).unwrap_or(Moment::After(Duration(0)));
+        match &moment {
+            Moment::At(time) if *time < earliest => {
+                let message = format!("comes before the step above it ({} s)", earliest.0 as f64 / 1000.0);
+                reader.wrong(&fields.at("at"), message);
+            }
+            Moment::At(time) => earliest = *time,
+            Moment::After(time) => earliest = Duration(earliest.0 + time.0),
+            Moment::When { .. } => {}
+        }
+        let doings =
+            fields.get("do").map(|value| doings(reader, value, &fields.at("do"))).unwrap_or_default();
+        let check = fields.get("check").and_then(|value| condition(reader, value, &fields.at("check")));
+        steps.push(Step { moment, doings, check });
+    }
+    steps
+}
+
+/// Exactly one of `at`, `after` and `when`; none: right after the previous step.
+fn moment(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Moment> {
+    let within =
+        fields.get("within").and_then(|value| reader.duration(value, &fields.at("within"))).unwrap_or(WITHIN);
+    if fields.get("within").is_some() && fields.get("when").is_none() {
+        reader.wrong(&fields.at("within"), "says how long `when` may take, and there is no `when`");
+    }
+    match (fields.get("at"), fields.get("after"), fields.get("when")) {
+        (Some(at), None, None) => reader.duration(at, &fields.at("at")).map(Moment::At),
+        (None, Some(after), None) => reader.duration(after, &fields.at("after")).map(Moment::After),
+        (None, None, Some(when)) => condition(reader, when, &fields.at("when"))
+            .map(|(text, condition)| Moment::When { text, condition, within }),
+        (None, None, None) => Some(Moment::After(Duration(0))),
+        (Some(_), _, _) | (None, Some(_), Some(_)) => {
+            reader.wrong(&fields.path, "a step has only one of at, after and when");
+            None
+        }
+    }
+}
+
+fn condition(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<(String, Condition)> {
+    let text = reader.text(value, path)?;
+    match Condition::parse(&text) {
+        Ok(condition) => Some((text, condition)),
+        Err(problem) => {
+            reader.wrong(path, problem);
+            None
+        }
+    }
+}
+
+fn doings(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Doing> {
+    match value {
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .filter_map(|(at, item)| doing(reader, item, &format!("{path}[{at}]")))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            doing(reader, value, path).into_iter().collect()
+        }
+    }
+}
+
+fn doing(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<Doing> {
+    if let Value::Object(_) = value {
+        let fields = reader.fields(value, path, &["apply"])?;
+        let Some(object) = fields.get("apply") else {
+            reader.wrong(path, "an object under `do` must be {apply: OBJECT}");
+            return None;
+        };
+        return objects::inline(reader, object, &fields.at("apply")).map(Doing::Apply);
+    }
+    let text = reader.text(value, path)?;
+    match Action::parse(&text) {
+        Ok(action) => Some(Doing::Verb(text, action)),
+        Err(problem) => {
+            reader.wrong(path, problem);
+            None
+        }
+    }
+}

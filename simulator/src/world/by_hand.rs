@@ -1,0 +1,78 @@
+//! What happens to services behind the cluster's back: they crash, or somebody starts, stops and moves them by hand.
+
+use super::World;
+use super::machine::{Doing, Present};
+use ha_api_types::kind::Kind;
+use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_node_agent::core::{DriverEvent, Input};
+
+impl World {
+    /// Ends a service wherever it runs; its agents notice at once.
+    fn end_service(&mut self, name: &str, message: &str, by_hand: bool) -> Vec<String> {
+        let found: Vec<(String, Present)> = self
+            .machines
+            .iter_mut()
+            .filter(|(_, machine)| machine.works())
+            .filter_map(|(node, machine)| {
+                let runs = machine.services.get(name).is_some_and(|present| present.doing == Doing::Runs);
+                let present = if runs { machine.services.remove(name) } else { None };
+                present.map(|present| (node.clone(), present))
+            })
+            .collect();
+        for (node, present) in &found {
+            let event = DriverEvent::Exited {
+                name: name.to_owned(),
+                uid: present.definition.uid.clone(),
+                message: message.to_owned(),
+                by_hand,
+            };
+            self.lost_service(node, name);
+            if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+                self.tell_agent(node, generation, Input::Driver(event));
+            }
+        }
+        found.into_iter().map(|(node, _)| node).collect()
+    }
+
+    /// A service ends by itself. One that does not run has nothing to end.
+    pub(super) fn crash(&mut self, name: &str) {
+        self.end_service(name, "exit status 1", false);
+    }
+
+    /// Somebody stops it with its own tool.
+    pub(super) fn stop_by_hand(&mut self, name: &str) -> Result<(), String> {
+        if self.end_service(name, "stopped by hand", true).is_empty() {
+            return Err(format!("{name} does not run"));
+        }
+        Ok(())
+    }
+
+    /// Somebody starts it with its own tool; where it runs already it goes on.
+    pub(super) fn start_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
+        let stored =
+            self.spec_of(Kind::Resource, name).ok_or_else(|| format!("there is no resource {name}"))?;
+        let resource: Resource = serde_json::from_value(stored).map_err(|error| error.to_string())?;
+        let definition = ServiceDefinition::of(&resource);
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) else {
+            return Err(format!("{node} is not up"));
+        };
+        let uid = definition.uid.clone();
+        machine.services.insert(name.to_owned(), Present { definition, doing: Doing::Runs });
+        self.came_up(node, name);
+        self.check_never_two();
+        if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+            let event = DriverEvent::Appeared { name: name.to_owned(), uid };
+            self.tell_agent(node, generation, Input::Driver(event));
+        }
+        Ok(())
+    }
+
+    /// Somebody stops it and starts it on another node.
+    pub(super) fn move_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
+        if !self.machines.get(node).is_some_and(super::machine::Machine::works) {
+            return Err(format!("{node} is not up"));
+        }
+        self.stop_by_hand(name)?;
+        self.start_by_hand(name, node)
+    }
+}

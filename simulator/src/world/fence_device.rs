@@ -1,0 +1,39 @@
+//! Simulated fence devices: they switch a machine off and on, and say so, unless a step has broken them.
+
+use super::World;
+use super::event::Event;
+use super::process::Generation;
+use ha_api_types::time::Millis;
+use ha_controller::core::{FencerAction, FencerOutcome, FencerRun, Input};
+
+/// How long a device takes to switch and to look, milliseconds.
+const SWITCH_MS: Millis = 1_000;
+/// From power-on to running daemons.
+const BOOT_MS: Millis = 20_000;
+
+impl World {
+    pub(super) fn begin_fencer(&mut self, node: &str, generation: Generation, run: FencerRun) {
+        self.log(&run.node, "fencer", &format!("{} {:?}", run.device.name, run.action));
+        let event = Event::FencerDone { node: node.to_owned(), generation, run: Box::new(run) };
+        self.queue.push(self.now + SWITCH_MS, event);
+    }
+
+    /// A run ends; what it did to the machine, it did now.
+    pub(super) fn end_fencer(&mut self, controller: &str, generation: Generation, run: &FencerRun) {
+        let broken = self.machines.get(&run.node).is_none_or(|machine| machine.fence_broken);
+        let outcome = if broken {
+            FencerOutcome::Failed("the device does not answer".to_owned())
+        } else {
+            match run.action {
+                FencerAction::Off => {
+                    self.log(&run.node, "machine", "is switched off by its fence device");
+                    self.lose_everything(&run.node);
+                }
+                FencerAction::On => self.power_on(&run.node, BOOT_MS),
+                FencerAction::Monitor => {}
+            }
+            FencerOutcome::Confirmed
+        };
+        self.tell_controller(controller, generation, Input::FencerDone { id: run.id, outcome });
+    }
+}

@@ -1,0 +1,95 @@
+//! A machine that is shut down in order: what its service manager does, and for how long it waits.
+
+use super::World;
+use super::event::Event;
+use super::process::Who;
+use ha_api_types::record::Leave;
+use ha_api_types::time::Millis;
+use ha_controller::core::Input as ControllerInput;
+use ha_node_agent::core::{Input as AgentInput, Shutdown};
+
+/// How long the service manager waits for the agent: `TimeoutStopSec` of its unit.
+const PATIENCE_MS: Millis = 35 * 60_000;
+/// From the agent's end to the end of everything else.
+const REST_MS: Millis = 2_000;
+/// From the end of one boot to the daemons of the next.
+const REBOOT_MS: Millis = 15_000;
+/// From the end of an agent to its next process (`RestartSec`, and the start of a program).
+const RESTART_MS: Millis = 200;
+
+impl World {
+    /// The service manager begins to shut a machine down: the agent is told first, and everything else waits for it.
+    pub(super) fn shut_down(&mut self, node: &str, leave: Leave) -> Result<(), String> {
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) else {
+            return Err(format!("{node} is not up"));
+        };
+        if machine.ending.is_some() {
+            return Err(format!("{node} shuts down already"));
+        }
+        machine.ending = Some(leave);
+        machine.agent_restarts = false;
+        let boot = machine.boot;
+        self.log(node, "machine", if leave == Leave::Reboot { "reboots" } else { "shuts down" });
+        match self.agents.get(node).map(|process| process.generation) {
+            Some(generation) => {
+                self.queue.push(self.now + PATIENCE_MS, Event::Down { node: node.to_owned(), boot });
+                self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Leave(leave)));
+            }
+            None => self.agent_has_ended(node),
+        }
+        Ok(())
+    }
+
+    /// An agent's process has ended: a shutdown that waits for it goes on, and a restart starts the next.
+    pub(super) fn agent_has_ended(&mut self, node: &str) {
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        let (boot, ending) = (machine.boot, machine.ending);
+        let restarts = std::mem::take(&mut machine.agent_restarts);
+        if ending.is_some() {
+            if let Some(generation) = self.controllers.get(node).map(|process| process.generation) {
+                self.tell_controller(node, generation, ControllerInput::Shutdown);
+            }
+            self.queue.push(self.now + REST_MS, Event::Down { node: node.to_owned(), boot });
+        } else if restarts {
+            let who = Who::Agent(node.to_owned());
+            self.queue.push(self.now + RESTART_MS, Event::StartProcess { who, boot });
+        }
+    }
+
+    /// The agent is started again once it has ended; one that does not run is started.
+    pub(super) fn restart_agent(&mut self, node: &str) {
+        let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
+        if self.agents.contains_key(node) {
+            if let Some(machine) = self.machines.get_mut(node) {
+                machine.agent_restarts = true;
+            }
+        } else {
+            self.queue.push(self.now, Event::StartProcess { who: Who::Agent(node.to_owned()), boot });
+        }
+    }
+
+    /// The machine goes down, or its service manager has waited for long enough.
+    pub(super) fn down(&mut self, node: &str, boot: u64) {
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)
+        else {
+            return;
+        };
+        let Some(leave) = machine.ending else { return };
+        self.log(node, "machine", "is down");
+        self.lose_everything(node);
+        if leave == Leave::Reboot {
+            self.power_on(node, REBOOT_MS);
+        }
+    }
+
+    /// Another machine takes the place of one, under the same name: switched on, with an empty disk.
+    pub(super) fn replace(&mut self, node: &str) {
+        self.log(node, "machine", "is switched off and replaced by another");
+        self.lose_everything(node);
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.number += 1;
+            machine.journal = ha_node_agent::core::Journal::default();
+        }
+        self.power_on(node, REBOOT_MS);
+    }
+}

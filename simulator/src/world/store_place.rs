@@ -1,0 +1,142 @@
+//! Where the store is and whether it answers: members on nodes, changes of its leader, and a leader that was left behind.
+//!
+//! An etcd leader that was paused and cut off goes on answering keep-alives, for they do not pass through consensus, while
+//! no write of its clients succeeds (FENCING, section 3). So for the time that a step gives, the clients that had chosen
+//! that member get no answer but to keep-alives, whose leases run out meanwhile; each turns to another member once an
+//! attempt has timed out, but for the stream of its keep-alives.
+
+use super::World;
+use super::event::Event;
+use super::process::Who;
+use ha_api_types::time::Millis;
+use std::collections::BTreeSet;
+
+/// How long etcd takes to elect a leader, milliseconds.
+const ELECTION_MS: Millis = 1_200;
+/// How long a paused leader stands still at most, before it goes on cut off from its peers, milliseconds.
+const MOST_PAUSE_MS: Millis = 2_000;
+
+/// A leader of the store that was paused and cut off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Deposed {
+    /// Until then it stands still: nobody gets an answer from it.
+    pub(super) paused_until: Millis,
+    /// Until then it is cut off.
+    pub(super) until: Millis,
+    /// Who sends its requests to it.
+    requests: BTreeSet<Who>,
+    /// Whose keep-alives go to it.
+    keep_alives: BTreeSet<Who>,
+}
+
+impl World {
+    /// Whether a machine's packets get to the store.
+    pub(super) fn reaches_store(&self, node: &str) -> bool {
+        self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
+    }
+
+    /// Whether the store commits: a quorum of its members is there, and they have a leader.
+    pub(super) fn store_works(&self) -> bool {
+        self.store_down_until <= self.now && self.has_quorum()
+    }
+
+    fn member_works(&self, node: &str) -> bool {
+        self.machines.get(node).is_some_and(|machine| machine.works() && machine.network)
+    }
+
+    fn has_quorum(&self) -> bool {
+        let members = &self.scenario.store;
+        let working = members.iter().filter(|node| self.member_works(node)).count();
+        members.is_empty() || working > members.len() / 2
+    }
+
+    /// A member has gone or come: the leader's loss, and the return of a quorum, cost an election.
+    pub(super) fn look_at_store(&mut self) {
+        if self.scenario.store.is_empty() {
+            return;
+        }
+        if self.store_leader.as_ref().is_some_and(|leader| self.member_works(leader)) && self.has_quorum() {
+            return;
+        }
+        let before = self.store_leader.take();
+        if !self.has_quorum() {
+            if before.is_some() {
+                self.log("store", "", "has no quorum");
+            }
+            return;
+        }
+        let elected = self.scenario.store.iter().find(|node| self.member_works(node)).cloned();
+        self.store_leader.clone_from(&elected);
+        // At time 0 it has been there for long.
+        if self.now > 0 {
+            self.log("store", "", &format!("elects {}", elected.unwrap_or_default()));
+            self.election();
+        }
+    }
+
+    /// Nothing is committed until a leader is elected.
+    pub(super) fn election(&mut self) {
+        self.store_away(ELECTION_MS);
+    }
+
+    /// Nothing is committed for so long.
+    pub(super) fn store_away(&mut self, length_ms: Millis) {
+        self.store_down_until = self.store_down_until.max(self.now + length_ms);
+        self.queue.push(self.store_down_until, Event::StoreBack);
+    }
+
+    /// The store's leader is paused and cut off from its peers for so long; they elect another.
+    pub(super) fn pause_store_leader(&mut self, length_ms: Millis) {
+        let processes: Vec<Who> = self
+            .agents
+            .keys()
+            .map(|node| Who::Agent(node.clone()))
+            .chain(self.controllers.keys().map(|node| Who::Controller(node.clone())))
+            .collect();
+        // Every client has chosen a member; two in three have chosen this one, for the leader answers soonest.
+        let chosen: BTreeSet<Who> = processes.into_iter().filter(|_| self.random.chance(0.67)).collect();
+        let names: Vec<String> = chosen.iter().map(Who::to_string).collect();
+        self.log("store", "", &format!("its leader stands still, with {}", names.join(", ")));
+        self.deposed = Some(Deposed {
+            paused_until: self.now + (length_ms / 2).min(MOST_PAUSE_MS),
+            until: self.now + length_ms,
+            requests: chosen.clone(),
+            keep_alives: chosen,
+        });
+        self.queue.push(self.now + length_ms, Event::StoreBack);
+        self.election();
+    }
+
+    /// Whether a process's requests go to a leader that was left behind.
+    pub(super) fn asks_deposed(&self, who: &Who) -> bool {
+        self.deposed
+            .as_ref()
+            .is_some_and(|deposed| self.now < deposed.until && deposed.requests.contains(who))
+    }
+
+    /// A leader that was left behind answers a keep-alive, or will: when.
+    pub(super) fn deposed_keeps(&self, who: &Who) -> Option<Millis> {
+        let deposed = self.deposed.as_ref()?;
+        let keeps = self.now < deposed.until && deposed.keep_alives.contains(who);
+        keeps.then(|| deposed.paused_until.max(self.now))
+    }
+
+    /// An attempt has timed out: the process turns to another member.
+    pub(super) fn turn_to_another_member(&mut self, who: &Who) {
+        if let Some(deposed) = &mut self.deposed {
+            deposed.requests.remove(who);
+        }
+    }
+
+    /// The store answers again, or its old leader has rejoined.
+    pub(super) fn store_back(&mut self) {
+        if self.deposed.as_ref().is_some_and(|deposed| deposed.until <= self.now) {
+            self.deposed = None;
+            self.log("store", "", "the leader that was cut off follows the new one");
+        }
+        if self.store_works() {
+            self.log("store", "", "answers");
+            self.schedule_expiry();
+        }
+    }
+}
