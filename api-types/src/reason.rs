@@ -69,6 +69,10 @@ reasons! {
     Recovering => "its node was fenced and a place is looked for",
     /// Runs elsewhere after its node failed.
     Recovered => "it was recovered on another node",
+    /// It fits nowhere as things are, and services of lower priority make room for it.
+    Preempting => "services of lower priority make room for it",
+    /// It made room for a service of higher priority.
+    Preempted => "it makes room for a service of higher priority",
     /// No node can take it.
     NoFeasibleNode => "no node can take it",
     /// Moved because a preferred node is back.

@@ -242,6 +242,10 @@ pub struct ResourceStatus {
     /// Nodes where it failed to start; they are tried last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failed_nodes: Vec<String>,
+    /// Nodes that said that they can never run it; they are not tried again until the spec changes, it is Disabled, its
+    /// error is cleared, or an operator moves it there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub never_nodes: Vec<String>,
     /// How often it was relocated since it last started well.
     pub relocations: u32,
     /// The node that it left for maintenance.
@@ -256,6 +260,9 @@ pub struct ResourceStatus {
     /// Failed moves in a row that the controller wanted; the back-off grows with it.
     #[serde(skip_serializing_if = "is_zero")]
     pub move_failures: u32,
+    /// The service of higher priority that it makes room for, until it runs again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub displaced_by: Option<String>,
     /// What the last move or restart was for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,

@@ -4,11 +4,15 @@
 
 pub mod filter;
 pub mod place;
+pub mod preempt;
 pub mod rules;
 pub mod score;
 pub mod topsis;
+pub mod trial;
 pub mod view;
 
 pub use place::{Placement, Verdict, place};
+pub use preempt::{Preemption, Wish, preempt};
 pub use rules::{RuleConflict, Rules};
+pub use trial::together;
 pub use view::{NodeFacts, Refusal, ServiceFacts, View};

@@ -111,7 +111,7 @@ pub fn service_facts(resource: &Resource, status: &ResourceStatus) -> ServiceFac
         }),
         exclusive: spec.exclusive,
         failed_nodes: status.failed_nodes.iter().cloned().collect(),
-        never_nodes: BTreeSet::new(),
+        never_nodes: status.never_nodes.iter().cloned().collect(),
         maintenance_node: status.maintenance_node.clone(),
         tags: spec.tags.iter().cloned().collect(),
         priority: spec.priority,
@@ -119,9 +119,10 @@ pub fn service_facts(resource: &Resource, status: &ResourceStatus) -> ServiceFac
 }
 
 /// The nodes that a service uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error
-/// services use none.
+/// services use none, but one that could not be stopped counts as running (SEMANTICS, section 2).
 pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
     match status.state {
+        ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),
         ServiceState::Starting
         | ServiceState::Started
         | ServiceState::RequestStop
@@ -129,14 +130,14 @@ pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
         | ServiceState::Migrate
         | ServiceState::Relocate
         | ServiceState::Freeze
-        | ServiceState::Fence => status.node.iter().chain(&status.target).cloned().collect(),
+        | ServiceState::Fence
+        | ServiceState::Deleting => status.node.iter().chain(&status.target).cloned().collect(),
         ServiceState::Queued
         | ServiceState::RequestStart
         | ServiceState::Stopped
         | ServiceState::Recovery
         | ServiceState::Error
         | ServiceState::Disabled
-        | ServiceState::Ignored
-        | ServiceState::Deleting => BTreeSet::new(),
+        | ServiceState::Ignored => BTreeSet::new(),
     }
 }

@@ -16,7 +16,7 @@ use super::status;
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let nodes: NodeTable = node_table(situation);
     let (view, conflicts) = placement::view(situation, &nodes);
-    let mut planner = Planner { situation: *situation, nodes: &nodes, view, plan: Plan::default() };
+    let mut planner = Planner::new(*situation, &nodes, view, Plan::default());
     operations::plan(situation, &nodes, &mut planner.plan);
     fencing::plan(situation, &nodes, &mut planner.plan);
     service::plan(&mut planner);

@@ -11,6 +11,7 @@ mod moves;
 pub(super) mod operation;
 mod outcome;
 mod policy;
+mod preemption;
 mod probe;
 mod queued;
 mod recover;
@@ -30,6 +31,7 @@ use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, Revision,
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_scheduler::View;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// What the functions of this module plan with: facts that do not change, and the plan and view that do.
 pub struct Planner<'a> {
@@ -41,9 +43,16 @@ pub struct Planner<'a> {
     pub view: View,
     /// The plan.
     pub plan: Plan,
+    /// Services that have to make room for one of higher priority, by name.
+    displaced: BTreeMap<String, preemption::Displacement>,
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    /// A planner that has planned nothing yet.
+    pub fn new(situation: Situation<'a>, nodes: &'a NodeTable, view: View, plan: Plan) -> Planner<'a> {
+        Planner { situation, nodes, view, plan, displaced: BTreeMap::new() }
+    }
+
     /// A fresh action uid: the term makes it unique over leaders, the number within this one.
     fn action_uid(&mut self) -> String {
         let number = self.situation.next_uid + self.plan.uids;
@@ -156,6 +165,20 @@ impl<'a> Service<'a> {
             .collect()
     }
 
+    /// A node other than this one that says, under a living epoch, that an exclusive service runs there.
+    fn runs_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Option<&'a str> {
+        let says_so = |node: &&str| {
+            situation
+                .world
+                .service_report(self.name, node)
+                .is_some_and(|report| matches!(report.value.phase, Phase::ProbedRunning | Phase::Running))
+        };
+        self.may_run_elsewhere(situation, than)
+            .into_iter()
+            .filter(|_| self.is_or_was_exclusive())
+            .find(says_so)
+    }
+
     /// A registration, not yet admitted, that names this service as not stopped: node, and the epoch that will be opened.
     fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a str, u64, &'a str)> {
         let world = situation.world;
@@ -229,6 +252,7 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
     let mut draft = Draft::of(service);
     prepare(planner, service, &mut draft);
     operation::consider(planner, service, &mut draft);
+    preemption::leave(planner, service, &mut draft);
     for _ in 0..MOST_STEPS {
         let before = draft.status.state;
         if draft.assign != Assign::Keep {
@@ -255,6 +279,7 @@ fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) 
         return;
     }
     if situation.world.settings().disarmed.is_some() {
+        draft.forget_failures();
         recover::freeze_while_disarmed(service, draft);
     }
 }
@@ -295,6 +320,8 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     let uses = super::placement::uses(&draft.status);
     if let Some(facts) = planner.view.services.get_mut(service.name) {
         facts.uses.clone_from(&uses);
+        // The room that others make is kept free for it: who is planned after it is less important.
+        facts.uses.extend(draft.reserves.take());
         facts.node.clone_from(&draft.status.node);
     }
     if let Some((transaction, events)) = draft.into_transaction(&situation, service) {

@@ -1,6 +1,6 @@
 //! What to do about a service when nothing is under way, and when to give up what is.
 
-use super::command::DriverFailure;
+use super::command::{CommandResult, DriverFailure};
 use super::effect::Level;
 use super::role::Role;
 use super::service::{KillReason, Presence, ProbeFor, Service, Step};
@@ -351,6 +351,10 @@ impl AgentCore {
             | None => {}
         }
         service.permit = None;
+        if service.presence == Presence::Stopped && service.exit.is_none() {
+            // Confirmed already, as for a new home: saying Stopping would make it count as running until a command ends.
+            return self.stopped(now, service, Some(uid), CommandResult::Done);
+        }
         self.set_desired(
             service,
             self.report(now, service, Some(uid), Phase::Stopping, Reason::Stopping, ""),

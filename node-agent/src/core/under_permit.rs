@@ -133,7 +133,13 @@ impl AgentCore {
                 } else {
                     (Reason::Running, String::new())
                 };
-                self.event(now, service, false, reason, "it runs");
+                // Told once for each start; that a copy which ran all the time was found again is no news.
+                let known = self.current(service).is_some_and(|report| {
+                    report.phase == Phase::Running && report.action_uid.as_deref() == Some(uid)
+                });
+                if !known {
+                    self.event(now, service, false, reason, "it runs");
+                }
                 self.set_desired(
                     service,
                     self.report(now, service, Some(uid), Phase::Running, reason, &message),
@@ -274,6 +280,8 @@ impl AgentCore {
             self.report(now, service, Some(uid), Phase::Failed, failure.reason, &failure.message);
         report.failure = Some(failure.class);
         self.set_desired(service, report);
+        // Should it be tried here again, then not at once.
+        service.not_before = Some(now.raw + back_off_ms(service.failures.max(1)));
         service.go(Step::Rest);
         self.changed = true;
     }

@@ -186,7 +186,13 @@ impl AgentCore {
         }
     }
 
-    fn stopped(&mut self, now: &Now, service: &mut Service, uid: Option<&str>, result: CommandResult) {
+    pub(super) fn stopped(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: Option<&str>,
+        result: CommandResult,
+    ) {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
                 service.presence = Presence::Stopped;

@@ -53,7 +53,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
         set("Probed", false, Reason::NotProbed, &message);
     }
     // What keeps it from going on is told once, when it begins.
-    let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice)
+    let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice | Reason::Preempting)
         || (draft.infeasible && reason == Reason::MaintenanceMove);
     if draft.told.is_empty() && before != Some(reason) && wants_attention {
         draft.told.push((EventType::Warning, reason, message));

@@ -1,7 +1,7 @@
 //! Deleting a resource: managing ends, the service stays as it is, and a tombstone says where it may still run.
 
 use super::ignore::is_handing_over;
-use super::{Planner, Service, Standing, revision_of};
+use super::{Draft, Planner, Service, Standing, revision_of};
 use crate::core::plan::{Note, Subject, event, stored};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
@@ -19,7 +19,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     let keys = &situation.world.keys;
     let name = service.name;
     if is_handing_over(&situation, service) {
-        planner.plan.wait(Kind::Resource, name, Reason::Waiting, "it is being handed over, which ends first");
+        wait(planner, service, "it is being handed over, which ends first".to_owned());
         return;
     }
     let others: Vec<&str> = service
@@ -32,8 +32,11 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
         .filter(|finalizer| *finalizer != FINALIZER)
         .collect();
     if !others.is_empty() {
-        let message = format!("it is deleted once {} are gone from its finalizers", others.join(", "));
-        planner.plan.wait(Kind::Resource, name, Reason::Waiting, message);
+        wait(
+            planner,
+            service,
+            format!("it is deleted once {} are gone from its finalizers", others.join(", ")),
+        );
         return;
     }
     let mut transaction = Transaction::new()
@@ -57,6 +60,16 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     let uid = service.uid();
     let told = event(&situation, Kind::Resource, name, uid, EventType::Normal, Reason::Deleted, message);
     planner.plan.act(Subject::Service(name.to_owned()), transaction, vec![told], Note::Uses(BTreeSet::new()));
+}
+
+/// Deleting: it is shown as such, and nothing is begun any more.
+fn wait(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
+    let mut draft = Draft::of(service);
+    if draft.status.state != ServiceState::Deleting {
+        draft.go(ServiceState::Deleting, Reason::Waiting, message.clone());
+    }
+    draft.wait(Reason::Waiting, message);
+    super::finish(planner, service, draft);
 }
 
 /// The finalizer that the API sets on each resource: its deletion waits for the leader.

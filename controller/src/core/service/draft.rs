@@ -44,17 +44,23 @@ pub(super) struct Draft {
     pub(super) remove_tombstone: bool,
     /// What the node verdicts say when no node can take it.
     pub(super) infeasible: bool,
+    /// The node where others make room for it.
+    pub(super) reserves: Option<String>,
 }
 
 impl Draft {
     /// A draft that changes nothing. A status that belongs to an earlier object of this name says nothing about this one.
     pub(super) fn of(service: &Service<'_>) -> Draft {
         let uid = service.uid();
-        let status = service
+        let mut status = service
             .status
             .map(|status| status.value.clone())
             .filter(|status| status.uid == uid)
             .unwrap_or_else(|| ResourceStatus { uid: uid.to_owned(), ..ResourceStatus::default() });
+        if status.observed_generation != service.resource.value.metadata.generation {
+            // Another spec may well run where the one before could not.
+            status.never_nodes.clear();
+        }
         Draft {
             status,
             assign: Assign::Keep,
@@ -68,6 +74,7 @@ impl Draft {
             operation: None,
             remove_tombstone: false,
             infeasible: false,
+            reserves: None,
         }
     }
 
@@ -144,10 +151,16 @@ impl Draft {
         }
     }
 
-    /// Forgets failures: after a successful start, or Disabled.
+    /// Forgets where it failed to start: after a successful start.
     pub(super) fn clear_failures(&mut self) {
         self.status.failed_nodes.clear();
         self.status.relocations = 0;
+    }
+
+    /// Forgets all that went wrong: Disabled, an error that is cleared, disarm.
+    pub(super) fn forget_failures(&mut self) {
+        self.clear_failures();
+        self.status.never_nodes.clear();
     }
 
     /// The transaction and what to tell once it is applied; `None`: nothing is new.

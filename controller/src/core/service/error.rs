@@ -101,7 +101,7 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
         return;
     }
     let confirmed = draft.status.stop_confirmed == Some(true);
-    draft.clear_failures();
+    draft.forget_failures();
     if confirmed && service.may_run_elsewhere(&situation, None).is_empty() {
         let (state, reason) = match service.wanted() {
             RequestedState::Started => (ServiceState::RequestStart, Reason::Placed),

@@ -13,9 +13,10 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
         return;
     }
     draft.assign = Assign::Delete;
-    draft.clear_failures();
+    draft.forget_failures();
     draft.status.target = None;
     draft.status.maintenance_node = None;
+    draft.status.displaced_by = None;
     draft.status.epoch = None;
     draft.status.action_uid = None;
     draft.go(ServiceState::Ignored, Reason::IgnoredAsWanted, String::new());

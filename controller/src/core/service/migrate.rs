@@ -64,6 +64,16 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     let source_side = side(source_standing, source_report.map(|report| report.value.phase));
     let target_phase = target_report.map(|report| report.value.phase);
     let target_side = side(target_standing, target_phase);
+    if source_standing == Standing::Closing && source_side != Side::Gone {
+        // Whether it has handed over is only known once the source is proven gone.
+        if draft.status.state == ServiceState::Fence {
+            draft.wait(Reason::Fencing, format!("{source} is being fenced"));
+        } else {
+            let message = format!("{source} failed while it moved to {target}, and is being fenced");
+            draft.go(ServiceState::Fence, Reason::Fencing, message);
+        }
+        return;
+    }
     let said = target_report
         .or(source_report)
         .map(|report| report.value.message.clone())

@@ -197,12 +197,13 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
         refuse(&situation, service, draft, Reason::NotFound, &format!("there is no node {target}"));
         return;
     }
-    let settled = matches!(draft.status.state, ServiceState::Started | ServiceState::Stopped);
-    if settled && draft.status.node.as_deref() == Some(target) {
+    if is_at_home(draft.status.state) && draft.status.node.as_deref() == Some(target) {
         let message = format!("{} is already on {target}", service.name);
         refuse(&situation, service, draft, Reason::AlreadyThere, &message);
         return;
     }
+    // A node that could never run it is tried again when an operator says so.
+    draft.status.never_nodes.retain(|node| node != target);
     let placement = choose(planner, service, draft);
     let companions: Vec<String> = planner.view.rules.companions(service.name).into_iter().collect();
     if let Some(Verdict::Refused(refusals)) = placement.verdicts.get(target)
@@ -216,6 +217,28 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
             status.blocked_by = blockers(planner, service, target);
             status.together = companions;
         }
+    }
+}
+
+/// Whether the node that its status names is where it is, and where it stays unless it is moved.
+fn is_at_home(state: ServiceState) -> bool {
+    match state {
+        ServiceState::Starting
+        | ServiceState::Started
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Stopped
+        | ServiceState::Freeze => true,
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Recovery
+        | ServiceState::Error
+        | ServiceState::Disabled
+        | ServiceState::Ignored
+        | ServiceState::Deleting => false,
     }
 }
 

@@ -13,14 +13,8 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     let phase = draft.operation.as_ref().map_or_else(|| phase_of(&request), |status| status.phase);
     if phase != OperationPhase::Running {
         if phase == OperationPhase::Pending && draft.operation.is_none() {
-            set(
-                situation,
-                service,
-                draft,
-                OperationPhase::Pending,
-                Reason::Waiting,
-                Reason::Waiting.sentence(),
-            );
+            let (reason, message) = why_it_waits(draft);
+            set(situation, service, draft, OperationPhase::Pending, reason, &message);
         }
         return;
     }
@@ -29,6 +23,8 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     let node = draft.status.node.clone().unwrap_or_default();
     let message = draft.message.clone();
     let at_rest = draft.assign == Assign::Keep;
+    let stop_confirmed = draft.status.stop_confirmed == Some(true);
+    let (waits_for, waits) = why_it_waits(draft);
     let mut end = |phase, reason, message: &str| set(situation, service, draft, phase, reason, message);
     let failed = OperationPhase::Failed;
     match spec.action {
@@ -67,6 +63,9 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             {
                 end(OperationPhase::Succeeded, Reason::Completed, "it is stopped");
             }
+            (ServiceState::Error, _) if stop_confirmed => {
+                end(OperationPhase::Succeeded, Reason::Completed, "it is stopped, and stays in Error");
+            }
             (ServiceState::Error, _) => end(failed, Reason::StopFailed, &message),
             (ServiceState::Ignored, _) => {
                 end(failed, Reason::IgnoredAsWanted, "it is Ignored: it is not managed");
@@ -98,7 +97,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             | ServiceState::Recovery
             | ServiceState::Freeze
             | ServiceState::Disabled
-            | ServiceState::Deleting => {}
+            | ServiceState::Deleting => end(OperationPhase::Running, waits_for, &waits),
         },
         OperationAction::ClearError => match state {
             // It could not be stopped again: clearing it over and over would help nobody.
@@ -125,6 +124,19 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             }
         },
         OperationAction::ConfirmFenced | OperationAction::Fence | OperationAction::Balance => {}
+    }
+}
+
+/// What an operation waits for: what its service waits for.
+fn why_it_waits(draft: &Draft) -> (Reason, String) {
+    match draft.reason {
+        Some(reason) if !draft.message.is_empty() => {
+            (reason, format!("it is in {:?}: {}", draft.status.state, draft.message))
+        }
+        Some(_) | None => {
+            let sentence = Reason::Waiting.sentence();
+            (Reason::Waiting, format!("it is in {:?}, and {sentence}", draft.status.state))
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Choosing a node, and what follows a failed start. SEMANTICS, sections 3 and 4.
 
 use super::assign::start_on;
-use super::{Draft, Planner, Service, error};
+use super::{Draft, Planner, Service, error, preemption};
 use crate::core::placement::service_facts;
 use ha_api_types::event::EventType;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, ServiceReport};
-use ha_scheduler::{Placement, Refusal, Verdict, place};
+use ha_scheduler::{Placement, Refusal, Verdict, place, together};
 
 /// Where the service should be as the draft stands.
 pub(super) fn choose(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
@@ -21,6 +21,27 @@ pub(super) fn choose_start(planner: &Planner<'_>, service: &Service<'_>, draft: 
         facts.node = None;
     }
     place(&planner.view, service.name, &facts)
+}
+
+/// A set that must be together and has no place yet is put where all of it fits, if there is such a node: else the first
+/// of it would keep the others out.
+pub(super) fn with_companions(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    draft: &Draft,
+    placement: Placement,
+) -> Placement {
+    let with = preemption::companions_without_place(planner, service);
+    if placement.node.is_none() || with.is_empty() {
+        return placement;
+    }
+    let facts = service_facts(&service.resource.value, &draft.status);
+    match together(&planner.view, &placement, service.name, &facts, &with) {
+        Some(node) if placement.node.as_ref() != Some(&node) => {
+            Placement { node: Some(node), reason: Reason::Placed, ..placement }
+        }
+        Some(_) | None => placement,
+    }
 }
 
 /// Why no node can take it, node by node.
@@ -64,41 +85,53 @@ pub(super) fn start_failed(
     let class = report.failure.unwrap_or_default();
     let said = if report.message.is_empty() { report.reason.sentence() } else { report.message.as_str() };
     let said = said.to_owned();
-    if !draft.status.failed_nodes.contains(&node) {
-        draft.status.failed_nodes.push(node.clone());
-        draft.status.failed_nodes.sort();
+    let never_here = class == FailureClass::NeverHere;
+    let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
+    if !remembered.contains(&node) {
+        remembered.push(node.clone());
+        remembered.sort();
         draft.status.move_failures = draft.status.move_failures.saturating_add(1);
     }
     if class == FailureClass::ConfigurationWrong {
         error::enter(planner, service, draft, Reason::BadConfiguration, said, true);
         return;
     }
-    if draft.status.relocations >= service.resource.value.spec.max_relocate {
+    // A node that can never run it is skipped: that is no attempt.
+    if !never_here && draft.status.relocations >= service.resource.value.spec.max_relocate {
         let message = format!("{}; last on {node}: {said}", Reason::PoliciesExhausted.sentence());
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
         return;
     }
     let mut facts = service_facts(&service.resource.value, &draft.status);
     facts.uses.clear();
-    if class == FailureClass::NeverHere {
-        facts.never_nodes.insert(node.clone());
-    }
     let placement = place(&planner.view, service.name, &facts);
     let Some(next) = placement.node.clone() else {
-        if class == FailureClass::NeverHere {
+        if never_here && placement.verdicts.values().all(is_lasting) {
             let message = format!("it can never run on {node} ({said}), and {}", why_nowhere(&placement));
             error::enter(planner, service, draft, Reason::NotInstalled, message, true);
         } else {
-            nowhere(draft, &placement);
+            preemption::make_room(planner, service, draft, &placement);
         }
         return;
     };
-    let relocations = draft.status.relocations + 1;
+    let relocations = draft.status.relocations + u32::from(!never_here);
     if start_on(planner, service, draft, &next, Reason::StartFailed) {
         draft.status.relocations = relocations;
         let place = if next == node { format!("again on {node}") } else { format!("on {next}") };
         let message = format!("the start on {node} failed ({said}); it is tried {place}");
         draft.told.clear();
         draft.tell(EventType::Warning, Reason::StartFailed, message);
+    }
+}
+
+/// Whether a node is refused for what only a change of the service, its rules or the machine can mend: then waiting for it
+/// would be waiting for ever.
+fn is_lasting(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Allowed(_) => false,
+        Verdict::Refused(refusals) => refusals.iter().any(|refusal| {
+            [Reason::NotInstalled, Reason::NotInGroup, Reason::NodeAffinity, Reason::DriverMissing]
+                .contains(&refusal.reason)
+        }),
     }
 }

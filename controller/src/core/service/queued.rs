@@ -45,7 +45,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         }
     }
     if let [first, second, ..] = running.as_slice() {
-        let message = format!("it runs on {first} and on {second}: stop all but one, then hactl clear-error");
+        let message = super::start::runs_twice(service.name, first, second);
         draft.status.node = Some((*first).to_owned());
         draft.status.probe_generation = None;
         error::enter(planner, service, draft, Reason::RunsTwice, message, false);

@@ -1,9 +1,9 @@
 //! Fence, Recovery, Freeze: a service whose node is lost, or away.
 
 use super::assign::{start_on, stop_on};
-use super::policy::{choose, nowhere};
+use super::policy::{choose, with_companions};
 use super::start::{stops_first, wants_stop};
-use super::{Draft, Planner, Service, Standing};
+use super::{Draft, Planner, Service, Standing, preemption};
 use crate::core::health::Health;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::ShutdownPolicy;
@@ -52,6 +52,10 @@ pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
     let situation = planner.situation;
     match service.assigned(&situation) {
         None => draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned()),
+        // Its source was lost while it moved: what the target has of it decides.
+        Some((assignment, _)) if matches!(assignment.action, Action::Migrate { .. }) => {
+            super::migrate::migrate(planner, service, draft);
+        }
         Some((_, Standing::InForce)) => {
             let assignment =
                 service.assignment.map(|assignment| assignment.value.clone()).unwrap_or_default();
@@ -72,13 +76,19 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         }
         RequestedState::Started if stops_first(planner, service, draft) => {}
         RequestedState::Started | RequestedState::Stopped => {
-            let placement = choose(planner, service, draft);
+            if preemption::is_held_back(planner, draft) {
+                return;
+            }
+            let placement = with_companions(planner, service, draft, choose(planner, service, draft));
             let Some(node) = placement.node.clone() else {
-                nowhere(draft, &placement);
+                preemption::make_room(planner, service, draft, &placement);
+                preemption::explain(draft, &placement);
                 return;
             };
             if service.wanted() == RequestedState::Started {
-                start_on(planner, service, draft, &node, Reason::Recovered);
+                let displaced = draft.status.displaced_by.is_some();
+                let reason = if displaced { Reason::Placed } else { Reason::Recovered };
+                start_on(planner, service, draft, &node, reason);
             } else if stop_on(planner, service, draft, &node) {
                 draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, format!("{node} is its new home"));
             }

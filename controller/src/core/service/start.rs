@@ -1,11 +1,12 @@
 //! RequestStart, Starting, Started.
 
 use super::assign::start_on;
-use super::policy::{choose, choose_start, nowhere, start_failed};
-use super::{Draft, Planner, Service, Standing, error, moves, operation, recover};
+use super::policy::{choose, choose_start, start_failed, with_companions};
+use super::{Draft, Planner, Service, Standing, error, moves, operation, preemption, recover};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_api_types::time::Mono;
 
 /// It runs nowhere and should: a node is chosen.
 pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
@@ -16,9 +17,9 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
         draft.wait(Reason::Waiting, format!("{first} starts before it"));
         return;
     }
-    let placement = choose_start(planner, service, draft);
+    let placement = with_companions(planner, service, draft, choose_start(planner, service, draft));
     match &placement.node {
-        None => nowhere(draft, &placement),
+        None => preemption::make_room(planner, service, draft, &placement),
         Some(node) => {
             let node = node.clone();
             start_on(planner, service, draft, &node, Reason::Placed);
@@ -59,6 +60,9 @@ fn not_yet_started_before(planner: &Planner<'_>, service: &Service<'_>) -> Optio
 
 /// A service that runs nowhere and is not wanted any more is Stopped or Disabled at once.
 pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
+    if service.wanted() != RequestedState::Started {
+        draft.status.displaced_by = None;
+    }
     match service.wanted() {
         RequestedState::Started => false,
         RequestedState::Stopped => {
@@ -105,11 +109,13 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             if stop_if_unwanted(service, draft) {
                 return;
             }
+            draft.status.failed_nodes.retain(|node| *node != assignment.node);
+            draft.status.never_nodes.retain(|node| *node != assignment.node);
             // A node where it just failed to start is not one to move to at once.
             if draft.status.failed_nodes.is_empty() {
                 draft.status.move_failures = 0;
             }
-            draft.clear_failures();
+            draft.status.displaced_by = None;
             draft.status.running_since = Some(situation.now.timestamp());
             if draft.status.maintenance_node.as_deref() == Some(assignment.node.as_str()) {
                 draft.status.maintenance_node = None;
@@ -177,10 +183,10 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 error::stop_failed(planner, service, draft, report);
                 return;
             }
+            Phase::Running => clear_once_stable(service, draft, answer.seen, situation.now.raw),
             Phase::Starting => draft.say(Reason::Restarted, format!("{node} is starting it again")),
             Phase::Stopping => draft.say(Reason::Stopping, format!("{node} is stopping it")),
-            Phase::Running
-            | Phase::ProbedRunning
+            Phase::ProbedRunning
             | Phase::ProbedStopped
             | Phase::ProbedUnknown
             | Phase::Receiving
@@ -196,9 +202,15 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         draft.wait(Reason::HeartbeatLate, format!("the heartbeat of {node} is late"));
         return;
     }
+    if let Some(other) = service.runs_elsewhere(&situation, Some(&node)) {
+        let message = runs_twice(service.name, &node, other);
+        error::enter(planner, service, draft, Reason::RunsTwice, message, false);
+        return;
+    }
     if let Some(other) = service.may_run_elsewhere(&situation, Some(&node)).first() {
-        let message = format!("it runs on {node} and, by its report, on {other}: stop it there");
-        draft.wait(Reason::RunsTwice, message);
+        let message =
+            format!("it runs on {node}, and {other} has not yet confirmed that nothing of it is left there");
+        draft.wait(Reason::Waiting, message);
         return;
     }
     if draft.reason.is_none() && !operation::carry_out(planner, service, draft) {
@@ -207,10 +219,36 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
+/// Two copies: nobody but an operator can tell which is the right one (FENCING, section 7).
+pub(super) fn runs_twice(name: &str, first: &str, second: &str) -> String {
+    format!(
+        "it runs on {first} and on {second}: nothing is started; hactl clear-error {name} stops it on both and starts it once"
+    )
+}
+
+/// Only a start that holds for `stableSeconds` ends a series of failures: one that crashes again sooner counts as failed
+/// (SEMANTICS, section 3), so that a crash loop over several nodes ends in Error.
+fn clear_once_stable(service: &Service<'_>, draft: &mut Draft, since: Mono, now: Mono) {
+    if draft.status.failed_nodes.is_empty() && draft.status.relocations == 0 {
+        return;
+    }
+    let stable_ms = service.resource.value.spec.timeouts.stable_ms();
+    if now < since + stable_ms {
+        draft.wake_after(since, stable_ms, "a start that followed failures has held");
+    } else {
+        draft.clear_failures();
+    }
+}
+
 /// The agent ended it by itself, as at D − Ts: the right to start under that action is spent. It starts again in place,
 /// under a new one, as soon as its node can take it.
 fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft, node: &str) {
     if wants_stop(service, draft) {
+        return;
+    }
+    if let Some(other) = service.runs_elsewhere(&planner.situation, Some(node)) {
+        // Moved by hand: one running copy is adopted where it is (FENCING, section 7).
+        start_on(planner, service, draft, other, Reason::Adopted);
         return;
     }
     if !planner.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_online) {

@@ -3,7 +3,7 @@
 use super::assign::stop_on;
 use super::policy::choose;
 use super::start::wants_stop;
-use super::{Draft, Planner, Service, Standing, error, operation, recover};
+use super::{Draft, Planner, Service, Standing, error, operation, preemption, recover};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -48,8 +48,7 @@ pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, dra
         return;
     }
     if !wants_stop(service, draft) {
-        draft.clear_failures();
-        draft.go(ServiceState::RequestStart, Reason::Placed, "it is stopped and starts again".to_owned());
+        preemption::start_again(draft);
     }
 }
 
@@ -103,11 +102,7 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             }
             draft.status.running_since = None;
             if !wants_stop(service, draft) {
-                draft.go(
-                    ServiceState::RequestStart,
-                    Reason::Placed,
-                    "it is stopped and starts again".to_owned(),
-                );
+                preemption::start_again(draft);
             }
         }
         Some(report) if report.phase == Phase::StopFailed => {
@@ -128,7 +123,10 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 
 /// Confirmed stopped. Its home enforces that; when the home is lost it gets a new one at once, without a fence.
 pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    if changes(service, draft, RequestedState::Stopped) || operation::rehome(planner, service, draft) {
+    if changes(service, draft, RequestedState::Stopped)
+        || started_outside(planner, service, draft)
+        || operation::rehome(planner, service, draft)
+    {
         return;
     }
     match home(planner, service, draft) {
@@ -146,8 +144,8 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
 
 /// Confirmed stopped, and it keeps its place.
 pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
-    draft.clear_failures();
-    if changes(service, draft, RequestedState::Disabled) {
+    draft.forget_failures();
+    if changes(service, draft, RequestedState::Disabled) || started_outside(planner, service, draft) {
         return;
     }
     match home(planner, service, draft) {
@@ -180,6 +178,15 @@ fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bo
         RequestedState::Stopped | RequestedState::Disabled => wants_stop(service, draft),
         RequestedState::Ignored => false,
     }
+}
+
+/// Started outside on a node that is not its home: it is stopped there too. At home its agent sees to that by itself.
+fn started_outside(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    let home = service.assignment.map(|assignment| assignment.value.node.as_str());
+    let Some(node) = service.runs_elsewhere(&planner.situation, home) else { return false };
+    let message = format!("it was started on {node} outside hactl, and is stopped there");
+    draft.go(ServiceState::RequestStop, Reason::StartedOutside, message);
+    true
 }
 
 enum Home {

@@ -191,7 +191,10 @@ fn a_failed_node_is_tried_last_and_a_start_that_succeeds_clears_it() {
     lab.agent("node1").faults.fails_start.insert("web".to_owned(), FailureClass::RetryHere);
     lab.start("web");
     assert_eq!(lab.places("web"), ["node2"]);
+    assert_eq!(lab.status("web").relocations, 1, "it has not held for stableSeconds yet");
+    lab.run(31_000);
     assert_eq!(lab.status("web").relocations, 0);
+    assert!(lab.status("web").failed_nodes.is_empty());
 }
 
 #[test]
@@ -202,6 +205,36 @@ fn without_another_node_it_is_tried_again_in_place() {
     lab.until(5_000, "error", |lab| lab.is("web", ServiceState::Error));
     let starts = lab.events.iter().filter(|event| event.reason == Reason::StartFailed).count();
     assert_eq!(starts, 1, "tried again once, as maxRelocate says");
+}
+
+#[test]
+fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_stopping_both() {
+    let (mut lab, node) = started(&["node1", "node2", "node3"]);
+    let second = other(&lab, &node);
+    // The second copy is only reported: the laboratory itself would not stand two.
+    lab.agent(&second).faults.mute = true;
+    let key = lab.keys.service_report(&second, "web");
+    let known: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
+    let report = ha_api_types::record::ServiceReport {
+        phase: ha_api_types::record::Phase::ProbedRunning,
+        ..known.clone()
+    };
+    let value = serde_json::to_vec(&report).unwrap();
+    let guard = ha_store::Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+    lab.state.commit(&ha_store::Transaction::new().put(key, guard, value));
+    lab.until(1_000, "an error", |lab| lab.is("web", ServiceState::Error));
+    let status = lab.status("web");
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").unwrap();
+    assert_eq!(ready.reason, Reason::RunsTwice);
+    assert!(ready.message.contains(&node) && ready.message.contains(&second), "{}", ready.message);
+    assert_eq!(lab.places("web"), [node], "nothing was started or stopped");
+    lab.operate("clear", operation(OperationAction::ClearError, None));
+    lab.until(3_000, "stopped here", |lab| lab.places("web").is_empty());
+    lab.agent(&second).faults.mute = false;
+    lab.until(5_000, "started once", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web").len(), 1);
+    let stops = lab.events.iter().filter(|event| event.message.contains("is told to stop it")).count();
+    assert_eq!(stops, 2, "it was stopped on both");
 }
 
 #[test]

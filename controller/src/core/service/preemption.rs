@@ -1,0 +1,177 @@
+//! Preemption: a service that fits nowhere lets services of lower priority make room (SEMANTICS, section 4).
+//!
+//! Nothing of it is remembered but what is shown: each plan works out anew who has to leave, services of higher priority
+//! first, and keeps the room free for them until they are there. The displaced are stopped like any other service, and the
+//! service starts only once they are confirmed stopped, since until then they use the node.
+
+use super::policy::{nowhere, why_nowhere};
+use super::{Draft, Planner, Service};
+use crate::core::placement::service_facts;
+use crate::core::plan::Subject;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Action;
+use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_scheduler::{Placement, Wish, preempt};
+use std::collections::BTreeSet;
+
+/// Why a service has to leave.
+#[derive(Clone, Debug)]
+pub(super) struct Displacement {
+    /// The service that needs its place.
+    by: String,
+    priority: i32,
+}
+
+/// No node can take it: it waits and says why, and, if the settings say so, for services of lower priority that have to
+/// leave.
+pub(super) fn make_room(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    placement: &Placement,
+) {
+    if !planner.view.settings.preemption || service.wanted() != RequestedState::Started {
+        nowhere(draft, placement);
+        return;
+    }
+    let mut facts = service_facts(&service.resource.value, &draft.status);
+    facts.uses.clear();
+    let with = companions_without_place(planner, service);
+    let leaving = leaving(planner, service);
+    let displaceable = displaceable(planner, service);
+    let wish = Wish {
+        name: service.name,
+        service: &facts,
+        with: &with,
+        displaceable: &displaceable,
+        leaving: &leaving,
+    };
+    let Some(found) = preempt(&planner.view, placement, &wish) else {
+        nowhere(draft, placement);
+        return;
+    };
+    let priority = service.resource.value.spec.priority;
+    for victim in &found.victims {
+        let displacement = Displacement { by: service.name.to_owned(), priority };
+        planner.displaced.insert(victim.clone(), displacement);
+    }
+    let node = found.node;
+    let mut makes_room: Vec<String> = found.victims.iter().map(|name| shown(planner, name)).collect();
+    let on_their_way = leaving
+        .iter()
+        .filter(|name| planner.view.services.get(*name).is_some_and(|facts| facts.uses.contains(&node)));
+    makes_room.extend(on_their_way.map(|name| shown(planner, name)));
+    makes_room.sort();
+    let message = format!("it starts on {node} once these are stopped there: {}", makes_room.join(", "));
+    draft.wait(Reason::Preempting, message);
+    draft.reserves = Some(node);
+}
+
+fn shown(planner: &Planner<'_>, name: &str) -> String {
+    let priority = planner.view.services.get(name).map_or(0, |facts| facts.priority);
+    format!("{name} (priority {priority})")
+}
+
+/// Services that must be with it, are wanted Started, and have no place either, or leave theirs.
+pub(super) fn companions_without_place(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
+    let world = planner.situation.world;
+    let companions = planner.view.rules.companions(service.name);
+    companions
+        .into_iter()
+        .filter(|name| {
+            let wanted = world
+                .resources
+                .get(name)
+                .is_some_and(|other| other.value.spec.state == RequestedState::Started);
+            let uses_none = planner.view.services.get(name).is_some_and(|facts| facts.uses.is_empty());
+            let state = world.resource_statuses.get(name).map(|status| status.value.state);
+            let looks_for_one = matches!(state, Some(ServiceState::RequestStart | ServiceState::Recovery));
+            let leaves = matches!(state, Some(ServiceState::RequestStop | ServiceState::Stopping));
+            wanted && ((looks_for_one && uses_none) || leaves)
+        })
+        .collect()
+}
+
+/// It made room for a service that is being written about: until that is seen, its room is not free.
+pub(super) fn is_held_back(planner: &Planner<'_>, draft: &Draft) -> bool {
+    let Some(by) = &draft.status.displaced_by else { return false };
+    planner.situation.busy.contains(&Subject::Service(by.clone()))
+}
+
+/// Other services that are being stopped, or were told to leave in this plan.
+fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
+    let statuses = planner.situation.world.resource_statuses.iter();
+    statuses
+        .filter(|(_, status)| {
+            matches!(status.value.state, ServiceState::RequestStop | ServiceState::Stopping)
+                && status.value.stop_confirmed != Some(false)
+        })
+        .map(|(name, _)| name.clone())
+        .chain(planner.displaced.keys().cloned())
+        .filter(|name| name.as_str() != service.name)
+        .collect()
+}
+
+/// Services that run, or are being started, where nothing else is under way. Only those of lower priority are asked to
+/// leave, so they are still to come in this plan.
+fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
+    let world = planner.situation.world;
+    let own = service.resource.value.spec.priority;
+    world
+        .resources
+        .iter()
+        .filter(|(name, resource)| {
+            let spec = &resource.value.spec;
+            spec.priority < own
+                && spec.state == RequestedState::Started
+                && resource.value.metadata.deletion_timestamp.is_none()
+                && !planner.situation.busy.contains(&Subject::Service((*name).clone()))
+        })
+        .filter(|(name, _)| {
+            let state = world.resource_statuses.get(*name).map(|status| status.value.state);
+            let action = world.assignments.get(*name).map(|assignment| &assignment.value.action);
+            matches!(state, Some(ServiceState::Starting | ServiceState::Started))
+                && matches!(action, Some(Action::Start | Action::Restart))
+        })
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+/// Makes room, if it has to.
+pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let Some(Displacement { by, priority }) = planner.displaced.get(service.name) else { return };
+    if !matches!(draft.status.state, ServiceState::Starting | ServiceState::Started) {
+        return;
+    }
+    let node = draft.status.node.clone().unwrap_or_default();
+    draft.status.displaced_by = Some(by.clone());
+    draft.status.maintenance_node = None;
+    draft.go(
+        ServiceState::RequestStop,
+        Reason::Preempted,
+        format!("it leaves {node}, where {by} of priority {priority} needs the room"),
+    );
+}
+
+/// It is stopped: one that made room looks for another place, anything else starts again.
+pub(super) fn start_again(draft: &mut Draft) {
+    match &draft.status.displaced_by {
+        Some(by) => {
+            let message = format!("it made room for {by}, and a place is looked for");
+            draft.go(ServiceState::Recovery, Reason::Preempted, message);
+        }
+        None => {
+            draft.go(ServiceState::RequestStart, Reason::Placed, "it is stopped and starts again".to_owned());
+        }
+    }
+}
+
+/// Says of a displaced service that waits why it lost its place.
+pub(super) fn explain(draft: &mut Draft, placement: &Placement) {
+    if let Some(by) = draft.status.displaced_by.clone()
+        && draft.reserves.is_none()
+    {
+        draft.waiting.clear();
+        draft.wait(Reason::Preempted, format!("it made room for {by}; {}", why_nowhere(placement)));
+    }
+}

@@ -1,0 +1,237 @@
+//! Who makes room: by hand, and against trying every set.
+
+use super::*;
+use crate::filter::refusals;
+use crate::place;
+use crate::view::NodeFacts;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::placement::{Affinity, AffinityRuleSpec, ResourceAffinity};
+use ha_api_types::quantity::{Amounts, Quantity};
+use proptest::prelude::*;
+
+/// Gibibytes would read no better here.
+fn memory(amount: i128) -> Amounts {
+    Amounts { memory: Some(Quantity::from_milli(amount * 1000)), ..Amounts::default() }
+}
+
+fn service(priority: i32, takes: i128, node: Option<&str>) -> ServiceFacts {
+    ServiceFacts {
+        priority,
+        node: node.map(str::to_owned),
+        uses: node.map(str::to_owned).into_iter().collect(),
+        driver: Some(DriverKind::Simulated),
+        requests: memory(takes),
+        ..ServiceFacts::default()
+    }
+}
+
+fn rule(affinity: Affinity, resources: &[String]) -> AffinityRuleSpec {
+    let rule = ResourceAffinity { resources: resources.to_vec(), affinity, strict: true };
+    AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() }
+}
+
+/// A cluster of nodes with so much memory each; services are `name`, priority, memory, node.
+fn cluster(
+    nodes: &[i128],
+    services: &[(&str, i32, i128, Option<&str>)],
+    rules: &[(Affinity, &[&str])],
+) -> View {
+    let rules: BTreeMap<String, AffinityRuleSpec> = rules
+        .iter()
+        .enumerate()
+        .map(|(at, (affinity, names))| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            (format!("rule{at}"), rule(*affinity, &names))
+        })
+        .collect();
+    let nodes: BTreeMap<String, NodeFacts> = nodes
+        .iter()
+        .enumerate()
+        .map(|(at, has)| {
+            (format!("node{}", at + 1), NodeFacts { capacity: memory(*has), ..NodeFacts::default() })
+        })
+        .collect();
+    let names = nodes.keys().cloned().collect();
+    let services = services
+        .iter()
+        .map(|(name, priority, takes, node)| ((*name).to_owned(), service(*priority, *takes, *node)))
+        .collect();
+    View { nodes, services, rules: crate::Rules::compile(&rules, &names).0, ..View::default() }
+}
+
+fn ask(view: &View, name: &str, with: &[&str], leaving: &[&str]) -> Option<Preemption> {
+    let facts = view.services.get(name).cloned().unwrap_or_default();
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let (with, leaving) = (set(with), set(leaving));
+    let displaceable = view.services.keys().filter(|name| !leaving.contains(*name)).cloned().collect();
+    let placement = place(view, name, &facts);
+    let wish = Wish { name, service: &facts, with: &with, displaceable: &displaceable, leaving: &leaving };
+    preempt(view, &placement, &wish)
+}
+
+fn check(view: &View, name: &str, expected: Option<(&str, &[&str])>) {
+    let found = ask(view, name, &[], &[]);
+    let found = found.as_ref().map(|preemption| {
+        (preemption.node.as_str(), preemption.victims.iter().map(String::as_str).collect::<Vec<_>>())
+    });
+    assert_eq!(found, expected.map(|(node, victims)| (node, victims.to_vec())));
+}
+
+#[test]
+fn the_least_important_make_room_and_as_few_as_will_do() {
+    let on = Some("node1");
+    let new = ("new", 10, 4, None);
+    check(&cluster(&[8], &[new, ("a", 1, 4, on), ("b", 2, 4, on)], &[]), "new", Some(("node1", &["a"])));
+    // Two of priority 1 rather than one of priority 2.
+    let three = [new, ("a", 1, 2, on), ("b", 1, 2, on), ("c", 2, 4, on)];
+    check(&cluster(&[8], &three, &[]), "new", Some(("node1", &["a", "b"])));
+    // One large rather than two small ones of the same priority.
+    let sizes = [new, ("a", 1, 4, on), ("b", 1, 2, on), ("c", 1, 2, on)];
+    check(&cluster(&[8], &sizes, &[]), "new", Some(("node1", &["a"])));
+    // The cheaper node.
+    let two = [new, ("a", 5, 8, on), ("b", 4, 8, Some("node2"))];
+    check(&cluster(&[8, 8], &two, &[]), "new", Some(("node2", &["b"])));
+    check(&cluster(&[8], &[new, ("a", 10, 8, on)], &[]), "new", None);
+    check(&cluster(&[8], &[new, ("a", 11, 8, on)], &[]), "new", None);
+    check(&cluster(&[2], &[new, ("a", 1, 2, on)], &[]), "new", None);
+}
+
+#[test]
+fn rules_are_kept() {
+    let on = Some("node1");
+    let new = ("new", 10, 4, None);
+    // Kept apart from a less important one: that one goes.
+    let apart: &[(Affinity, &[&str])] = &[(Affinity::Negative, &["new", "b"])];
+    let both = [new, ("a", 1, 2, on), ("b", 2, 2, on)];
+    check(&cluster(&[8, 1], &both, apart), "new", Some(("node1", &["b"])));
+    // What must stay together leaves together, and not at all if one of them is as important.
+    let together: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["a", "b"])];
+    check(&cluster(&[6], &both, together), "new", Some(("node1", &["a", "b"])));
+    let important = [new, ("a", 1, 2, on), ("b", 10, 2, on)];
+    check(&cluster(&[6], &important, together), "new", None);
+}
+
+#[test]
+fn what_starts_together_fits_together() {
+    let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
+    let services =
+        [("new", 10, 4, None), ("other", 9, 4, None), ("a", 1, 6, Some("node1")), ("b", 2, 8, Some("node2"))];
+    // node1 has the cheaper victim, but not enough for both.
+    let view = cluster(&[7, 8], &services, set);
+    let found = ask(&view, "new", &["other"], &[]).unwrap();
+    assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 1));
+}
+
+#[test]
+fn a_set_is_put_where_all_of_it_fits() {
+    let set: &[(Affinity, &[&str])] = &[(Affinity::Positive, &["new", "other"])];
+    let services = [("new", 1, 4, None), ("other", 1, 4, None), ("a", 1, 1, Some("node3"))];
+    let view = cluster(&[4, 7, 9], &services, set);
+    let facts = &view.services["new"];
+    let placement = place(&view, "new", facts);
+    assert_eq!(placement.node.as_deref(), Some("node1"));
+    let with = BTreeSet::from(["other".to_owned()]);
+    assert_eq!(crate::together(&view, &placement, "new", facts, &with).as_deref(), Some("node3"));
+    let view = cluster(&[4, 7, 8], &services, set);
+    assert_eq!(crate::together(&view, &placement, "new", &view.services["new"], &with), None);
+}
+
+#[test]
+fn what_leaves_already_is_waited_for() {
+    let services = [("new", 10, 4, None), ("a", 1, 4, Some("node1")), ("b", 2, 4, Some("node2"))];
+    let view = cluster(&[4, 4], &services, &[]);
+    let found = ask(&view, "new", &[], &["b"]).unwrap();
+    assert_eq!((found.node.as_str(), found.victims.len()), ("node2", 0));
+}
+
+/// Every set of services on every node, the cheapest cost.
+fn by_trying(view: &View, name: &str) -> Option<Vec<i32>> {
+    let service = view.services.get(name)?;
+    let mut best: Option<Vec<i32>> = None;
+    for (node, facts) in &view.nodes {
+        let users: Vec<&String> = view
+            .services
+            .iter()
+            .filter(|(_, facts)| facts.uses.contains(node))
+            .map(|(name, _)| name)
+            .collect();
+        for mask in 0..(1_u32 << users.len()) {
+            let gone: BTreeSet<&String> = users
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| mask & (1 << at) != 0)
+                .map(|(_, name)| *name)
+                .collect();
+            let own = view.rules.companions(name);
+            let lower = gone
+                .iter()
+                .all(|name| view.services[*name].priority < service.priority && !own.contains(*name));
+            let together = gone.iter().all(|name| {
+                view.rules
+                    .companions(name)
+                    .iter()
+                    .all(|other| other != "new" && (!users.contains(&other) || gone.contains(other)))
+            });
+            let mut trial = view.clone();
+            trial.services.retain(|name, _| !gone.contains(name));
+            if lower && together && refusals(&trial, name, service, node, facts).is_empty() {
+                let mut cost: Vec<i32> = gone.iter().map(|name| view.services[*name].priority).collect();
+                cost.sort_unstable_by_key(|priority| Reverse(*priority));
+                if best.as_ref().is_none_or(|known| cost < *known) {
+                    best = Some(cost);
+                }
+            }
+        }
+    }
+    best
+}
+
+proptest! {
+    #[test]
+    fn nobody_finds_a_cheaper_set(
+        nodes in prop::collection::vec(2_i128..12, 1..4),
+        services in prop::collection::vec((0_i32..5, 1_i128..6, 0_usize..4), 0..8),
+        wants in 1_i128..12,
+        rules in prop::collection::vec((any::<bool>(), 0_usize..9, 0_usize..9), 0..4),
+    ) {
+        let name = |at: usize| if at == 0 { "new".to_owned() } else { format!("s{at}") };
+        let mut listed = vec![("new".to_owned(), 3, wants, None)];
+        for (at, (priority, takes, node)) in services.iter().enumerate() {
+            let node = (*node < nodes.len()).then(|| format!("node{}", node + 1));
+            listed.push((name(at + 1), *priority, *takes, node));
+        }
+        let listed: Vec<(&str, i32, i128, Option<&str>)> =
+            listed.iter().map(|(name, p, t, node)| (name.as_str(), *p, *t, node.as_deref())).collect();
+        let pairs: Vec<(Affinity, [String; 2])> = rules
+            .iter()
+            .filter(|(_, a, b)| a != b)
+            .map(|(positive, a, b)| {
+                let affinity = if *positive { Affinity::Positive } else { Affinity::Negative };
+                (affinity, [name(*a), name(*b)])
+            })
+            .collect();
+        let pairs: Vec<(Affinity, Vec<&str>)> =
+            pairs.iter().map(|(affinity, names)| (*affinity, names.iter().map(String::as_str).collect())).collect();
+        let pairs: Vec<(Affinity, &[&str])> =
+            pairs.iter().map(|(affinity, names)| (*affinity, names.as_slice())).collect();
+        let view = cluster(&nodes, &listed, &pairs);
+        let found = ask(&view, "new", &[], &[]);
+        let fits_somewhere = place(&view, "new", &view.services["new"]).node.is_some();
+        if fits_somewhere {
+            return Ok(());
+        }
+        let cost = found.as_ref().map(|preemption| {
+            let mut cost: Vec<i32> =
+                preemption.victims.iter().map(|name| view.services[name].priority).collect();
+            cost.sort_unstable_by_key(|priority| Reverse(*priority));
+            cost
+        });
+        prop_assert_eq!(&cost, &by_trying(&view, "new"));
+        if let Some(preemption) = found {
+            let mut after = view.clone();
+            after.services.retain(|name, _| !preemption.victims.contains(name));
+            let node = &after.nodes[&preemption.node];
+            prop_assert!(refusals(&after, "new", &view.services["new"], &preemption.node, node).is_empty());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a node would be like with some services gone and others started: whether they all fit.
+
+use crate::filter::refusals;
+use crate::place::{Placement, Verdict};
+use crate::view::{ServiceFacts, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The best node that takes a service and all that must be with it and have no place either: the chosen one if it does,
+/// else by score, ties by name. `None`: no node takes them all.
+pub fn together(
+    view: &View,
+    placement: &Placement,
+    name: &str,
+    service: &ServiceFacts,
+    with: &BTreeSet<String>,
+) -> Option<String> {
+    let takes_all = |node: &str| {
+        let nobody = BTreeSet::new();
+        Trial::new(view, name, service, with, &nobody, node).fits(nobody.iter())
+    };
+    if let Some(node) = placement.node.as_ref().filter(|node| takes_all(node)) {
+        return Some(node.clone());
+    }
+    let mut allowed: Vec<_> = placement
+        .verdicts
+        .iter()
+        .filter_map(|(node, verdict)| match verdict {
+            Verdict::Allowed(score) => Some((score, node)),
+            Verdict::Refused(_) => None,
+        })
+        .collect();
+    allowed.sort();
+    allowed.into_iter().find(|(_, node)| takes_all(node)).map(|(_, node)| node.clone())
+}
+
+/// A view of nothing, under the same rules.
+fn settings_of(view: &View) -> View {
+    View {
+        nodes: BTreeMap::new(),
+        services: BTreeMap::new(),
+        groups: view.groups.clone(),
+        node_groups: view.node_groups.clone(),
+        rules: view.rules.clone(),
+        settings: view.settings.clone(),
+    }
+}
+
+/// The node as it would be: only who uses it counts, and who must be together with what starts, wherever that is.
+pub(crate) struct Trial<'a> {
+    view: View,
+    node: &'a str,
+    /// What is to start there, in this order.
+    starting: Vec<(String, ServiceFacts)>,
+}
+
+impl<'a> Trial<'a> {
+    /// `name` and everything in `with` are to start on a node that those in `leaving` do not use any more.
+    pub(crate) fn new(
+        view: &View,
+        name: &str,
+        service: &ServiceFacts,
+        with: &BTreeSet<String>,
+        leaving: &BTreeSet<String>,
+        node: &'a str,
+    ) -> Trial<'a> {
+        let mut starting = vec![(name.to_owned(), service.clone())];
+        let with = with.iter().filter_map(|name| view.services.get_key_value(name));
+        starting.extend(with.map(|(name, facts)| (name.clone(), facts.clone())));
+        let starts = |name: &String| starting.iter().any(|(known, _)| known == name);
+        let companions: BTreeSet<String> =
+            starting.iter().flat_map(|(name, _)| view.rules.companions(name)).collect();
+        let services = view
+            .services
+            .iter()
+            .filter(|(name, facts)| facts.uses.contains(node) || companions.contains(*name))
+            .filter(|(name, _)| !leaving.contains(*name) && !starts(name))
+            .map(|(name, facts)| (name.clone(), facts.clone()))
+            .collect();
+        let nodes = view.nodes.get_key_value(node).map(|(name, facts)| (name.clone(), facts.clone()));
+        let view = View { nodes: nodes.into_iter().collect(), services, ..settings_of(view) };
+        Trial { view, node, starting }
+    }
+
+    /// Whether everything that is to start fits once these have left.
+    pub(crate) fn fits<'n>(&mut self, gone: impl Iterator<Item = &'n String>) -> bool {
+        let Some(facts) = self.view.nodes.get(self.node).cloned() else { return false };
+        let mut taken = Vec::new();
+        for name in gone {
+            taken.extend(self.view.services.remove_entry(name));
+        }
+        let mut fits = true;
+        for (name, service) in &self.starting {
+            fits = refusals(&self.view, name, service, self.node, &facts).is_empty();
+            if !fits {
+                break;
+            }
+            let mut service = service.clone();
+            service.uses = BTreeSet::from([self.node.to_owned()]);
+            self.view.services.insert(name.clone(), service);
+        }
+        for (name, _) in &self.starting {
+            self.view.services.remove(name);
+        }
+        self.view.services.extend(taken);
+        fits
+    }
+
+    /// The priority of a service that uses the node.
+    pub(crate) fn priority_of(&self, name: &str) -> Option<i32> {
+        self.view.services.get(name).map(|facts| facts.priority)
+    }
+}
