@@ -6,7 +6,7 @@ use super::{Draft, Planner, Service, moves};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
-use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationStatus};
+use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Action;
 use ha_api_types::resource::ServiceState;
@@ -22,7 +22,8 @@ pub(super) struct Request<'a> {
     pub(super) status: Option<&'a Versioned<OperationStatus>>,
 }
 
-/// The oldest operation on each service that is not final: one at a time.
+/// The oldest operation on each service that is not final: one at a time. Of several stops the newest: a harder one must
+/// not wait for the gentle one before it.
 pub(super) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Request<'a>> {
     let mut requests: BTreeMap<&str, Request<'_>> = BTreeMap::new();
     for (name, operation) in &situation.world.operations {
@@ -33,8 +34,16 @@ pub(super) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Reque
             continue;
         }
         let request = Request { name, operation, status };
-        let older = requests.get(resource).is_none_or(|known| operation.created < known.operation.created);
-        if older {
+        let goes_first = requests.get(resource).is_none_or(|known| {
+            let is_stop = |spec: &OperationSpec| spec.action == OperationAction::Stop;
+            let older = operation.created < known.operation.created;
+            if is_stop(&operation.value.spec) && is_stop(&known.operation.value.spec) {
+                !older
+            } else {
+                older
+            }
+        });
+        if goes_first {
             requests.insert(resource, request);
         }
     }

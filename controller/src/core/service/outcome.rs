@@ -25,6 +25,9 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     let at_rest = draft.assign == Assign::Keep;
     let stop_confirmed = draft.status.stop_confirmed == Some(true);
     let (waits_for, waits) = why_it_waits(draft);
+    // Start and Stop are recorded together with the request that they make: a later one has the last word.
+    let overtaken = service.resource.modified > request.operation.created;
+    let became = format!("its requested state became {:?} meanwhile", service.wanted());
     let mut end = |phase, reason, message: &str| set(situation, service, draft, phase, reason, message);
     let failed = OperationPhase::Failed;
     match spec.action {
@@ -70,12 +73,16 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             (ServiceState::Ignored, _) => {
                 end(failed, Reason::IgnoredAsWanted, "it is Ignored: it is not managed");
             }
+            (_, RequestedState::Started) if overtaken => end(failed, Reason::Refused, &became),
             (_, RequestedState::Started) => {
                 let message = "waits until its requested state is Stopped";
                 end(OperationPhase::Running, Reason::Waiting, message);
             }
             (_, RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored) => {}
         },
+        OperationAction::Start if overtaken && service.wanted() != RequestedState::Started => {
+            end(failed, Reason::Refused, &became);
+        }
         OperationAction::Start => match state {
             ServiceState::Started => {
                 end(OperationPhase::Succeeded, Reason::Completed, &format!("it runs on {node}"));
