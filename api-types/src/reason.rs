@@ -77,6 +77,10 @@ reasons! {
     NoFeasibleNode => "no node can take it",
     /// Moved because a preferred node is back.
     Failback => "a preferred node is available again",
+    /// Moved because a rule between services that is not strict is kept better there.
+    Preferred => "rules that are not strict prefer another node",
+    /// Moved, or held, so that other services can come to where rules want them.
+    MakesRoom => "services that must stay apart move one after another",
     /// Moved because it is no longer allowed where it was.
     PlacementChanged => "it is no longer allowed where it was",
     /// Moved because its node is in maintenance.
@@ -171,6 +175,8 @@ reasons! {
     ExclusionTag => "a service with the same exclusion tag is there",
     /// The node group takes nothing new.
     NodeGroupUnallocable => "its node group takes no services",
+    /// Services do not leave their node group.
+    OtherNodeGroup => "services stay in their node group",
 
     // Nodes.
     /// The node heartbeats.

@@ -1,20 +1,75 @@
 //! Whether a node may take a service: every reason against it, with what would help.
 
+use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
+use ha_api_types::cluster::SchedulerSpec;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
 
-/// Every reason against a node; none: it may take the service.
-pub fn refusals(
+/// Reasons for which a running service leaves its node. Others only keep new services away.
+pub fn drives_away(reason: Reason) -> bool {
+    [
+        Reason::NodeInMaintenance,
+        Reason::NotInGroup,
+        Reason::NodeAffinity,
+        Reason::NegativePartner,
+        Reason::PositivePartner,
+    ]
+    .contains(&reason)
+}
+
+/// Every reason against a node for a unit: of the service itself, of those that go there along with it, and of what all
+/// ask for together. None: the node may take them.
+pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &str, node: &NodeFacts) -> Vec<Refusal> {
+    let mut found: Vec<Refusal> = Vec::new();
+    let (mut own, mut all_there) = (true, true);
+    for (name, service) in &unit.members {
+        let there = service.uses.contains(node_name);
+        all_there &= there;
+        for (reason, message, remedy) in of_member(view, unit, name, service, node_name, node) {
+            let drives = drives_away(reason) || (!own && !there);
+            if own {
+                found.push(Refusal { reason, message, remedy, drives });
+                continue;
+            }
+            // What only keeps new services away says nothing against a partner that is there.
+            if !drives {
+                continue;
+            }
+            match found.iter_mut().find(|known| known.reason == reason && known.message == message) {
+                Some(known) => known.drives = true,
+                None => {
+                    let message = format!("{name}, which must be with it: {message}");
+                    found.push(Refusal { reason, message, remedy, drives });
+                }
+            }
+        }
+        own = false;
+    }
+    for (reason, what, lack) in capacity_lacks(view, unit, node_name, node) {
+        found.push(Refusal {
+            reason,
+            message: format!("not enough {what}: {lack}"),
+            remedy: format!("free {what} on {node_name} or lower the request"),
+            drives: !all_there,
+        });
+    }
+    found
+}
+
+type Against = (Reason, String, String);
+
+fn of_member(
     view: &View,
+    unit: &Unit<'_>,
     name: &str,
     service: &ServiceFacts,
     node_name: &str,
     node: &NodeFacts,
-) -> Vec<Refusal> {
+) -> Vec<Against> {
     let mut found = Vec::new();
     let mut refuse = |reason: Reason, message: String, remedy: String| {
-        found.push(Refusal { reason, message, remedy });
+        found.push((reason, message, remedy));
     };
     if let Err(reason) = node.online {
         refuse(
@@ -66,26 +121,22 @@ pub fn refusals(
             format!("install it on {node_name}, then hactl clear-error {name}"),
         );
     }
-    placement_refusals(view, name, service, node_name, &mut refuse);
+    placement_refusals(view, unit, name, service, node_name, &mut refuse);
     storage_refusals(service, node_name, node, &mut refuse);
-    for (reason, what, lack) in capacity_lacks(view, name, service, node_name, node) {
-        refuse(
-            reason,
-            format!("not enough {what}: {lack}"),
-            format!("free {what} on {node_name} or lower the request"),
-        );
-    }
     found
 }
 
 fn placement_refusals(
     view: &View,
+    unit: &Unit<'_>,
     name: &str,
     service: &ServiceFacts,
     node_name: &str,
     refuse: &mut impl FnMut(Reason, String, String),
 ) {
-    if let Some(group_name) = &service.group
+    // A resource that a node-affinity rule names is placed by that rule, not by its group.
+    if view.rules.node_rule(name).is_none()
+        && let Some(group_name) = &service.group
         && let Some(group) = view.groups.get(group_name)
         && group.restricted
         && !group.nodes.0.contains_key(node_name)
@@ -110,13 +161,17 @@ fn placement_refusals(
         let there: Vec<&str> = view
             .users_of(node_name, name)
             .map(|(other, _)| other)
-            .filter(|other| partners.resources.contains(*other))
+            .filter(|other| partners.resources.contains(*other) && !unit.contains(other))
             .collect();
         if !there.is_empty() {
             refuse(
                 Reason::NegativePartner,
                 format!("{} uses the node and rule {} keeps them apart", there.join(", "), partners.name),
-                format!("move {} away", there.join(", ")),
+                format!(
+                    "move or stop {}, or set strict of rule {} to false",
+                    there.join(", "),
+                    partners.name
+                ),
             );
         }
     }
@@ -124,11 +179,12 @@ fn placement_refusals(
         let elsewhere: Vec<&str> = partners
             .resources
             .iter()
-            .filter(|other| other.as_str() != name)
+            .filter(|other| !unit.contains(other))
             .filter(|other| {
                 view.services
                     .get(other.as_str())
-                    .is_some_and(|facts| !facts.uses.is_empty() && !facts.uses.contains(node_name))
+                    .and_then(ServiceFacts::heading)
+                    .is_some_and(|heading| heading != node_name)
             })
             .map(String::as_str)
             .collect();
@@ -136,19 +192,21 @@ fn placement_refusals(
             refuse(
                 Reason::PositivePartner,
                 format!(
-                    "{} is elsewhere and rule {} keeps them together",
+                    "{} is elsewhere, cannot be moved now, and rule {} keeps them together",
                     elsewhere.join(", "),
                     partners.name
                 ),
-                format!("move {} there; they move together", elsewhere.join(", ")),
+                format!("wait until {} can be moved; they move together", elsewhere.join(", ")),
             );
         }
     }
     for prefix in &view.settings.exclusion_tags {
         for tag in service.tags.iter().filter(|tag| tag.starts_with(prefix.as_str())) {
-            if let Some((other, _)) =
-                view.users_of(node_name, name).find(|(_, facts)| facts.tags.contains(tag))
-            {
+            let clashes = |(other, facts): &(&str, &ServiceFacts)| {
+                let comes_along = unit.members.iter().any(|(member, _)| member == other && *member != name);
+                !comes_along && facts.tags.contains(tag)
+            };
+            if let Some((other, _)) = view.users_of(node_name, name).find(clashes) {
                 refuse(
                     Reason::ExclusionTag,
                     format!("{other} with the same exclusion tag {tag} is there"),
@@ -185,38 +243,53 @@ fn storage_refusals(
     }
 }
 
-/// What a node lacks for a service: reason, what, and by how much.
+/// What a node lacks for a unit: reason, what, and by how much.
 fn capacity_lacks(
     view: &View,
-    name: &str,
-    service: &ServiceFacts,
+    unit: &Unit<'_>,
     node_name: &str,
     node: &NodeFacts,
 ) -> Vec<(Reason, &'static str, String)> {
-    type Pick = fn(&Amounts) -> Option<Quantity>;
-    let kinds: [(Reason, &'static str, Pick, f64); 3] = [
-        (Reason::NotEnoughMemory, "memory", |amounts| amounts.memory, view.settings.overcommit),
-        (Reason::NotEnoughDisk, "disk", |amounts| amounts.disk, view.settings.overcommit),
-        (Reason::NotEnoughCpu, "cpu", |amounts| amounts.cpu, view.settings.max_cpu_ratio),
-    ];
+    let Some((name, _)) = unit.members.first() else { return Vec::new() };
+    let requests = unit.requests();
+    let amounts = |amounts: &Amounts| [amounts.cpu, amounts.memory, amounts.disk];
+    let kinds =
+        [(Reason::NotEnoughCpu, "cpu"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
+    let limits = limits(&view.settings, node);
     let mut lacks = Vec::new();
-    for (reason, what, pick, factor) in kinds {
-        let (Some(wanted), Some(capacity)) = (pick(&service.requests), pick(&node.capacity)) else {
+    for (at, (reason, what)) in kinds.into_iter().enumerate() {
+        let (Some(wanted), Some(capacity), Some(limit)) =
+            (amounts(&requests)[at], amounts(&node.capacity)[at], limits[at])
+        else {
             continue;
         };
-        let limit = scale(capacity, factor).milli() - pick(&node.reserved).unwrap_or_default().milli();
         let used: i128 = view
             .users_of(node_name, name)
-            .filter_map(|(_, facts)| pick(&facts.requests))
+            .filter(|(other, _)| !unit.contains(other))
+            .filter_map(|(_, facts)| amounts(&facts.requests)[at])
             .map(Quantity::milli)
             .sum();
         let free = limit - used;
         if wanted.milli() > free {
             let free = Quantity::from_milli(free.max(0));
-            lacks.push((reason, what, format!("asks for {wanted}, {free} of {capacity} is free")));
+            let who = if unit.members.len() > 1 { "all that stay together ask" } else { "asks" };
+            lacks.push((reason, what, format!("{who} for {wanted}, {free} of {capacity} is free")));
         }
     }
     lacks
+}
+
+/// What services may ask of a node altogether: cpu, memory, disk in thousandths; `None`: not limited.
+pub fn limits(settings: &SchedulerSpec, node: &NodeFacts) -> [Option<i128>; 3] {
+    let limit = |capacity: Option<Quantity>, reserved: Option<Quantity>, factor: f64| {
+        Some(scale(capacity?, factor).milli() - reserved.unwrap_or_default().milli())
+    };
+    let (capacity, reserved) = (&node.capacity, &node.reserved);
+    [
+        limit(capacity.cpu, reserved.cpu, settings.max_cpu_ratio),
+        limit(capacity.memory, reserved.memory, settings.overcommit),
+        limit(capacity.disk, reserved.disk, settings.overcommit),
+    ]
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "a float beyond i128 saturates, which is no limit at all")]

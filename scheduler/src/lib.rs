@@ -7,12 +7,17 @@ pub mod place;
 pub mod preempt;
 pub mod rules;
 pub mod score;
+pub mod sequence;
 pub mod topsis;
 pub mod trial;
+pub mod turns;
+pub mod unit;
 pub mod view;
 
 pub use place::{Placement, Verdict, place};
 pub use preempt::{Preemption, Wish, preempt};
-pub use rules::{RuleConflict, Rules};
+pub use rules::{Declared, RuleConflict, Rules};
 pub use trial::together;
+pub use turns::{Turn, turns};
+pub use unit::{Unit, partners_elsewhere};
 pub use view::{NodeFacts, Refusal, ServiceFacts, View};

@@ -1,11 +1,12 @@
 //! Choosing a node for a service, with the verdict on every node.
 
 use crate::filter::refusals;
-use crate::score::{self, Class, NodeGroupRank, Score, class_of, loads, node_group_rank, preferences_missed};
-use crate::view::{Refusal, ServiceFacts, View};
+use crate::score::{self, Class, NodeGroupRank, Score, loads, node_group_rank, preferences_missed};
+use crate::unit::Unit;
+use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was found about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Verdict {
 pub struct Placement {
     /// Where the service should be; `None`: nowhere.
     pub node: Option<String>,
-    /// Why there: Placed, AlreadyThere, Failback, MaintenanceMove (back home), or NoFeasibleNode.
+    /// Why there: Placed, AlreadyThere, Failback, Preferred, MaintenanceMove (back home), or NoFeasibleNode.
     pub reason: Reason,
     /// The verdict on every node.
     pub verdicts: BTreeMap<String, Verdict>,
@@ -31,22 +32,37 @@ pub struct Placement {
 ///
 /// Order (SEMANTICS section 4): the highest priority class that has a feasible node; within it the service's own node
 /// group; then the node that it left for maintenance, else the current node, else the best score, ties by name. Nodes
-/// where it failed to start come last. Without failback it stays where it is as long as that is allowed.
+/// where it failed to start come last. Without failback it stays where it is as long as that is allowed, and goes back to
+/// the node that it left for maintenance whatever its class.
+///
+/// A service that strict Positive rules tie to others is placed along with them: one node that may take all, with what
+/// they ask for added up, so each of them comes to the same answer. Partners that do not run, and for which there is no
+/// place at all, do not hold up the others.
 ///
 /// Guarantees: deterministic; never names a node that a hard limit or strict rule refuses.
 pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
+    let whole = Unit::of(view, name, service);
+    let placement = place_unit(view, &whole);
+    if placement.node.is_some() {
+        return placement;
+    }
+    let runs = !service.uses.is_empty();
+    let smaller = whole.without(|other, facts| {
+        !facts.uses.is_empty() || (!runs && place_unit(view, &Unit::alone(other, facts)).node.is_some())
+    });
+    smaller.map_or(placement, |smaller| place_unit(view, &smaller))
+}
+
+/// Where a unit should be; the verdicts are about all its members.
+pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
     let mut refused = BTreeMap::new();
     let mut candidates: Vec<&str> = Vec::new();
-    let current = service.node.as_ref().and_then(|node| view.nodes.get(node));
+    let place = unit.node();
+    let current = place.and_then(|node| view.nodes.get(node));
     for (node_name, node) in &view.nodes {
-        let mut found = refusals(view, name, service, node_name, node);
-        let elsewhere = service.node.as_ref() != Some(node_name);
-        if elsewhere && node_group_rank(view, current, node) == NodeGroupRank::Unallocable {
-            found.push(Refusal {
-                reason: Reason::NodeGroupUnallocable,
-                message: Reason::NodeGroupUnallocable.sentence().to_owned(),
-                remedy: "set allocationPolicy of the node group to Preferred".to_owned(),
-            });
+        let mut found = refusals(view, unit, node_name, node);
+        if place != Some(node_name) {
+            found.extend(node_group_refusal(view, current, node));
         }
         if found.is_empty() {
             candidates.push(node_name);
@@ -54,64 +70,86 @@ pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
             refused.insert(node_name.clone(), Verdict::Refused(found));
         }
     }
-    let loads = loads(view, name, service, &candidates);
+    let loads = loads(view, unit, &candidates);
+    let classes: BTreeMap<&str, Vec<Reverse<Class>>> =
+        candidates.iter().map(|node| (*node, unit.classes(view, node))).collect();
+    let partners: BTreeSet<&[Reverse<Class>]> =
+        classes.values().map(|classes| classes.get(1..).unwrap_or_default()).collect();
     let scores: BTreeMap<&str, Score> = candidates
         .iter()
         .filter_map(|node_name| {
             let node = view.nodes.get(*node_name)?;
+            let own = classes.get(node_name)?;
+            let rank = partners.iter().position(|rest| Some(*rest) == own.get(1..)).unwrap_or(0);
             let score = Score {
-                failed_before: service.failed_nodes.contains(*node_name),
-                class: Reverse(class_of(view, name, service, node_name)),
+                failed_before: unit.failed_on(node_name),
+                class: own.first().copied().unwrap_or(Reverse(Class::Member(0))),
+                partners_class: u32::try_from(rank).unwrap_or(u32::MAX),
                 node_group: node_group_rank(view, current, node),
-                preferences_missed: preferences_missed(view, name, node_name),
+                preferences_missed: preferences_missed(view, unit, node_name),
                 load: loads.get(*node_name).copied().unwrap_or(0),
             };
             Some((*node_name, score))
         })
         .collect();
-    let (node, reason) = choose(view, service, &scores);
+    let (node, reason) = choose(view, unit, place, &scores);
     let mut verdicts = refused;
     verdicts.extend(scores.iter().map(|(node, score)| ((*node).to_owned(), Verdict::Allowed(*score))));
     Placement { node: node.map(str::to_owned), reason, verdicts }
 }
 
+fn node_group_refusal(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> Option<Refusal> {
+    let rank = node_group_rank(view, current, node);
+    if rank == NodeGroupRank::Unallocable {
+        return Some(Refusal {
+            reason: Reason::NodeGroupUnallocable,
+            message: Reason::NodeGroupUnallocable.sentence().to_owned(),
+            remedy: "set allocationPolicy of the node group to Preferred".to_owned(),
+            drives: false,
+        });
+    }
+    let leaves = current.is_some_and(|current| current.node_group != node.node_group);
+    (leaves && !view.settings.inter_group_moves).then(|| Refusal {
+        reason: Reason::OtherNodeGroup,
+        message: Reason::OtherNodeGroup.sentence().to_owned(),
+        remedy: "set scheduler.interGroupMoves of the cluster to true".to_owned(),
+        drives: false,
+    })
+}
+
 fn choose<'a>(
     view: &View,
-    service: &ServiceFacts,
+    unit: &Unit<'_>,
+    place: Option<&str>,
     scores: &BTreeMap<&'a str, Score>,
 ) -> (Option<&'a str>, Reason) {
     let Some((best, best_score)) = scores.iter().min_by_key(|(node, score)| (**score, **node)) else {
         return (None, Reason::NoFeasibleNode);
     };
-    let same_class = |node: &str| {
-        scores
-            .get_key_value(node)
-            .filter(|(_, score)| {
-                score.class == best_score.class && score.failed_before == best_score.failed_before
-            })
-            .map(|(node, _)| *node)
+    let failback = unit.failback(view);
+    let same_class = |score: &Score| {
+        (score.failed_before, score.class, score.partners_class)
+            == (best_score.failed_before, best_score.class, best_score.partners_class)
     };
-    if let Some(home) = service.maintenance_node.as_deref().and_then(same_class) {
-        let reason = if service.node.as_deref() == Some(home) {
-            Reason::AlreadyThere
-        } else {
-            Reason::MaintenanceMove
-        };
+    let home = unit.maintenance_node().and_then(|home| scores.get_key_value(home)).filter(|(_, score)| {
+        same_class(score) || (!failback && score.failed_before == best_score.failed_before)
+    });
+    if let Some((home, _)) = home {
+        let reason = if place == Some(*home) { Reason::AlreadyThere } else { Reason::MaintenanceMove };
         return (Some(home), reason);
     }
-    let Some((current, current_score)) = service.node.as_deref().and_then(|node| scores.get_key_value(node))
-    else {
+    let Some((current, current_score)) = place.and_then(|node| scores.get_key_value(node)) else {
         return (Some(best), Reason::Placed);
     };
-    let nofailback =
-        service.group.as_ref().and_then(|group| view.groups.get(group)).is_some_and(|group| group.nofailback);
     if current_score.failed_before && !best_score.failed_before {
         return (Some(best), Reason::Placed);
     }
-    if current_score.class == best_score.class || !service.failback || nofailback {
+    // Preferences between services count as classes do: less than the node group, and only with failback.
+    let prefers = |score: &Score| (score.node_group, score.preferences_missed);
+    if !failback || (same_class(current_score) && prefers(current_score) <= prefers(best_score)) {
         return (Some(current), Reason::AlreadyThere);
     }
-    (Some(best), Reason::Failback)
+    (Some(best), if same_class(current_score) { Reason::Preferred } else { Reason::Failback })
 }
 
 /// The priority class of a node, for explanations.
@@ -124,10 +162,13 @@ pub fn class_name(class: Class) -> String {
 
 /// The terms of a score, for explanations.
 pub fn score_terms(score: &Score) -> String {
-    let score::Score { failed_before, class, node_group, preferences_missed, load } = score;
+    let score::Score { failed_before, class, partners_class, node_group, preferences_missed, load } = score;
     let mut terms = vec![format!("class {}", class_name(class.0)), format!("load {load}")];
     if *failed_before {
         terms.push("failed to start there before".to_owned());
+    }
+    if *partners_class > 0 {
+        terms.push("a lower class for those that stay with it".to_owned());
     }
     match node_group {
         NodeGroupRank::Own => {}

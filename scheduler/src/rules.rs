@@ -1,7 +1,31 @@
-//! Affinity rules: which are in force, which conflict, and what they say about one service.
+//! Affinity rules: which are in force, and what they say about one service.
 
-use ha_api_types::placement::{Affinity, AffinityRuleSpec, NodePriorities};
+mod compile;
+mod node_rules;
+mod spread;
+#[cfg(test)]
+mod tests;
+
+use ha_api_types::placement::{AffinityRuleSpec, GroupSpec, NodePriorities};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What users have declared, as far as the set of rules is judged by it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Declared {
+    /// Rules by name.
+    pub rules: BTreeMap<String, AffinityRuleSpec>,
+    /// Groups by name.
+    pub groups: BTreeMap<String, GroupSpec>,
+    /// The group that a resource names.
+    pub group_of: BTreeMap<String, String>,
+    /// The nodes that there are.
+    pub nodes: BTreeSet<String>,
+    /// Nodes may still be on their way, as when a cluster is set up: that there are too few of them speaks against no rule
+    /// yet, but for [`Declared::judged`] ones.
+    pub settling: bool,
+    /// Rules that were found short of nodes before, while nodes were not settling.
+    pub judged: BTreeSet<String>,
+}
 
 /// The rules in force, ready to ask.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,132 +62,37 @@ pub struct Partners {
 pub struct RuleConflict {
     /// The rule.
     pub rule: String,
-    /// In a sentence.
+    /// In a sentence; it names every rule that has a part in it.
     pub message: String,
+    /// The other rules that have a part in it.
+    pub with: BTreeSet<String>,
+    /// The resources that it is about.
+    pub resources: BTreeSet<String>,
+    /// More nodes would end it.
+    pub short_of_nodes: bool,
 }
 
 impl Rules {
     /// The rules in force out of all that are declared, and the conflicts of the others.
     ///
-    /// Strict Positive rules that share a service are merged, transitively. In conflict: a resource in two node-affinity
-    /// rules; fewer than two resources in a resource rule; a strict Negative set that names a pair which strict Positive
-    /// rules keep together; a strict Negative set larger than the nodes that may take it, by matching.
-    pub fn compile(
-        declared: &BTreeMap<String, AffinityRuleSpec>,
-        nodes: &BTreeSet<String>,
-    ) -> (Rules, Vec<RuleConflict>) {
-        let mut rules = Rules::default();
-        let mut conflicts = Vec::new();
-        rules.add_node_rules(declared, &mut conflicts);
-        let mut apart = Vec::new();
-        for (name, spec) in declared.iter().filter(|(_, spec)| !spec.disabled) {
-            let Some(rule) = &spec.resource_affinity else { continue };
-            let partners = Partners {
-                name: name.clone(),
-                resources: rule.resources.iter().map(|name| bare_name(name)).collect(),
-                strict: rule.strict,
-            };
-            if partners.resources.len() < 2 {
-                conflicts.push(RuleConflict {
-                    rule: name.clone(),
-                    message: "a resource rule needs at least two different resources".to_owned(),
-                });
-                continue;
-            }
-            match rule.affinity {
-                Affinity::Positive => rules.add_together(partners),
-                Affinity::Negative => apart.push(partners),
-            }
-        }
-        for partners in apart {
-            match rules.conflict_of_apart(&partners, nodes) {
-                Some(message) => conflicts.push(RuleConflict { rule: partners.name, message }),
-                None => rules.apart.push(partners),
-            }
-        }
-        conflicts.sort();
-        (rules, conflicts)
-    }
-
-    fn add_node_rules(
-        &mut self,
-        declared: &BTreeMap<String, AffinityRuleSpec>,
-        conflicts: &mut Vec<RuleConflict>,
-    ) {
-        let mut owners: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for (name, spec) in declared.iter().filter(|(_, spec)| !spec.disabled) {
-            for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
-                owners.entry(bare_name(resource)).or_default().push(name);
-            }
-        }
-        let mut refused = BTreeMap::new();
-        for (resource, names) in owners.iter().filter(|(_, names)| names.len() > 1) {
-            for name in names {
-                refused.entry((*name).to_owned()).or_insert_with(|| {
-                    format!(
-                        "resource {resource} is in more than one node-affinity rule: {}",
-                        names.join(", ")
-                    )
-                });
-            }
-        }
-        for (name, spec) in declared.iter().filter(|(_, spec)| !spec.disabled) {
-            let Some(rule) = &spec.node_affinity else { continue };
-            if refused.contains_key(name) {
-                continue;
-            }
-            for resource in &rule.resources {
-                let applied = NodeRule { name: name.clone(), nodes: rule.nodes.clone(), strict: rule.strict };
-                self.nodes.insert(bare_name(resource), applied);
-            }
-        }
-        conflicts.extend(refused.into_iter().map(|(rule, message)| RuleConflict { rule, message }));
-    }
-
-    fn add_together(&mut self, mut new: Partners) {
-        if new.strict {
-            // Overlapping strict sets mean one set: whoever is with a is with everybody that a is with.
-            while let Some(at) = self
-                .together
-                .iter()
-                .position(|known| known.strict && !known.resources.is_disjoint(&new.resources))
-            {
-                let known = self.together.swap_remove(at);
-                new.name = format!("{}, {}", known.name, new.name);
-                new.resources.extend(known.resources);
-            }
-        }
-        self.together.push(new);
-    }
-
-    fn conflict_of_apart(&self, apart: &Partners, nodes: &BTreeSet<String>) -> Option<String> {
-        if !apart.strict {
-            return None;
-        }
-        for together in self.together.iter().filter(|together| together.strict) {
-            let both: Vec<&String> = together.resources.intersection(&apart.resources).collect();
-            if let [first, second, ..] = both.as_slice() {
-                return Some(format!(
-                    "{first} and {second} must stay together by rule {} and apart by this one",
-                    together.name
-                ));
-            }
-        }
-        let allowed: Vec<Vec<&String>> = apart
-            .resources
-            .iter()
-            .map(|resource| {
-                let rule = self.nodes.get(resource).filter(|rule| rule.strict);
-                nodes.iter().filter(|node| rule.is_none_or(|rule| rule.nodes.0.contains_key(*node))).collect()
-            })
-            .collect();
-        // Without nodes nothing is known about them yet, which is no conflict of the rule.
-        (!nodes.is_empty() && !can_spread(&allowed)).then(|| {
-            format!(
-                "its {} resources cannot all be on different nodes among those that they may use",
-                apart.resources.len()
-            )
-        })
+    /// Strict Positive rules that share a service are merged, transitively; such a set counts as one unit, whose allowed
+    /// nodes are those that all its members may use. In conflict, and not applied:
+    ///
+    /// - every node-affinity rule that names a resource which another one names too;
+    /// - a resource rule with fewer than two resources;
+    /// - a strict Positive rule that would make a set with several node-affinity rules, or with one of several
+    ///   priorities, or without a node that all may use;
+    /// - a strict Negative rule that names two services which Positive rules keep together, or that cannot be spread over
+    ///   the nodes its members may use.
+    ///
+    /// Of rules that exclude each other, node rules stand before Positive and these before Negative ones, and among equals
+    /// the first by name stands: the later one is the one that is not applied.
+    ///
+    /// Guarantees: one Negative set is judged exactly, by matching. Sets that overlap are judged together, exactly as long
+    /// as the search takes no more than 50,000 steps (finding out is as hard as colouring a graph); beyond
+    /// that they are applied, and who finds no place says so. Capacity is not looked at, nor which nodes are online.
+    pub fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
+        compile::compile(declared)
     }
 
     /// The node-affinity rule of a service.
@@ -190,110 +119,14 @@ impl Rules {
             .cloned()
             .collect()
     }
+
+    /// The strict sets that are kept apart.
+    pub fn apart_sets(&self) -> impl Iterator<Item = &Partners> {
+        self.apart.iter().filter(|partners| partners.strict)
+    }
 }
 
 /// The name without its type: `100` of `vm:100`.
 pub fn bare_name(name: &str) -> String {
     name.rsplit_once(':').map_or(name, |(_, bare)| bare).to_owned()
-}
-
-/// Whether each left side can have a node of its own: bipartite matching by augmenting paths.
-fn can_spread(allowed: &[Vec<&String>]) -> bool {
-    fn augment<'a>(
-        at: usize,
-        allowed: &[Vec<&'a String>],
-        seen: &mut BTreeSet<&'a String>,
-        taken: &mut BTreeMap<&'a String, usize>,
-    ) -> bool {
-        for node in &allowed[at] {
-            if !seen.insert(node) {
-                continue;
-            }
-            let free = match taken.get(node).copied() {
-                None => true,
-                Some(other) => augment(other, allowed, seen, taken),
-            };
-            if free {
-                taken.insert(node, at);
-                return true;
-            }
-        }
-        false
-    }
-    let mut taken = BTreeMap::new();
-    (0..allowed.len()).all(|at| augment(at, allowed, &mut BTreeSet::new(), &mut taken))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ha_api_types::placement::{NodeAffinity, ResourceAffinity};
-
-    fn names(list: &[&str]) -> Vec<String> {
-        list.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    fn on(resources: &[&str], nodes: &[&str]) -> AffinityRuleSpec {
-        let nodes = NodePriorities(nodes.iter().map(|node| ((*node).to_owned(), 0)).collect());
-        let rule = NodeAffinity { resources: names(resources), nodes, strict: true };
-        AffinityRuleSpec { node_affinity: Some(rule), ..AffinityRuleSpec::default() }
-    }
-
-    fn with(affinity: Affinity, resources: &[&str]) -> AffinityRuleSpec {
-        let rule = ResourceAffinity { resources: names(resources), affinity, strict: true };
-        AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() }
-    }
-
-    fn check(declared: &[(&str, AffinityRuleSpec)], conflicting: &[&str]) {
-        let declared = declared.iter().map(|(name, spec)| ((*name).to_owned(), spec.clone())).collect();
-        let nodes = ["node1", "node2", "node3"].iter().map(|node| (*node).to_owned()).collect();
-        let (_, conflicts) = Rules::compile(&declared, &nodes);
-        let found: Vec<&str> = conflicts.iter().map(|conflict| conflict.rule.as_str()).collect();
-        assert_eq!(found, conflicting, "{conflicts:?}");
-    }
-
-    #[test]
-    fn rules_that_contradict_each_other_are_not_applied() {
-        let (positive, negative) = (Affinity::Positive, Affinity::Negative);
-        check(&[("a", with(negative, &["1", "2", "3"]))], &[]);
-        check(&[("a", with(negative, &["1", "2", "3", "4"]))], &["a"]);
-        check(&[("a", with(positive, &["1"]))], &["a"]);
-        check(&[("a", with(positive, &["1", "vm:1"]))], &["a"]);
-        check(&[("a", on(&["1"], &["node1"])), ("b", on(&["1"], &["node2"]))], &["a", "b"]);
-        check(
-            &[
-                ("a", with(positive, &["1", "2"])),
-                ("b", with(positive, &["2", "3"])),
-                ("c", with(negative, &["1", "3"])),
-            ],
-            &["c"],
-        );
-    }
-
-    #[test]
-    fn spreading_is_decided_by_matching_not_by_counting() {
-        // Three services and three nodes, but two of them share the only node that either may use.
-        check(
-            &[("a", on(&["1", "2"], &["node1"])), ("b", with(Affinity::Negative, &["1", "2", "3"]))],
-            &["b"],
-        );
-        check(
-            &[
-                ("a", on(&["1"], &["node1"])),
-                ("b", on(&["2"], &["node1", "node2"])),
-                ("c", with(Affinity::Negative, &["1", "2", "3"])),
-            ],
-            &[],
-        );
-    }
-
-    #[test]
-    fn overlapping_positive_rules_are_one_set() {
-        let declared = [("a", &["1", "2"]), ("b", &["3", "4"]), ("c", &["2", "3"])]
-            .into_iter()
-            .map(|(name, resources)| (name.to_owned(), with(Affinity::Positive, resources)))
-            .collect();
-        let (rules, _) = Rules::compile(&declared, &BTreeSet::new());
-        assert_eq!(rules.companions("1").into_iter().collect::<Vec<_>>(), names(&["2", "3", "4"]));
-    }
 }

@@ -1,6 +1,7 @@
 //! How nodes that may take a service are ordered: the derived order of [`Score`] *is* the policy.
 
 use crate::topsis;
+use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::node::AllocationPolicy;
@@ -14,6 +15,8 @@ pub struct Score {
     pub failed_before: bool,
     /// A higher priority class comes first; everybody else after all members.
     pub class: Reverse<Class>,
+    /// How far the node is down the list of classes of those that it is placed together with.
+    pub partners_class: u32,
     /// Its own node group, then preferred ones, then those of last resort.
     pub node_group: NodeGroupRank,
     /// Non-strict rules that would be broken.
@@ -56,6 +59,12 @@ pub fn class_of(view: &View, name: &str, service: &ServiceFacts, node_name: &str
     }
 }
 
+/// Whether a group or rule says anything about where a service should run.
+pub fn prefers(view: &View, name: &str, service: &ServiceFacts) -> bool {
+    view.rules.node_rule(name).is_some()
+        || service.group.as_ref().is_some_and(|group| view.groups.contains_key(group))
+}
+
 /// The rank of a node's group for a service that is on `current`.
 pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> NodeGroupRank {
     let home = current.and_then(|node| node.node_group.as_ref());
@@ -70,14 +79,21 @@ pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFact
     }
 }
 
-/// Non-strict resource rules that a service on this node would miss.
-pub fn preferences_missed(view: &View, name: &str, node_name: &str) -> u32 {
+/// Non-strict resource rules that a unit on this node would miss: services apart that are there, and services together
+/// that are elsewhere.
+pub fn preferences_missed(view: &View, unit: &Unit<'_>, node_name: &str) -> u32 {
+    unit.members.iter().map(|(name, _)| missed_by_one(view, unit, name, node_name)).sum()
+}
+
+fn missed_by_one(view: &View, unit: &Unit<'_>, name: &str, node_name: &str) -> u32 {
     let apart: usize = view
         .rules
         .apart_from(name)
         .filter(|partners| !partners.strict)
         .map(|partners| {
-            view.users_of(node_name, name).filter(|(other, _)| partners.resources.contains(*other)).count()
+            view.users_of(node_name, name)
+                .filter(|(other, _)| partners.resources.contains(*other) && !unit.contains(other))
+                .count()
         })
         .sum();
     let together: usize = view
@@ -86,7 +102,7 @@ pub fn preferences_missed(view: &View, name: &str, node_name: &str) -> u32 {
         .filter(|partners| !partners.strict)
         .map(|partners| {
             let away = |other: &&String| {
-                other.as_str() != name
+                !unit.contains(other)
                     && view
                         .services
                         .get(other.as_str())
@@ -101,12 +117,19 @@ pub fn preferences_missed(view: &View, name: &str, node_name: &str) -> u32 {
 /// The load of each candidate by the scheduler's mode, lower is better.
 ///
 /// Dynamic falls back to requests for services without measurements, which is how a service that does not run counts.
-pub fn loads(view: &View, name: &str, service: &ServiceFacts, candidates: &[&str]) -> BTreeMap<String, u64> {
+pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
+    let Some((name, service)) = unit.members.first() else { return BTreeMap::new() };
     match view.settings.mode {
         SchedulerMode::Basic => candidates
             .iter()
-            .map(|node| ((*node).to_owned(), view.users_of(node, name).count() as u64))
+            .map(|node| {
+                let users = view.users_of(node, name).filter(|(other, _)| !unit.contains(other));
+                ((*node).to_owned(), users.count() as u64)
+            })
             .collect(),
-        SchedulerMode::Static | SchedulerMode::Dynamic => topsis::loads(view, name, service, candidates),
+        SchedulerMode::Static | SchedulerMode::Dynamic => {
+            let all = ServiceFacts { requests: unit.requests(), ..(*service).clone() };
+            topsis::loads(view, name, &all, candidates)
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::filter::refusals;
 use crate::place::{Placement, Verdict};
+use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,6 +67,9 @@ impl<'a> Trial<'a> {
         let mut starting = vec![(name.to_owned(), service.clone())];
         let with = with.iter().filter_map(|name| view.services.get_key_value(name));
         starting.extend(with.map(|(name, facts)| (name.clone(), facts.clone())));
+        for (_, facts) in &mut starting {
+            facts.uses.clear();
+        }
         let starts = |name: &String| starting.iter().any(|(known, _)| known == name);
         let companions: BTreeSet<String> =
             starting.iter().flat_map(|(name, _)| view.rules.companions(name)).collect();
@@ -88,19 +92,8 @@ impl<'a> Trial<'a> {
         for name in gone {
             taken.extend(self.view.services.remove_entry(name));
         }
-        let mut fits = true;
-        for (name, service) in &self.starting {
-            fits = refusals(&self.view, name, service, self.node, &facts).is_empty();
-            if !fits {
-                break;
-            }
-            let mut service = service.clone();
-            service.uses = BTreeSet::from([self.node.to_owned()]);
-            self.view.services.insert(name.clone(), service);
-        }
-        for (name, _) in &self.starting {
-            self.view.services.remove(name);
-        }
+        let starting = self.starting.iter().map(|(name, facts)| (name.as_str(), facts)).collect();
+        let fits = refusals(&self.view, &Unit::new(starting), self.node, &facts).is_empty();
         self.view.services.extend(taken);
         fits
     }

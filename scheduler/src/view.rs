@@ -80,6 +80,18 @@ pub struct ServiceFacts {
     pub tags: BTreeSet<String>,
     /// Higher is recovered first.
     pub priority: i32,
+    /// It is to run: Started is requested, and it is not in Error.
+    pub wanted: bool,
+    /// It runs, and nothing is under way with it: it can be moved now.
+    pub movable: bool,
+}
+
+impl ServiceFacts {
+    /// The node where it is or will be once its move has ended; `None`: it uses no node.
+    pub fn heading(&self) -> Option<&str> {
+        let away = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());
+        away.or(self.uses.first()).map(String::as_str)
+    }
 }
 
 /// The cluster, as far as placement cares.
@@ -108,6 +120,8 @@ pub struct Refusal {
     pub message: String,
     /// What would help.
     pub remedy: String,
+    /// A service that runs there leaves because of it. What does not drives nobody away, it only keeps others from coming.
+    pub drives: bool,
 }
 
 impl View {

@@ -3,7 +3,7 @@
 use super::ApiState;
 use super::error::ApiError;
 use crate::core::health::watchdog_counts;
-use crate::core::placement::service_facts;
+use crate::core::placement::{declared, service_facts};
 use crate::core::world::World;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeState, NodeStatus};
@@ -14,7 +14,7 @@ use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
 use ha_scheduler::{NodeFacts, RuleConflict, Rules, View};
 use ha_store::Store;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Everything but events, read at one revision.
 pub(crate) async fn world<S: Store>(state: &ApiState<S>) -> Result<World, ApiError> {
@@ -50,10 +50,8 @@ pub(crate) fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
 ///
 /// Unlike the leader's own, it takes the health of nodes from their statuses: any replica can make it.
 pub(crate) fn view(world: &World) -> (View, Vec<RuleConflict>) {
-    let declared: BTreeMap<_, _> =
-        world.rules.iter().map(|(name, rule)| (name.clone(), rule.value.spec.clone())).collect();
     let names: BTreeSet<String> = world.nodes.keys().cloned().collect();
-    let (rules, conflicts) = Rules::compile(&declared, &names);
+    let (rules, conflicts) = Rules::compile(&declared(world));
     let services = world
         .resources
         .iter()

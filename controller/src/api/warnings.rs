@@ -1,7 +1,8 @@
 //! What an accepted object may not have been meant to say: names that nothing has, rules in conflict, and, in a dry run,
 //! what it would do.
 
-use super::{ApiState, read, what_if};
+use super::{ApiState, facts, read, what_if};
+use crate::core::placement::declared;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::{self, TypedName};
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec};
@@ -9,7 +10,6 @@ use ha_api_types::resource::ResourceSpec;
 use ha_scheduler::Rules;
 use ha_store::Store;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// References that are looked up; of more, nothing is said.
 const MAX_REFERENCES: usize = 50;
@@ -41,8 +41,8 @@ pub(crate) async fn of<S: Store>(
             warnings.extend(plan.effects.iter().map(ha_api_types::view::PlannedEffect::sentence));
             warnings.extend(plan.warnings);
         }
-    } else if kind == Kind::AffinityRule {
-        warnings.extend(conflicts(state, name).await);
+    } else {
+        warnings.extend(conflicts(state, kind, name).await);
     }
     warnings
 }
@@ -109,18 +109,24 @@ async fn missing<S: Store>(state: &ApiState<S>, reference: &Reference) -> Option
     }
 }
 
-/// What is said against this rule by the set of all rules.
-async fn conflicts<S: Store>(state: &ApiState<S>, name: &str) -> Vec<String> {
-    let rules = read::list(state.store(), state.keys(), Kind::AffinityRule).await;
-    let nodes = read::list(state.store(), state.keys(), Kind::Node).await;
-    let (Ok((rules, _)), Ok((nodes, _))) = (rules, nodes) else { return Vec::new() };
-    let declared: BTreeMap<String, AffinityRuleSpec> =
-        rules.iter().map(|(name, stored)| (name.clone(), read::spec_of(&stored.spec.value))).collect();
-    let nodes: BTreeSet<String> = nodes.into_keys().collect();
-    let (_, conflicts) = Rules::compile(&declared, &nodes);
+/// What is said against rules that this object has a part in, by the set of all rules.
+async fn conflicts<S: Store>(state: &ApiState<S>, kind: Kind, name: &str) -> Vec<String> {
+    if !matches!(kind, Kind::AffinityRule | Kind::Group | Kind::Resource | Kind::Node) {
+        return Vec::new();
+    }
+    let Ok(world) = facts::world(state).await else { return Vec::new() };
+    let declared = declared(&world);
+    let (_, conflicts) = Rules::compile(&declared);
+    let in_group = |resource: &String| declared.group_of.get(resource).is_some_and(|group| group == name);
     conflicts
         .into_iter()
-        .filter(|conflict| conflict.rule == name)
-        .map(|conflict| format!("rule {name} is not applied: {}", conflict.message))
+        .filter(|conflict| match kind {
+            Kind::AffinityRule => conflict.rule == name || conflict.with.contains(name),
+            Kind::Group => conflict.short_of_nodes && conflict.resources.iter().any(in_group),
+            Kind::Resource => conflict.short_of_nodes && conflict.resources.contains(name),
+            Kind::Node => conflict.short_of_nodes,
+            Kind::NodeGroup | Kind::Cluster | Kind::Operation => false,
+        })
+        .map(|conflict| format!("rule {} is not applied: {}", conflict.rule, conflict.message))
         .collect()
 }

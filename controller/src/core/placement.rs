@@ -6,17 +6,19 @@ use super::world::World;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
-use ha_api_types::resource::{Resource, ResourceStatus, ServiceState, StorageMode};
-use ha_scheduler::{NodeFacts, RuleConflict, Rules, ServiceFacts, View};
-use std::collections::{BTreeMap, BTreeSet};
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState, StorageMode};
+use ha_api_types::time::{Millis, Mono};
+use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, View};
+use std::collections::BTreeSet;
 
 /// The scheduler's view of a situation, and the rules that conflict.
 pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict>) {
     let world = situation.world;
-    let declared: BTreeMap<_, _> =
-        world.rules.iter().map(|(name, rule)| (name.clone(), rule.value.spec.clone())).collect();
-    let names: BTreeSet<String> = world.nodes.keys().cloned().collect();
-    let (rules, conflicts) = Rules::compile(&declared, &names);
+    let (rules, conflicts) = Rules::compile(&Declared {
+        settling: settling_until(situation).is_some_and(|until| situation.now.raw < until),
+        judged: short_of_nodes_before(world),
+        ..declared(world)
+    });
     let services = world
         .resources
         .iter()
@@ -25,6 +27,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
                 world.resource_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
             let mut facts = service_facts(&resource.value, &status);
             if let Some(uses) = situation.placing.get(name) {
+                facts.movable &= facts.uses == *uses;
                 facts.uses.clone_from(uses);
             }
             (name.clone(), facts)
@@ -47,6 +50,49 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
         settings: world.settings().scheduler,
     };
     (view, conflicts)
+}
+
+/// What users have declared, for the check of the rules.
+pub fn declared(world: &World) -> Declared {
+    Declared {
+        rules: world.rules.iter().map(|(name, rule)| (name.clone(), rule.value.spec.clone())).collect(),
+        groups: world.groups.iter().map(|(name, group)| (name.clone(), group.value.spec.clone())).collect(),
+        group_of: world
+            .resources
+            .iter()
+            .filter_map(|(name, resource)| Some((name.clone(), resource.value.spec.group.clone()?)))
+            .collect(),
+        nodes: world.nodes.keys().cloned().collect(),
+        settling: false,
+        judged: BTreeSet::new(),
+    }
+}
+
+/// How long after a node has appeared others may still be on their way, milliseconds: the nodes of a new cluster register
+/// one after another, and rules must hold from the first on.
+const SETTLING_MS: Millis = 30_000;
+
+/// Until when, on this process's clock, the set of nodes is not taken for complete: a while after a node was first seen
+/// that nobody has edited since.
+pub fn settling_until(situation: &Situation<'_>) -> Option<Mono> {
+    let nodes = situation.world.nodes.values();
+    nodes.filter(|node| node.created == node.modified).map(|node| node.seen + SETTLING_MS).max()
+}
+
+/// Rules whose status says that there were too few nodes for them: that outlives a change of leader.
+fn short_of_nodes_before(world: &World) -> BTreeSet<String> {
+    world
+        .rule_statuses
+        .iter()
+        .filter(|(_, status)| {
+            status
+                .value
+                .conditions
+                .iter()
+                .any(|condition| condition.kind == "Ready" && condition.reason == Reason::RuleConflict)
+        })
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 /// Why a node is not Online, in a word.
@@ -115,6 +161,10 @@ pub fn service_facts(resource: &Resource, status: &ResourceStatus) -> ServiceFac
         maintenance_node: status.maintenance_node.clone(),
         tags: spec.tags.iter().cloned().collect(),
         priority: spec.priority,
+        wanted: spec.state == RequestedState::Started
+            && resource.metadata.deletion_timestamp.is_none()
+            && status.state != ServiceState::Error,
+        movable: status.state == ServiceState::Started,
     }
 }
 

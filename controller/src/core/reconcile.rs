@@ -17,6 +17,9 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let nodes: NodeTable = node_table(situation);
     let (view, conflicts) = placement::view(situation, &nodes);
     let mut planner = Planner::new(*situation, &nodes, view, Plan::default());
+    if let Some(until) = placement::settling_until(situation) {
+        planner.plan.wake(situation, until, "the set of nodes is taken for complete");
+    }
     operations::plan(situation, &nodes, &mut planner.plan);
     fencing::plan(situation, &nodes, &mut planner.plan);
     service::plan(&mut planner);

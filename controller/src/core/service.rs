@@ -18,8 +18,6 @@ mod recover;
 mod start;
 mod stop;
 
-pub use moves::drives_away;
-
 use super::health::NodeTable;
 use super::plan::{Note, Plan, Subject};
 use super::situation::Situation;
@@ -29,9 +27,9 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, Revision, ServiceReport, Tombstone};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
-use ha_scheduler::View;
+use ha_scheduler::{Turn, View};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the functions of this module plan with: facts that do not change, and the plan and view that do.
 pub struct Planner<'a> {
@@ -41,6 +39,10 @@ pub struct Planner<'a> {
     pub nodes: &'a NodeTable,
     /// The scheduler's view, kept up with what is planned.
     pub view: View,
+    /// Services whose moves depend on others.
+    pub turns: BTreeMap<String, Turn>,
+    /// Services that this plan moves because an operator asked for it.
+    pub moved_by_operator: BTreeSet<String>,
     /// The plan.
     pub plan: Plan,
     /// Services that have to make room for one of higher priority, by name.
@@ -50,7 +52,15 @@ pub struct Planner<'a> {
 impl<'a> Planner<'a> {
     /// A planner that has planned nothing yet.
     pub fn new(situation: Situation<'a>, nodes: &'a NodeTable, view: View, plan: Plan) -> Planner<'a> {
-        Planner { situation, nodes, view, plan, displaced: BTreeMap::new() }
+        Planner {
+            situation,
+            nodes,
+            turns: ha_scheduler::turns(&view),
+            view,
+            moved_by_operator: BTreeSet::new(),
+            plan,
+            displaced: BTreeMap::new(),
+        }
     }
 
     /// A fresh action uid: the term makes it unique over leaders, the number within this one.
@@ -319,6 +329,7 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     }
     let uses = super::placement::uses(&draft.status);
     if let Some(facts) = planner.view.services.get_mut(service.name) {
+        facts.movable &= facts.uses == uses && draft.status.state == ServiceState::Started;
         facts.uses.clone_from(&uses);
         // The room that others make is kept free for it: who is planned after it is less important.
         facts.uses.extend(draft.reserves.take());

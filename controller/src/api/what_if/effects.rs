@@ -2,7 +2,6 @@
 
 use crate::api::facts::{status_of, view};
 use crate::core::placement::uses;
-use crate::core::service::drives_away;
 use crate::core::world::World;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
@@ -193,7 +192,7 @@ fn wish(view: &View, name: &str, node: &str) -> Wish {
     let driven = match placement.verdicts.get(node) {
         Some(Verdict::Allowed(_)) => false,
         Some(Verdict::Refused(refusals)) => {
-            if !refusals.iter().any(|refusal| drives_away(refusal.reason)) {
+            if !refusals.iter().any(|refusal| refusal.drives) {
                 return Wish::Stay;
             }
             true

@@ -8,23 +8,13 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::Millis;
-use ha_scheduler::{Placement, Verdict};
+use ha_scheduler::filter::drives_away;
+use ha_scheduler::{Placement, Turn, Verdict};
+use std::collections::BTreeSet;
 
 /// The pause before a move that the controller wants is tried again: 10 s, 20 s, … up to an hour.
 fn pause_ms(failures: u32) -> Millis {
     if failures == 0 { 0 } else { (10_000_u64 << (failures - 1).min(9)).min(3_600_000) }
-}
-
-/// Reasons for which a running service leaves its node. Others only keep new services away.
-pub fn drives_away(reason: Reason) -> bool {
-    [
-        Reason::NodeInMaintenance,
-        Reason::NotInGroup,
-        Reason::NodeAffinity,
-        Reason::NegativePartner,
-        Reason::PositivePartner,
-    ]
-    .contains(&reason)
 }
 
 /// Moves a running service to where it should be, or says why it cannot leave.
@@ -35,133 +25,160 @@ pub(super) fn improve(
     placement: &Placement,
 ) {
     let Some(node) = draft.status.node.clone() else { return };
-    if let Some(target) = follows_to(planner, service, &node) {
-        if may_go_with_companions(planner, service, placement, &target) {
-            begin(planner, service, draft, &target, true, Reason::PositivePartner);
-        }
-        return;
-    }
     let driven: Vec<Reason> = match placement.verdicts.get(&node) {
         Some(Verdict::Refused(refusals)) => {
-            let reasons: Vec<Reason> = refusals.iter().map(|refusal| refusal.reason).collect();
-            let driven: Vec<Reason> = reasons.iter().copied().filter(|reason| drives_away(*reason)).collect();
-            if driven.is_empty() {
-                return;
-            }
-            driven
+            refusals.iter().filter(|refusal| refusal.drives).map(|refusal| refusal.reason).collect()
         }
         Some(Verdict::Allowed(_)) => Vec::new(),
         // The node's object is deleted: it is not a place to be moved by.
         None => return,
     };
-    let partners_only =
-        driven.iter().all(|reason| matches!(reason, Reason::NegativePartner | Reason::PositivePartner));
-    if !driven.is_empty() && partners_only && partner_moves(planner, service) {
-        draft.wait(Reason::Waiting, "a partner of a rule is moving".to_owned());
-        return;
-    }
-    let relaxed;
-    let placement = if placement.node.is_none() && driven.contains(&Reason::NodeInMaintenance) {
-        relaxed = with_partners_following(planner, service, draft, &node);
-        &relaxed
-    } else {
-        placement
+    // What only keeps new services away moves nobody.
+    let stays = driven.is_empty() && matches!(placement.verdicts.get(&node), Some(Verdict::Refused(_)));
+    let wanted = placement.node.clone().filter(|target| !stays && *target != node);
+    let turn = planner.turns.get(service.name).cloned();
+    let (target, makes_room) = match turn {
+        Some(Turn::Go { to, makes_room_for })
+            if to != node && matches!(placement.verdicts.get(&to), Some(Verdict::Allowed(_))) =>
+        {
+            (Some(to), makes_room_for)
+        }
+        Some(Turn::Hold { message }) if wanted.is_some() || !driven.is_empty() => {
+            draft.wait(Reason::MakesRoom, message);
+            return;
+        }
+        Some(Turn::Blocked { message }) if wanted.is_none() && driven.is_empty() => {
+            draft.wait(Reason::MakesRoom, message);
+            return;
+        }
+        Some(Turn::Go { .. } | Turn::Hold { .. } | Turn::Blocked { .. }) | None => (wanted, BTreeSet::new()),
     };
     let reason = if driven.contains(&Reason::NodeInMaintenance) {
         Reason::MaintenanceMove
+    } else if !makes_room.is_empty() {
+        Reason::MakesRoom
+    } else if driven.contains(&Reason::PositivePartner) {
+        Reason::PositivePartner
     } else if driven.is_empty() {
         placement.reason
     } else {
         Reason::PlacementChanged
     };
-    match &placement.node {
-        None => {
-            draft.infeasible = true;
-            let message =
-                format!("{}, but it cannot leave {node}: {}", reason.sentence(), why_nowhere(placement));
-            draft.wait(reason, message);
+    let Some(target) = target else {
+        cannot_leave(service, draft, placement, &node, &driven, reason);
+        return;
+    };
+    if reason == Reason::Preferred && partner_moves(planner, service) {
+        return;
+    }
+    let failures = draft.status.move_failures;
+    let since = service.status.map_or(planner.situation.now.raw, |status| status.seen);
+    if failures > 0 && planner.situation.now.raw < since + pause_ms(failures) {
+        draft.wake_after(since, pause_ms(failures), "a move that failed is tried again");
+        draft.say(Reason::MoveFailed, format!("its move to {target} failed and is tried again later"));
+        return;
+    }
+    let followed = follows(planner, service, &target);
+    if begin(planner, service, draft, &target, true, reason) {
+        draft.status.operation = None;
+        if !makes_room.is_empty() {
+            let names: Vec<&str> = makes_room.iter().map(String::as_str).collect();
+            draft.message = format!("{}, for {}", draft.message, names.join(", "));
         }
-        Some(target) if *target == node => {}
-        Some(target) => {
-            let target = target.clone();
-            let failures = draft.status.move_failures;
-            let since = service.status.map_or(planner.situation.now.raw, |status| status.seen);
-            if failures > 0 && planner.situation.now.raw < since + pause_ms(failures) {
-                draft.wake_after(since, pause_ms(failures), "a move that failed is tried again");
-                draft
-                    .say(Reason::MoveFailed, format!("its move to {target} failed and is tried again later"));
-                return;
-            }
-            if begin(planner, service, draft, &target, true, reason) {
-                draft.status.operation = None;
-                if reason == Reason::MaintenanceMove && driven.contains(&Reason::NodeInMaintenance) {
-                    draft.status.maintenance_node.get_or_insert(node);
-                }
-            }
+        if followed == Follows::Operator {
+            draft.status.maintenance_node = None;
+        } else if reason == Reason::MaintenanceMove && driven.contains(&Reason::NodeInMaintenance) {
+            draft.status.maintenance_node.get_or_insert(node);
         }
     }
 }
 
-/// Where it could go if the services that must stay with it, and are where it is, follow it.
-fn with_partners_following(
-    planner: &mut Planner<'_>,
+/// Says why a service that should leave its node cannot, node by node, and what would help.
+fn cannot_leave(
     service: &Service<'_>,
-    draft: &Draft,
+    draft: &mut Draft,
+    placement: &Placement,
     node: &str,
-) -> Placement {
-    let followers: Vec<String> = planner
-        .view
-        .rules
-        .together_with(service.name)
-        .flat_map(|partners| partners.resources.iter().cloned())
-        .filter(|name| name != service.name)
-        .collect();
-    let saved: Vec<_> = followers
-        .into_iter()
-        .filter_map(|name| {
-            let facts = planner.view.services.get_mut(&name)?;
-            (facts.uses.len() == 1 && facts.uses.contains(node))
-                .then(|| (name, std::mem::take(&mut facts.uses)))
+    driven: &[Reason],
+    reason: Reason,
+) {
+    // Partners that wait to come here say so themselves.
+    let own = driven.iter().any(|reason| drives_away(*reason));
+    if !own || placement.node.is_some() {
+        return;
+    }
+    draft.infeasible = true;
+    let message = format!(
+        "{}, but it cannot leave {node}: {}; what would help: {}",
+        reason.sentence(),
+        why_nowhere(placement),
+        what_would_help(placement, service.name, node)
+    );
+    draft.wait(reason, message);
+}
+
+/// What would let a service leave its node: the remedies of the other nodes, the nearest ones first.
+fn what_would_help(placement: &Placement, name: &str, node: &str) -> String {
+    let mut remedies: Vec<(usize, String)> = placement
+        .verdicts
+        .iter()
+        .filter(|(other, _)| other.as_str() != node)
+        .filter_map(|(other, verdict)| match verdict {
+            Verdict::Refused(refusals) => {
+                let all: Vec<&str> = refusals.iter().map(|refusal| refusal.remedy.as_str()).collect();
+                Some((refusals.len(), format!("{} (for {other})", all.join(" and "))))
+            }
+            Verdict::Allowed(_) => None,
         })
         .collect();
-    let placement = choose(planner, service, draft);
-    for (name, uses) in saved {
-        if let Some(facts) = planner.view.services.get_mut(&name) {
-            facts.uses = uses;
-        }
-    }
-    placement
+    remedies.sort();
+    let mut help: Vec<String> = remedies.into_iter().take(3).map(|(_, remedy)| remedy).collect();
+    help.push("another node that may take it".to_owned());
+    help.push(format!("hactl stop {name}"));
+    help.join("; or ")
 }
 
-/// Where a service that must stay with this one, and is where it is, is moving: it goes along.
-fn follows_to(planner: &Planner<'_>, service: &Service<'_>, node: &str) -> Option<String> {
+/// Whom a service goes along with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    Nobody,
+    /// A partner that moves by itself.
+    Partner,
+    /// A partner that an operator moves: that ends the wish to go back where they were before maintenance.
+    Operator,
+}
+
+fn follows(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Follows {
     let statuses = &planner.situation.world.resource_statuses;
-    planner.view.rules.companions(service.name).into_iter().find_map(|name| {
-        let status = &statuses.get(&name)?.value;
-        let moves = matches!(status.state, ServiceState::Migrate | ServiceState::Relocate);
-        let target = status.target.clone()?;
-        (moves && status.node.as_deref() == Some(node) && target != node).then_some(target)
-    })
+    let mut found = Follows::Nobody;
+    for name in planner.view.rules.companions(service.name) {
+        let moves_there = planner
+            .view
+            .services
+            .get(&name)
+            .is_some_and(|facts| facts.uses.len() > 1 && facts.heading() == Some(target));
+        if !moves_there {
+            continue;
+        }
+        let by_operator = statuses.get(&name).is_some_and(|status| status.value.operation.is_some())
+            || planner.moved_by_operator.contains(&name);
+        if by_operator {
+            return Follows::Operator;
+        }
+        found = Follows::Partner;
+    }
+    found
 }
 
-/// Whether nothing but the places of its companions, which go along, speaks against a target.
-pub(super) fn may_go_with_companions(
-    planner: &Planner<'_>,
-    service: &Service<'_>,
-    placement: &Placement,
-    target: &str,
-) -> bool {
+/// Whether a target may take a service, and those that go along with it.
+pub(super) fn may_go_with_companions(placement: &Placement, target: &str) -> bool {
     match placement.verdicts.get(target) {
         Some(Verdict::Allowed(_)) => true,
-        Some(Verdict::Refused(refusals)) => {
-            !planner.view.rules.companions(service.name).is_empty()
-                && refusals.iter().all(|refusal| refusal.reason == Reason::PositivePartner)
-        }
-        None => false,
+        Some(Verdict::Refused(_)) | None => false,
     }
 }
 
-/// Whether a service of the same rule is on its way: then who has to make room is not decided yet.
+/// Whether a service of the same rule is on its way: then where the others would rather be is not decided yet.
 fn partner_moves(planner: &Planner<'_>, service: &Service<'_>) -> bool {
     let rules = &planner.view.rules;
     rules.apart_from(service.name).chain(rules.together_with(service.name)).any(|partners| {

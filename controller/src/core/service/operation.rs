@@ -216,7 +216,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
     let placement = choose(planner, service, draft);
     let companions: Vec<String> = planner.view.rules.companions(service.name).into_iter().collect();
     if let Some(Verdict::Refused(refusals)) = placement.verdicts.get(target)
-        && !moves::may_go_with_companions(planner, service, &placement, target)
+        && !moves::may_go_with_companions(&placement, target)
     {
         let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
         let message = format!("{target} may not take it: {}", messages.join(", "));
@@ -286,6 +286,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
             if begun {
                 // An operator's move ends the wish to go back where it was before maintenance.
                 draft.status.maintenance_node = None;
+                planner.moved_by_operator.insert(service.name.to_owned());
             }
             begun
         }

@@ -2,7 +2,7 @@
 
 use super::assign::{start_on, stop_on};
 use super::policy::{choose, with_companions};
-use super::start::{stops_first, wants_stop};
+use super::start::{partners_come_first, stops_first, wants_stop};
 use super::{Draft, Planner, Service, Standing, preemption};
 use crate::core::health::Health;
 use crate::core::situation::Situation;
@@ -86,6 +86,9 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 return;
             };
             if service.wanted() == RequestedState::Started {
+                if partners_come_first(planner, service, draft, &node) {
+                    return;
+                }
                 let displaced = draft.status.displaced_by.is_some();
                 let reason = if displaced { Reason::Placed } else { Reason::Recovered };
                 start_on(planner, service, draft, &node, reason);

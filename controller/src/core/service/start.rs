@@ -22,9 +22,28 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
         None => preemption::make_room(planner, service, draft, &placement),
         Some(node) => {
             let node = node.clone();
+            if partners_come_first(planner, service, draft, &node) {
+                return;
+            }
             start_on(planner, service, draft, &node, Reason::Placed);
         }
     }
+}
+
+/// Whether services that must be with this one run elsewhere: they set out for the node before it starts there.
+pub(super) fn partners_come_first(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &str,
+) -> bool {
+    let elsewhere = ha_scheduler::partners_elsewhere(&planner.view, service.name, node);
+    if elsewhere.is_empty() {
+        return false;
+    }
+    let message = format!("{} must be with it and moves to {node} first", elsewhere.join(", "));
+    draft.wait(Reason::PositivePartner, message);
+    true
 }
 
 /// Started outside on some node meanwhile, by that node's report: it is stopped there before it starts anywhere.

@@ -1,0 +1,252 @@
+//! The check of all rules as a set: SEMANTICS, section 4, last paragraph.
+
+use super::node_rules::{self, listed};
+use super::spread::{can_all_differ, can_keep_apart};
+use super::{Declared, Partners, RuleConflict, Rules, bare_name};
+use ha_api_types::placement::Affinity;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
+    let mut rules = Rules::default();
+    let mut conflicts = Vec::new();
+    node_rules::add(&mut rules, &declared.rules, &mut conflicts);
+    let mut apart = Vec::new();
+    let mut together = Vec::new();
+    for (name, spec) in declared.rules.iter().filter(|(_, spec)| !spec.disabled) {
+        let Some(rule) = &spec.resource_affinity else { continue };
+        let partners = Partners {
+            name: name.clone(),
+            resources: rule.resources.iter().map(|name| bare_name(name)).collect(),
+            strict: rule.strict,
+        };
+        if partners.resources.len() < 2 {
+            conflicts.push(RuleConflict {
+                rule: name.clone(),
+                message: "a resource rule needs at least two different resources".to_owned(),
+                with: BTreeSet::new(),
+                resources: partners.resources,
+                short_of_nodes: false,
+            });
+            continue;
+        }
+        match rule.affinity {
+            Affinity::Positive => together.push(partners),
+            Affinity::Negative => apart.push(partners),
+        }
+    }
+    let numbers: BTreeMap<&String, usize> =
+        declared.nodes.iter().enumerate().map(|(at, node)| (node, at)).collect();
+    let mut check = Check { declared, numbers, rules };
+    for partners in together {
+        match check.merged(&partners) {
+            Ok(merged) => check.rules.together = merged,
+            Err(conflict) => conflicts.push(conflict),
+        }
+    }
+    for partners in apart {
+        match check.against_apart(&partners) {
+            Some(conflict) => conflicts.push(conflict),
+            None => check.rules.apart.push(partners),
+        }
+    }
+    conflicts.sort();
+    (check.rules, conflicts)
+}
+
+struct Check<'a> {
+    declared: &'a Declared,
+    numbers: BTreeMap<&'a String, usize>,
+    rules: Rules,
+}
+
+impl Check<'_> {
+    /// Whether the number of nodes is known well enough to speak against a rule.
+    fn counts_nodes(&self, rule: &str) -> bool {
+        !self.declared.nodes.is_empty() && (!self.declared.settling || self.declared.judged.contains(rule))
+    }
+
+    /// The nodes that a resource may use: by its strict node-affinity rule, else by its restricted group.
+    fn allowed(&self, resource: &str) -> BTreeSet<usize> {
+        let only = match self.rules.nodes.get(resource) {
+            Some(rule) => rule.strict.then_some(&rule.nodes),
+            None => self
+                .declared
+                .group_of
+                .get(resource)
+                .and_then(|group| self.declared.groups.get(group))
+                .filter(|group| group.restricted)
+                .map(|group| &group.nodes),
+        };
+        self.numbers
+            .iter()
+            .filter(|(node, _)| only.is_none_or(|only| only.0.contains_key(**node)))
+            .map(|(_, number)| *number)
+            .collect()
+    }
+
+    fn allowed_to_all(&self, resources: &BTreeSet<String>) -> BTreeSet<usize> {
+        let mut sets = resources.iter().map(|resource| self.allowed(resource));
+        let first = sets.next().unwrap_or_default();
+        sets.fold(first, |all, next| all.intersection(&next).copied().collect())
+    }
+
+    /// The Positive sets with one more: overlapping strict ones mean one set, since whoever is with a is with everybody
+    /// that a is with.
+    fn merged(&self, new: &Partners) -> Result<Vec<Partners>, RuleConflict> {
+        let mut sets = self.rules.together.clone();
+        if !new.strict {
+            sets.push(new.clone());
+            return Ok(sets);
+        }
+        let mut merged = new.clone();
+        let mut with = BTreeSet::new();
+        while let Some(at) =
+            sets.iter().position(|known| known.strict && !known.resources.is_disjoint(&merged.resources))
+        {
+            let known = sets.remove(at);
+            merged.name = format!("{}, {}", known.name, merged.name);
+            merged.resources.extend(known.resources);
+            with.insert(known.name);
+        }
+        let conflict = |message: String, with: BTreeSet<String>, short_of_nodes: bool| RuleConflict {
+            rule: new.name.clone(),
+            message,
+            with,
+            resources: merged.resources.clone(),
+            short_of_nodes,
+        };
+        let joined =
+            if with.is_empty() { String::new() } else { format!(" (joined with rule {})", listed(&with)) };
+        let node_rules: BTreeMap<&String, _> = merged
+            .resources
+            .iter()
+            .filter_map(|resource| self.rules.nodes.get(resource))
+            .map(|rule| (&rule.name, rule))
+            .collect();
+        let names: BTreeSet<String> = node_rules.keys().map(|name| (*name).clone()).collect();
+        if names.len() > 1 {
+            let message = format!(
+                "its services{joined} must stay together, but are in several node-affinity rules: {}",
+                listed(&names)
+            );
+            return Err(conflict(message, &names | &with, false));
+        }
+        let several =
+            |priorities: &BTreeMap<String, i64>| priorities.values().collect::<BTreeSet<_>>().len() > 1;
+        if let Some(rule) = node_rules.values().find(|rule| several(&rule.nodes.0)) {
+            let message = format!(
+                "its services{joined} must stay together, but node-affinity rule {} has several priorities",
+                rule.name
+            );
+            return Err(conflict(message, &names | &with, false));
+        }
+        if self.counts_nodes(&new.name) && self.allowed_to_all(&merged.resources).is_empty() {
+            let message =
+                format!("its services{joined} must stay together, but no node is allowed to all of them");
+            return Err(conflict(message, &names | &with, true));
+        }
+        sets.push(merged);
+        Ok(sets)
+    }
+
+    /// The unit of a resource: the strict Positive set that it is in, or itself.
+    fn unit_of(&self, resource: &str) -> BTreeSet<String> {
+        let mut unit = self.rules.companions(resource);
+        unit.insert(resource.to_owned());
+        unit
+    }
+
+    fn against_apart(&self, apart: &Partners) -> Option<RuleConflict> {
+        if !apart.strict {
+            return None;
+        }
+        let conflict = |message: String, with: BTreeSet<String>, resources: BTreeSet<String>, short: bool| {
+            let rule = apart.name.clone();
+            Some(RuleConflict { rule, message, with, resources, short_of_nodes: short })
+        };
+        for together in self.rules.together.iter().filter(|together| together.strict) {
+            let both: BTreeSet<String> = together.resources.intersection(&apart.resources).cloned().collect();
+            if let [first, second, ..] = both.iter().collect::<Vec<_>>().as_slice() {
+                let message = format!(
+                    "{first} and {second} must stay together by rule {} and apart by rule {}, which is not applied",
+                    together.name, apart.name
+                );
+                let with = together.name.split(", ").map(str::to_owned).collect();
+                return conflict(message, with, both, false);
+            }
+        }
+        if !self.counts_nodes(&apart.name) {
+            return None;
+        }
+        let units: Vec<BTreeSet<String>> =
+            apart.resources.iter().map(|resource| self.unit_of(resource)).collect();
+        let allowed: Vec<BTreeSet<usize>> = units.iter().map(|unit| self.allowed_to_all(unit)).collect();
+        if !can_all_differ(&allowed.iter().collect::<Vec<_>>()) {
+            let usable: BTreeSet<usize> = allowed.iter().flatten().copied().collect();
+            let usable: BTreeSet<String> = self
+                .numbers
+                .iter()
+                .filter(|(_, number)| usable.contains(number))
+                .map(|(node, _)| (*node).clone())
+                .collect();
+            let message = format!(
+                "its {} services cannot all be on different nodes among those that they may use ({})",
+                units.len(),
+                if usable.is_empty() { "none".to_owned() } else { listed(&usable) }
+            );
+            return conflict(message, BTreeSet::new(), apart.resources.clone(), true);
+        }
+        let (with, feasible) = self.with_overlapping(apart);
+        if feasible == Some(false) {
+            let message = format!(
+                "together with rule {} its services cannot be kept apart on the nodes that they may use, so rule {} is \
+                 not applied",
+                listed(&with),
+                apart.name
+            );
+            return conflict(message, with, apart.resources.clone(), true);
+        }
+        None
+    }
+
+    /// Whether a Negative set can be kept along with those in force that it touches, directly or over others, and which.
+    fn with_overlapping(&self, apart: &Partners) -> (BTreeSet<String>, Option<bool>) {
+        let mut sets: Vec<&Partners> = vec![apart];
+        let mut units: BTreeSet<BTreeSet<String>> =
+            apart.resources.iter().map(|resource| self.unit_of(resource)).collect();
+        loop {
+            let touching: Vec<&Partners> = self
+                .rules
+                .apart
+                .iter()
+                .filter(|known| known.strict && !sets.iter().any(|taken| taken.name == known.name))
+                .filter(|known| {
+                    known.resources.iter().any(|resource| units.contains(&self.unit_of(resource)))
+                })
+                .collect();
+            if touching.is_empty() {
+                break;
+            }
+            for known in touching {
+                units.extend(known.resources.iter().map(|resource| self.unit_of(resource)));
+                sets.push(known);
+            }
+        }
+        let with: BTreeSet<String> =
+            sets.iter().map(|set| set.name.clone()).filter(|name| *name != apart.name).collect();
+        if with.is_empty() {
+            return (with, Some(true));
+        }
+        let units: Vec<BTreeSet<String>> = units.into_iter().collect();
+        let number = |resource: &String| units.iter().position(|unit| unit.contains(resource));
+        let mut pairs = BTreeSet::new();
+        for set in sets {
+            let members: BTreeSet<usize> = set.resources.iter().filter_map(number).collect();
+            for one in &members {
+                pairs.extend(members.iter().filter(|other| *other > one).map(|other| (*one, *other)));
+            }
+        }
+        let allowed: Vec<BTreeSet<usize>> = units.iter().map(|unit| self.allowed_to_all(unit)).collect();
+        (with, can_keep_apart(&allowed, &pairs))
+    }
+}

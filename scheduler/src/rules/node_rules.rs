@@ -1,0 +1,60 @@
+//! Node-affinity rules: a resource may be in one of them.
+
+use super::{NodeRule, RuleConflict, Rules, bare_name};
+use ha_api_types::placement::AffinityRuleSpec;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Takes in the node-affinity rules. Two that name one resource say two things about it, and none of them is more right
+/// than the other: neither is applied.
+pub(super) fn add(
+    rules: &mut Rules,
+    declared: &BTreeMap<String, AffinityRuleSpec>,
+    conflicts: &mut Vec<RuleConflict>,
+) {
+    let enabled: Vec<(&String, _)> = declared
+        .iter()
+        .filter(|(_, spec)| !spec.disabled)
+        .filter_map(|(name, spec)| Some((name, spec.node_affinity.as_ref()?)))
+        .collect();
+    let mut owners: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
+    for (name, rule) in &enabled {
+        for resource in &rule.resources {
+            owners.entry(bare_name(resource)).or_default().insert(name);
+        }
+    }
+    for (name, rule) in enabled {
+        let resources: BTreeSet<String> = rule.resources.iter().map(|resource| bare_name(resource)).collect();
+        let shared: BTreeSet<String> = resources
+            .iter()
+            .filter(|resource| owners.get(*resource).is_some_and(|names| names.len() > 1))
+            .cloned()
+            .collect();
+        if shared.is_empty() {
+            for resource in resources {
+                let applied = NodeRule { name: name.clone(), nodes: rule.nodes.clone(), strict: rule.strict };
+                rules.nodes.insert(resource, applied);
+            }
+            continue;
+        }
+        let with: BTreeSet<String> = shared
+            .iter()
+            .filter_map(|resource| owners.get(resource))
+            .flatten()
+            .filter(|other| **other != name)
+            .map(|other| (*other).clone())
+            .collect();
+        let first = shared.first().cloned().unwrap_or_default();
+        let more = if shared.len() > 1 { format!(" (and {} more)", shared.len() - 1) } else { String::new() };
+        let message = format!(
+            "resource {first}{more} is in more than one node-affinity rule: {name} and {}; none of them is applied",
+            listed(&with)
+        );
+        let rule = name.clone();
+        conflicts.push(RuleConflict { rule, message, with, resources: shared, short_of_nodes: false });
+    }
+}
+
+/// Names in a sentence.
+pub(super) fn listed(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}

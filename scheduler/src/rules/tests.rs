@@ -1,0 +1,290 @@
+//! Which rules conflict: tables, and a property that asks a brute force.
+
+use super::*;
+use ha_api_types::placement::{Affinity, NodeAffinity, ResourceAffinity};
+use proptest::prelude::*;
+
+const NODES: [&str; 3] = ["node1", "node2", "node3"];
+
+fn names(list: &[&str]) -> Vec<String> {
+    list.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn priorities(nodes: &[&str]) -> NodePriorities {
+    let entry = |text: &&str| {
+        let (node, priority) = text.split_once(':').unwrap_or((text, "0"));
+        (node.to_owned(), priority.parse().unwrap_or(0))
+    };
+    NodePriorities(nodes.iter().map(entry).collect())
+}
+
+fn on(resources: &[&str], nodes: &[&str], strict: bool) -> AffinityRuleSpec {
+    let rule = NodeAffinity { resources: names(resources), nodes: priorities(nodes), strict };
+    AffinityRuleSpec { node_affinity: Some(rule), ..AffinityRuleSpec::default() }
+}
+
+fn with(affinity: Affinity, resources: &[&str], strict: bool) -> AffinityRuleSpec {
+    let rule = ResourceAffinity { resources: names(resources), affinity, strict };
+    AffinityRuleSpec { resource_affinity: Some(rule), ..AffinityRuleSpec::default() }
+}
+
+fn only(resources: &[&str], nodes: &[&str]) -> AffinityRuleSpec {
+    on(resources, nodes, true)
+}
+
+fn together(resources: &[&str]) -> AffinityRuleSpec {
+    with(Affinity::Positive, resources, true)
+}
+
+fn apart(resources: &[&str]) -> AffinityRuleSpec {
+    with(Affinity::Negative, resources, true)
+}
+
+fn declared(rules: &[(&str, AffinityRuleSpec)]) -> Declared {
+    Declared {
+        rules: rules.iter().map(|(name, spec)| ((*name).to_owned(), spec.clone())).collect(),
+        nodes: NODES.iter().map(|node| (*node).to_owned()).collect(),
+        ..Declared::default()
+    }
+}
+
+fn grouped(mut declared: Declared, group: &str, nodes: &[&str], restricted: bool, of: &[&str]) -> Declared {
+    let spec = GroupSpec { nodes: priorities(nodes), restricted, ..GroupSpec::default() };
+    declared.groups.insert(group.to_owned(), spec);
+    declared.group_of.extend(of.iter().map(|name| ((*name).to_owned(), group.to_owned())));
+    declared
+}
+
+/// The rules that are not applied, each with what its message must contain.
+fn check(declared: &Declared, expected: &[(&str, &str)]) {
+    let (_, conflicts) = Rules::compile(declared);
+    let found: Vec<&str> = conflicts.iter().map(|conflict| conflict.rule.as_str()).collect();
+    let rules: Vec<&str> = expected.iter().map(|(rule, _)| *rule).collect();
+    assert_eq!(found, rules, "{conflicts:?}");
+    for (conflict, (_, part)) in conflicts.iter().zip(expected) {
+        assert!(conflict.message.contains(part), "{:?} lacks {part:?}", conflict.message);
+    }
+}
+
+#[test]
+fn fewer_than_two_resources() {
+    check(&declared(&[("a", together(&["1"]))]), &[("a", "at least two")]);
+    check(&declared(&[("a", apart(&["1", "vm:1"]))]), &[("a", "at least two")]);
+}
+
+#[test]
+fn a_resource_in_two_node_affinity_rules_and_both_name_each_other() {
+    let two = declared(&[("a", only(&["1", "2"], &["node1"])), ("b", on(&["vm:1"], &["node2"], false))]);
+    check(&two, &[("a", "resource 1 is in more than one node-affinity rule: a and b"), ("b", "b and a")]);
+    let (rules, _) = Rules::compile(&two);
+    assert_eq!((rules.node_rule("1"), rules.node_rule("2")), (None, None));
+    let mut disabled = two;
+    disabled.rules.get_mut("b").unwrap().disabled = true;
+    check(&disabled, &[]);
+}
+
+#[test]
+fn a_set_larger_than_the_nodes() {
+    check(&declared(&[("a", apart(&["1", "2", "3"]))]), &[]);
+    check(&declared(&[("a", apart(&["1", "2", "3", "4"]))]), &[("a", "its 4 services cannot all be")]);
+    check(&declared(&[("a", with(Affinity::Negative, &["1", "2", "3", "4"], false))]), &[]);
+}
+
+#[test]
+fn spreading_is_decided_by_matching_not_by_counting() {
+    // Three services and three nodes, but two of them share the only node that either may use.
+    let narrow = [("a", only(&["1", "2"], &["node1"])), ("b", apart(&["1", "2", "3"]))];
+    check(&declared(&narrow), &[("b", "node1")]);
+    let wide = [
+        ("a", only(&["1"], &["node1"])),
+        ("b", only(&["2"], &["node1", "node2"])),
+        ("c", apart(&["1", "2", "3"])),
+    ];
+    check(&declared(&wide), &[]);
+}
+
+#[test]
+fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
+    let rule = [("a", apart(&["1", "2"]))];
+    check(&grouped(declared(&rule), "g", &["node1"], true, &["1", "2"]), &[("a", "cannot all be")]);
+    check(&grouped(declared(&rule), "g", &["node1"], false, &["1", "2"]), &[]);
+    check(&grouped(declared(&rule), "g", &["node1"], true, &["1"]), &[]);
+    // A node-affinity rule stands in the place of the group.
+    let rules = [("a", apart(&["1", "2"])), ("b", only(&["2"], &["node2"]))];
+    check(&grouped(declared(&rules), "g", &["node1"], true, &["1", "2"]), &[]);
+}
+
+#[test]
+fn apart_and_together_after_merging() {
+    let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
+    check(&declared(&rules), &[("c", "1 and 3 must stay together by rule a, b and apart by rule c")]);
+    let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", apart(&["1", "2"]))];
+    check(&declared(&soft), &[]);
+}
+
+#[test]
+fn a_together_set_counts_as_one_unit_with_the_nodes_that_all_may_use() {
+    // 1 and 2 may only use node1 together, where 3 is alone too.
+    let rules = [
+        ("a", together(&["1", "2"])),
+        ("b", only(&["1"], &["node1"])),
+        ("c", only(&["3"], &["node1"])),
+        ("d", apart(&["2", "3"])),
+    ];
+    check(&declared(&rules), &[("d", "cannot all be on different nodes")]);
+}
+
+#[test]
+fn a_together_set_with_several_node_rules_or_priorities_or_no_common_node() {
+    let several =
+        [("a", only(&["1"], &["node1"])), ("b", only(&["2"], &["node1"])), ("c", together(&["1", "2"]))];
+    check(&declared(&several), &[("c", "several node-affinity rules: a, b")]);
+    let levels = [("a", on(&["1"], &["node1:2", "node2:1"], false)), ("c", together(&["1", "2"]))];
+    check(&declared(&levels), &[("c", "node-affinity rule a has several priorities")]);
+    let one = [("a", on(&["1"], &["node1:2", "node2:2"], false)), ("c", together(&["1", "2"]))];
+    check(&declared(&one), &[]);
+    // Of two rules that join, the later one stands back.
+    let joined = [
+        ("a", only(&["1"], &["node1"])),
+        ("b", only(&["3"], &["node1"])),
+        ("c", together(&["1", "2"])),
+        ("d", together(&["2", "3"])),
+    ];
+    check(&declared(&joined), &[("d", "(joined with rule c)")]);
+    let groups = grouped(declared(&[("c", together(&["1", "2"]))]), "g", &["node1"], true, &["1"]);
+    check(&groups, &[]);
+    check(&grouped(groups, "h", &["node2"], true, &["2"]), &[("c", "no node is allowed to all")]);
+}
+
+#[test]
+fn sets_that_overlap_are_judged_together() {
+    let mut triangle =
+        declared(&[("a", apart(&["1", "2"])), ("b", apart(&["2", "3"])), ("c", apart(&["1", "3"]))]);
+    check(&triangle, &[]);
+    triangle.nodes.remove("node3");
+    check(&triangle, &[("c", "together with rule a, b")]);
+}
+
+#[test]
+fn too_few_nodes_speak_against_no_rule_while_nodes_may_still_come() {
+    let mut young = declared(&[("a", apart(&["1", "2", "3", "4"]))]);
+    young.settling = true;
+    check(&young, &[]);
+    young.judged.insert("a".to_owned());
+    check(&young, &[("a", "cannot all be")]);
+    young.nodes.clear();
+    check(&young, &[]);
+}
+
+#[test]
+fn overlapping_positive_rules_are_one_set() {
+    let rules = [("a", together(&["1", "2"])), ("b", together(&["3", "4"])), ("c", together(&["2", "3"]))];
+    let (rules, _) = Rules::compile(&declared(&rules));
+    assert_eq!(rules.companions("1").into_iter().collect::<Vec<_>>(), names(&["2", "3", "4"]));
+}
+
+/// Whether all services can be placed so that these rules hold: every way is tried.
+fn satisfiable(declared: &Declared, rules: &[&AffinityRuleSpec], services: &[String]) -> bool {
+    let nodes: Vec<&String> = declared.nodes.iter().collect();
+    let ways = nodes.len().pow(u32::try_from(services.len()).unwrap());
+    (0..ways).any(|way| {
+        let place = |service: &str| {
+            let at = services.iter().position(|known| known == service).unwrap();
+            nodes[way / nodes.len().pow(u32::try_from(at).unwrap()) % nodes.len()]
+        };
+        let group_holds = services.iter().all(|service| {
+            let ruled = rules
+                .iter()
+                .any(|rule| rule.node_affinity.as_ref().is_some_and(|rule| rule.resources.contains(service)));
+            let group = declared.group_of.get(service).and_then(|group| declared.groups.get(group));
+            ruled || group.is_none_or(|group| !group.restricted || group.nodes.0.contains_key(place(service)))
+        });
+        group_holds
+            && rules.iter().all(|rule| {
+                let by_node = rule.node_affinity.as_ref().is_none_or(|rule| {
+                    !rule.strict || rule.resources.iter().all(|one| rule.nodes.0.contains_key(place(one)))
+                });
+                let by_resource = rule.resource_affinity.as_ref().is_none_or(|rule| {
+                    let places: BTreeSet<_> = rule.resources.iter().map(|one| place(one)).collect();
+                    match (rule.strict, rule.affinity) {
+                        (false, _) => true,
+                        (true, Affinity::Positive) => places.len() == 1,
+                        (true, Affinity::Negative) => places.len() == rule.resources.len(),
+                    }
+                });
+                by_node && by_resource
+            })
+    })
+}
+
+prop_compose! {
+    fn subset(of: &'static [&'static str], least: usize)(list in proptest::sample::subsequence(of, least..=of.len())) -> Vec<&'static str> {
+        list
+    }
+}
+
+const SERVICES: &[&str] = &["1", "2", "3", "4", "5"];
+
+fn any_rule() -> impl Strategy<Value = AffinityRuleSpec> {
+    prop_oneof![
+        (subset(SERVICES, 1), subset(&NODES, 1), any::<bool>())
+            .prop_map(|(services, nodes, strict)| on(&services, &nodes, strict)),
+        subset(SERVICES, 2).prop_map(|services| together(&services)),
+        subset(SERVICES, 2).prop_map(|services| apart(&services)),
+        subset(SERVICES, 2).prop_map(|services| apart(&services)),
+    ]
+}
+
+proptest! {
+    /// What is in force can be kept; a resource rule that is not applied for want of nodes, or against a Positive one,
+    /// could not be kept along with those that stand before it.
+    #[test]
+    fn the_verdict_is_that_of_a_brute_force(
+        rules in proptest::collection::vec(any_rule(), 1..5),
+        groups in proptest::collection::btree_map(0..5_usize, subset(&NODES, 1), 0..3),
+        nodes in 1..=3_usize,
+    ) {
+        let mut all = Declared {
+            rules: rules.into_iter().enumerate().map(|(at, rule)| (format!("r{at}"), rule)).collect(),
+            nodes: NODES[..nodes].iter().map(|node| (*node).to_owned()).collect(),
+            ..Declared::default()
+        };
+        for (at, members) in groups {
+            all = grouped(all, &format!("g{at}"), &members, true, &[SERVICES[at]]);
+        }
+        let services = names(SERVICES);
+        // What services may use at all is not for resource rules to mend.
+        let (_, conflicts) = Rules::compile(&all);
+        let refused: BTreeMap<&str, &RuleConflict> =
+            conflicts.iter().map(|conflict| (conflict.rule.as_str(), conflict)).collect();
+        let in_force = |name: &String| !refused.contains_key(name.as_str());
+        let nodes_alone: Vec<&AffinityRuleSpec> = all
+            .rules
+            .iter()
+            .filter(|(name, spec)| in_force(name) && spec.node_affinity.is_some())
+            .map(|(_, spec)| spec)
+            .collect();
+        prop_assume!(satisfiable(&all, &nodes_alone, &services));
+        let mut standing = nodes_alone;
+        for affinity in [Affinity::Positive, Affinity::Negative] {
+            for (name, spec) in &all.rules {
+                if spec.resource_affinity.as_ref().is_none_or(|rule| rule.affinity != affinity) {
+                    continue;
+                }
+                let mut tried = standing.clone();
+                tried.push(spec);
+                match refused.get(name.as_str()) {
+                    None => {
+                        prop_assert!(satisfiable(&all, &tried, &services), "{name} is applied: {conflicts:?}");
+                        standing = tried;
+                    }
+                    // Two node rules, or priorities, may well allow a node to all: that is refused by definition.
+                    Some(conflict) if conflict.message.contains("node-affinity rule") => {}
+                    Some(conflict) => {
+                        prop_assert!(!satisfiable(&all, &tried, &services), "{name} is refused: {conflict:?}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Units that stand in each other's way, and the move that is next among them.
+
+use super::{Together, Turn, Wishes, wishes};
+use crate::filter::limits;
+use crate::sequence::{Item, Next, Puzzle, Room, next};
+use crate::unit::Unit;
+use crate::view::View;
+use ha_api_types::quantity::{Amounts, Quantity};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A set of units, by their leaders.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Component {
+    units: BTreeSet<String>,
+    /// Services among them that are on their way.
+    moving: BTreeSet<String>,
+}
+
+/// The sets in which something is amiss.
+pub(super) fn components(
+    view: &View,
+    units: &BTreeMap<String, Together>,
+    amiss: &BTreeMap<&String, Wishes>,
+) -> Vec<Component> {
+    let mut sets: Vec<BTreeSet<&str>> = Vec::new();
+    for partners in view.rules.apart_sets() {
+        let takes_part = |name: &&String| {
+            view.services.get(name.as_str()).is_some_and(|facts| facts.wanted || !facts.uses.is_empty())
+        };
+        join(&mut sets, partners.resources.iter().filter(takes_part).map(String::as_str).collect());
+    }
+    let moving: BTreeMap<&str, &BTreeSet<String>> = view
+        .services
+        .iter()
+        .filter(|(_, facts)| facts.uses.len() > 1)
+        .map(|(name, facts)| (name.as_str(), &facts.uses))
+        .collect();
+    for (name, wishes) in amiss {
+        let Some(unit) = units.get(*name) else { continue };
+        if !asks_for_anything(view, unit) {
+            continue;
+        }
+        let wanted: BTreeSet<&String> = wishes.wanted(unit.place.as_deref()).collect();
+        for (other, _) in amiss {
+            let there = units.get(*other).and_then(|other| other.place.as_ref());
+            if other != name && there.is_some_and(|there| wanted.contains(there)) {
+                join(&mut sets, BTreeSet::from([name.as_str(), other.as_str()]));
+            }
+        }
+        for (other, uses) in &moving {
+            let crosses = uses.iter().any(|node| wanted.contains(node) || unit.place.as_ref() == Some(node));
+            if crosses {
+                join(&mut sets, BTreeSet::from([name.as_str(), *other]));
+            }
+        }
+    }
+    for unit in units.values().filter(|unit| unit.members.len() > 1) {
+        join(&mut sets, unit.members.iter().map(String::as_str).collect());
+    }
+    sets.into_iter()
+        .map(|set| Component {
+            units: units.keys().filter(|name| set.contains(name.as_str())).cloned().collect(),
+            moving: moving
+                .keys()
+                .filter(|name| set.contains(**name))
+                .map(|name| (*name).to_owned())
+                .collect(),
+        })
+        .filter(|component| component.units.len() + component.moving.len() > 1)
+        .collect()
+}
+
+/// Adds a set, made one with those that it touches.
+fn join<'a>(sets: &mut Vec<BTreeSet<&'a str>>, new: BTreeSet<&'a str>) {
+    let mut joined = new;
+    sets.retain(|set| {
+        let apart = set.is_disjoint(&joined);
+        if !apart {
+            joined.extend(set);
+        }
+        apart
+    });
+    sets.push(joined);
+}
+
+fn asks_for_anything(view: &View, unit: &Together) -> bool {
+    unit.members
+        .iter()
+        .filter_map(|name| view.services.get(name))
+        .any(|facts| facts.requests != Amounts::default())
+}
+
+impl Component {
+    /// What each service of the set does now.
+    pub(super) fn turns(&self, view: &View, units: &BTreeMap<String, Together>) -> BTreeMap<String, Turn> {
+        let order: Vec<(&String, &Together)> =
+            self.units.iter().filter_map(|name| units.get_key_value(name)).collect();
+        let members = || order.iter().flat_map(|(_, unit)| &unit.members);
+        if !self.moving.is_empty() {
+            let moving: Vec<&str> = self.moving.iter().map(String::as_str).collect();
+            let message = format!("it waits until {} has moved, one after another", moving.join(", "));
+            return members().map(|name| (name.clone(), Turn::Hold { message: message.clone() })).collect();
+        }
+        let mut own = view.clone();
+        for name in members() {
+            if let Some(facts) = own.services.get_mut(name) {
+                facts.uses.clear();
+            }
+        }
+        let wished: Vec<Wishes> =
+            order.iter().map(|(_, unit)| wishes(&own, unit).unwrap_or_default()).collect();
+        let nodes = nodes(&order, &wished);
+        let puzzle = puzzle(&own, &order, &wished, &nodes);
+        match next(&puzzle) {
+            Next::Rest => BTreeMap::new(),
+            Next::Move { item, to, goal } => self.go(&order, &nodes, &puzzle, item, to, &goal),
+            Next::Blocked { goal } => blocked(view, &order, &nodes, &goal),
+        }
+    }
+
+    fn go(
+        &self,
+        order: &[(&String, &Together)],
+        nodes: &[String],
+        puzzle: &Puzzle,
+        item: usize,
+        to: usize,
+        goal: &[Option<usize>],
+    ) -> BTreeMap<String, Turn> {
+        let (Some((_, mover)), Some(node)) = (order.get(item), nodes.get(to)) else { return BTreeMap::new() };
+        let better: BTreeSet<String> = order
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != item && goal[*other] != puzzle.items[*other].place)
+            .flat_map(|(_, (_, unit))| unit.members.clone())
+            .collect();
+        let own = goal.get(item) == Some(&Some(to)) && puzzle.better_off(item, to);
+        let makes_room_for = if own { BTreeSet::new() } else { better };
+        let names = mover.members.join(", ");
+        let message = match mover.place {
+            Some(_) => format!("it waits until {names} has moved to {node}"),
+            None => format!("it waits until {names} has started on {node}"),
+        };
+        let mut turns: BTreeMap<String, Turn> = order
+            .iter()
+            .flat_map(|(_, unit)| &unit.members)
+            .map(|name| (name.clone(), Turn::Hold { message: message.clone() }))
+            .collect();
+        for name in &mover.members {
+            turns.insert(name.clone(), Turn::Go { to: node.clone(), makes_room_for: makes_room_for.clone() });
+        }
+        turns
+    }
+}
+
+/// The nodes that matter: where they are, and for each the best others, as many as there are units. With k units no order
+/// of moves needs more than k free nodes.
+fn nodes(order: &[(&String, &Together)], wished: &[Wishes]) -> Vec<String> {
+    let places: BTreeSet<String> = order.iter().filter_map(|(_, unit)| unit.place.clone()).collect();
+    let mut nodes = places.clone();
+    for wishes in wished {
+        let mut free: Vec<(u32, &String)> = wishes
+            .0
+            .iter()
+            .filter(|(node, _)| !places.contains(*node))
+            .map(|(node, wish)| (*wish, node))
+            .collect();
+        free.sort();
+        nodes.extend(free.into_iter().take(order.len()).map(|(_, node)| node.clone()));
+    }
+    nodes.into_iter().collect()
+}
+
+fn puzzle(own: &View, order: &[(&String, &Together)], wished: &[Wishes], nodes: &[String]) -> Puzzle {
+    let items: Vec<Item> = order
+        .iter()
+        .zip(wished)
+        .map(|((_, unit), wishes)| Item {
+            place: unit.place.as_ref().and_then(|place| nodes.iter().position(|node| node == place)),
+            wishes: nodes.iter().map(|node| wishes.0.get(node).copied()).collect(),
+            requests: requests(own, unit),
+        })
+        .collect();
+    let mut apart = BTreeSet::new();
+    for one in 0..order.len() {
+        for other in one + 1..order.len() {
+            if keeps_apart(own, order[one].1, order[other].1).is_some() {
+                apart.insert((one, other));
+            }
+        }
+    }
+    Puzzle { items, room: nodes.iter().map(|node| room(own, node)).collect(), apart }
+}
+
+/// The rule that keeps two units apart.
+fn keeps_apart<'v>(view: &'v View, one: &'v Together, other: &Together) -> Option<&'v str> {
+    one.members.iter().find_map(|name| {
+        view.rules
+            .apart_from(name)
+            .filter(|partners| partners.strict)
+            .find(|partners| other.members.iter().any(|member| partners.resources.contains(member)))
+            .map(|partners| partners.name.as_str())
+    })
+}
+
+fn each(amounts: &Amounts) -> [Option<Quantity>; 3] {
+    [amounts.cpu, amounts.memory, amounts.disk]
+}
+
+fn requests(own: &View, unit: &Together) -> Room {
+    let Some((name, facts)) = unit.members.first().and_then(|name| own.services.get_key_value(name)) else {
+        return Room::default();
+    };
+    each(&Unit::of(own, name, facts).requests()).map(|amount| amount.map(Quantity::milli))
+}
+
+/// What a node has left for the units of the set, which use nothing in this view.
+fn room(own: &View, node: &str) -> Room {
+    let Some(facts) = own.nodes.get(node) else { return Room::default() };
+    let mut room = limits(&own.settings, facts);
+    for (_, user) in own.users_of(node, "") {
+        for (left, used) in room.iter_mut().zip(each(&user.requests)) {
+            if let (Some(left), Some(used)) = (left.as_mut(), used) {
+                *left -= used.milli();
+            }
+        }
+    }
+    room
+}
+
+/// What each service that a better arrangement would move, and no order of moves can, says.
+fn blocked(
+    view: &View,
+    order: &[(&String, &Together)],
+    nodes: &[String],
+    goal: &[Option<usize>],
+) -> BTreeMap<String, Turn> {
+    let mut turns = BTreeMap::new();
+    let aim = |at: usize| goal.get(at).copied().flatten().and_then(|to| nodes.get(to));
+    for (at, (_, unit)) in order.iter().enumerate() {
+        let Some(to) = aim(at).filter(|to| Some(*to) != unit.place.as_ref()) else { continue };
+        let in_the_way: Vec<String> = order
+            .iter()
+            .enumerate()
+            .filter(|(other, (_, there))| *other != at && there.place.as_ref() == Some(to))
+            .map(|(other, (_, there))| {
+                let rule = keeps_apart(view, unit, there)
+                    .map_or_else(|| "no room beside it".to_owned(), |rule| format!("rule {rule}"));
+                let then = aim(other)
+                    .filter(|next| *next != to)
+                    .map_or_else(String::new, |next| format!(" and itself waits for {next}"));
+                format!("{} is there ({rule}){then}", there.members.join(", "))
+            })
+            .collect();
+        let message = format!(
+            "it waits to go to {to}: {}. No order of moves leads there, as no node is free to pass through; another node \
+             that one of them may use, or stopping one of them for a moment, would help",
+            if in_the_way.is_empty() { "others are in the way".to_owned() } else { in_the_way.join(", ") }
+        );
+        for name in &unit.members {
+            turns.insert(name.clone(), Turn::Blocked { message: message.clone() });
+        }
+    }
+    turns
+}
