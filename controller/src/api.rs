@@ -4,6 +4,7 @@ mod access;
 mod admission;
 mod answer;
 mod commit;
+mod convert;
 mod core_v1;
 mod discovery;
 mod error;

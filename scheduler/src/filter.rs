@@ -36,12 +36,12 @@ pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &str, node: &NodeFacts)
             if !drives {
                 continue;
             }
-            match found.iter_mut().find(|known| known.reason == reason && known.message == message) {
-                Some(known) => known.drives = true,
-                None => {
-                    let message = format!("{name}, which must be with it: {message}");
-                    found.push(Refusal { reason, message, remedy, drives });
-                }
+            let same = |known: &&mut Refusal| known.reason == reason && known.message == message;
+            if let Some(known) = found.iter_mut().find(same) {
+                known.drives = true;
+            } else {
+                let message = format!("{name}, which must be with it: {message}");
+                found.push(Refusal { reason, message, remedy, drives });
             }
         }
         own = false;

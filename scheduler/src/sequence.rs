@@ -67,6 +67,8 @@ struct Cost {
 }
 
 type State = Vec<Option<usize>>;
+/// The move that began a way: item and node.
+type FirstMove = Option<(usize, usize)>;
 
 /// The next move towards the best arrangement that can be reached.
 ///
@@ -106,8 +108,7 @@ enum Search {
 /// Breadth first over all that moves can reach. `downhill`: no move may make anything worse.
 fn search(puzzle: &Puzzle, start: &State, downhill: bool) -> Search {
     let mut seen: BTreeSet<State> = BTreeSet::from([start.clone()]);
-    let mut queue: VecDeque<(State, usize, Option<(usize, usize)>)> =
-        VecDeque::from([(start.clone(), 0, None)]);
+    let mut queue: VecDeque<(State, usize, FirstMove)> = VecDeque::from([(start.clone(), 0, None)]);
     let mut best: Option<((Merit, usize), usize, usize, State)> = None;
     while let Some((state, depth, first)) = queue.pop_front() {
         if let Some((item, to)) = first

@@ -154,6 +154,9 @@ fn someone_shares(view: &View) -> bool {
     })
 }
 
+/// Nodes with the same key are liked alike: whether it failed to start there, and the class, if that counts.
+type Key = (bool, Option<(Reverse<Class>, u32)>);
+
 /// What a unit would like, in a view in which those that could make room use no node. `None`: it has no say.
 fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
     let leader = unit.members.iter().find(|name| {
@@ -171,11 +174,10 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
         placed = running;
     }
     let failback = placed.failback(bare);
-    type Key<'k> = (bool, Option<(Reverse<Class>, u32)>);
-    let key = |score: &crate::score::Score| -> Key<'_> {
+    let key = |score: &crate::score::Score| -> Key {
         (score.failed_before, failback.then_some((score.class, score.partners_class)))
     };
-    let allowed: BTreeMap<&String, Key<'_>> = judged
+    let allowed: BTreeMap<&String, Key> = judged
         .verdicts
         .iter()
         .filter_map(|(node, verdict)| match verdict {
@@ -183,7 +185,7 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
             Verdict::Refused(_) => None,
         })
         .collect();
-    let keys: BTreeSet<&Key<'_>> = allowed.values().collect();
+    let keys: BTreeSet<&Key> = allowed.values().collect();
     let home = placed.maintenance_node().filter(|home| allowed.contains_key(&(*home).to_owned()));
     let mut wishes: BTreeMap<String, u32> = allowed
         .iter()

@@ -50,6 +50,7 @@ impl Default for NodeFacts {
 
 /// A service, as far as placement cares.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct ServiceFacts {
     /// Where it is now.
     pub node: Option<String>,

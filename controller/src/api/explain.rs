@@ -9,13 +9,14 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use ha_api_types::kind::Kind;
+use ha_api_types::meta::ConditionStatus;
 use ha_api_types::names;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{Explanation, Verdict, VerdictCause};
-use ha_scheduler::place::score_terms;
+use ha_scheduler::place::{class_name, score_terms};
 use ha_scheduler::score::{Class, Score, class_of};
-use ha_scheduler::{Placement, Verdict as Judged, View, place};
+use ha_scheduler::{Placement, ServiceFacts, Verdict as Judged, View, place};
 use ha_store::Store;
 
 /// GET.
@@ -83,9 +84,12 @@ fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placem
         match judged {
             Judged::Allowed(score) => {
                 let terms = score_terms(score);
-                let reason = if chosen { placement.reason } else { Reason::Allowed };
-                let cause =
-                    VerdictCause { reason, message: reason.sentence().to_owned(), help: String::new() };
+                let (reason, message) = if chosen {
+                    (placement.reason, placement.reason.sentence().to_owned())
+                } else {
+                    not_chosen(view, name, &service, score, placement)
+                };
+                let cause = VerdictCause { reason, message, help: String::new() };
                 allowed.push((
                     *score,
                     Verdict { allowed: true, score: Some(terms), causes: vec![cause], ..verdict },
@@ -110,6 +114,36 @@ fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placem
     allowed.into_iter().map(|(_, verdict)| verdict).chain(refused).collect()
 }
 
+/// Why a node that is allowed is not the one: it failed there, or its class is lower than that of the chosen one.
+fn not_chosen(
+    view: &View,
+    name: &str,
+    service: &ServiceFacts,
+    score: &Score,
+    placement: &Placement,
+) -> (Reason, String) {
+    if score.failed_before {
+        return (Reason::FailedHere, Reason::FailedHere.sentence().to_owned());
+    }
+    let chosen = placement.node.as_ref().and_then(|node| Some((node, placement.verdicts.get(node)?)));
+    if let Some((node, Judged::Allowed(best))) = chosen
+        && best.class < score.class
+    {
+        let by = match (view.rules.node_rule(name), &service.group) {
+            (Some(rule), _) => format!("rule {}", rule.name),
+            (None, Some(group)) => format!("group {group}"),
+            (None, None) => "a rule of those that stay with it".to_owned(),
+        };
+        let message = format!(
+            "class {} by {by}, and {node} of class {} can take it",
+            class_name(score.class.0),
+            class_name(best.class.0)
+        );
+        return (Reason::LowerPriorityClass, message);
+    }
+    (Reason::Allowed, Reason::Allowed.sentence().to_owned())
+}
+
 /// What would help; nothing when it is as wanted.
 fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, world: &World) -> Vec<String> {
     let name = resource.name();
@@ -118,6 +152,8 @@ fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, wor
         (_, ServiceState::Error) => {
             help.push(format!("see to the cause, then hactl clear-error {name}"));
         }
+        // It runs, but cannot leave a node that it should leave.
+        (RequestedState::Started, ServiceState::Started) if is_stalled(status) => {}
         (RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored, _)
         | (RequestedState::Started, ServiceState::Started) => return help,
         (RequestedState::Started, _) => {}
@@ -147,4 +183,11 @@ fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, wor
         }
     }
     help
+}
+
+fn is_stalled(status: &ResourceStatus) -> bool {
+    status
+        .conditions
+        .iter()
+        .any(|condition| condition.kind == "Stalled" && condition.status == ConditionStatus::True)
 }

@@ -41,7 +41,7 @@ pub(super) fn components(
             continue;
         }
         let wanted: BTreeSet<&String> = wishes.wanted(unit.place.as_deref()).collect();
-        for (other, _) in amiss {
+        for other in amiss.keys() {
             let there = units.get(*other).and_then(|other| other.place.as_ref());
             if other != name && there.is_some_and(|there| wanted.contains(there)) {
                 join(&mut sets, BTreeSet::from([name.as_str(), other.as_str()]));
@@ -113,44 +113,44 @@ impl Component {
         let puzzle = puzzle(&own, &order, &wished, &nodes);
         match next(&puzzle) {
             Next::Rest => BTreeMap::new(),
-            Next::Move { item, to, goal } => self.go(&order, &nodes, &puzzle, item, to, &goal),
+            Next::Move { item, to, goal } => go(&order, &nodes, &puzzle, item, to, &goal),
             Next::Blocked { goal } => blocked(view, &order, &nodes, &goal),
         }
     }
+}
 
-    fn go(
-        &self,
-        order: &[(&String, &Together)],
-        nodes: &[String],
-        puzzle: &Puzzle,
-        item: usize,
-        to: usize,
-        goal: &[Option<usize>],
-    ) -> BTreeMap<String, Turn> {
-        let (Some((_, mover)), Some(node)) = (order.get(item), nodes.get(to)) else { return BTreeMap::new() };
-        let better: BTreeSet<String> = order
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != item && goal[*other] != puzzle.items[*other].place)
-            .flat_map(|(_, (_, unit))| unit.members.clone())
-            .collect();
-        let own = goal.get(item) == Some(&Some(to)) && puzzle.better_off(item, to);
-        let makes_room_for = if own { BTreeSet::new() } else { better };
-        let names = mover.members.join(", ");
-        let message = match mover.place {
-            Some(_) => format!("it waits until {names} has moved to {node}"),
-            None => format!("it waits until {names} has started on {node}"),
-        };
-        let mut turns: BTreeMap<String, Turn> = order
-            .iter()
-            .flat_map(|(_, unit)| &unit.members)
-            .map(|name| (name.clone(), Turn::Hold { message: message.clone() }))
-            .collect();
-        for name in &mover.members {
-            turns.insert(name.clone(), Turn::Go { to: node.clone(), makes_room_for: makes_room_for.clone() });
-        }
-        turns
+/// One unit moves, the others stay meanwhile.
+fn go(
+    order: &[(&String, &Together)],
+    nodes: &[String],
+    puzzle: &Puzzle,
+    item: usize,
+    to: usize,
+    goal: &[Option<usize>],
+) -> BTreeMap<String, Turn> {
+    let (Some((_, mover)), Some(node)) = (order.get(item), nodes.get(to)) else { return BTreeMap::new() };
+    let better: BTreeSet<String> = order
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != item && goal[*other] != puzzle.items[*other].place)
+        .flat_map(|(_, (_, unit))| unit.members.clone())
+        .collect();
+    let own = goal.get(item) == Some(&Some(to)) && puzzle.better_off(item, to);
+    let makes_room_for = if own { BTreeSet::new() } else { better };
+    let names = mover.members.join(", ");
+    let message = match mover.place {
+        Some(_) => format!("it waits until {names} has moved to {node}"),
+        None => format!("it waits until {names} has started on {node}"),
+    };
+    let mut turns: BTreeMap<String, Turn> = order
+        .iter()
+        .flat_map(|(_, unit)| &unit.members)
+        .map(|name| (name.clone(), Turn::Hold { message: message.clone() }))
+        .collect();
+    for name in &mover.members {
+        turns.insert(name.clone(), Turn::Go { to: node.clone(), makes_room_for: makes_room_for.clone() });
     }
+    turns
 }
 
 /// The nodes that matter: where they are, and for each the best others, as many as there are units. With k units no order

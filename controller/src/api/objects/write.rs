@@ -8,7 +8,7 @@ use crate::api::error::ApiError;
 use crate::api::read::{self, Half, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
 use crate::api::table::Rows;
-use crate::api::{ApiState, managed, patch, warnings};
+use crate::api::{ApiState, convert, managed, patch, warnings};
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -75,6 +75,38 @@ impl<'a, S: Store> Writer<'a, S> {
         }
     }
 
+    /// Admits a proposal. A resource that a node-affinity rule places keeps no group beside it.
+    async fn admit(
+        &self,
+        manager: Option<&str>,
+        current: Option<&Stored>,
+        mut proposed: Value,
+        duplicates: &[String],
+    ) -> Result<Admitted, ApiError> {
+        let told = match self.kind {
+            Kind::Resource => convert::resource(self.state, &mut proposed).await,
+            Kind::Group
+            | Kind::AffinityRule
+            | Kind::Node
+            | Kind::NodeGroup
+            | Kind::Cluster
+            | Kind::Operation => Vec::new(),
+        };
+        let mut admitted = admit(&self.context(manager), current, proposed, duplicates)?;
+        admitted.warnings.extend(told);
+        Ok(admitted)
+    }
+
+    /// What is to be told of an object that was stored, or would be.
+    async fn warnings(&self, name: &str, value: &Value) -> Vec<String> {
+        let dry_run = self.parameters.dry_run;
+        let mut told = warnings::of(self.state, self.kind, name, value, dry_run).await;
+        if self.kind == Kind::AffinityRule {
+            told.extend(convert::rule(self.state, name, value, dry_run).await);
+        }
+        told
+    }
+
     /// Stores a new object, or only says what would be stored.
     async fn insert(&self, admitted: Admitted) -> Result<Response, ApiError> {
         let Admitted { name, value, mut warnings } = admitted;
@@ -89,7 +121,7 @@ impl<'a, S: Store> Writer<'a, S> {
             let bytes = serde_json::to_vec(&value).map_err(|error| ApiError::internal(error.to_string()))?;
             self.insert_new(&key, &name, &value, &bytes).await?
         };
-        warnings.extend(warnings::of(self.state, self.kind, &name, &value, self.parameters.dry_run).await);
+        warnings.extend(self.warnings(&name, &value).await);
         let object = read::object(self.kind, &value, None, revision);
         Ok(answer::one(self.state, self.shape, object, StatusCode::CREATED, &warnings))
     }
@@ -163,8 +195,7 @@ impl<'a, S: Store> Writer<'a, S> {
                     Written::Conflict => return Ok(None),
                 }
             }
-            warnings
-                .extend(warnings::of(self.state, self.kind, &name, &value, self.parameters.dry_run).await);
+            warnings.extend(self.warnings(&name, &value).await);
         }
         let object = stored.object(self.kind);
         Ok(Some(answer::one(self.state, self.shape, object, StatusCode::OK, &warnings)))
@@ -184,7 +215,7 @@ impl<'a, S: Store> Writer<'a, S> {
                 Ok(current) => current,
                 Err(error) if options.create_missing && error.is_not_found() => {
                     let proposed = make(None)?;
-                    let admitted = admit(&self.context(manager), None, proposed, duplicates)?;
+                    let admitted = self.admit(manager, None, proposed, duplicates).await?;
                     check_named(names::bare(name), &admitted)?;
                     match self.insert(admitted).await {
                         Err(error) if error.is_already_exists() => continue,
@@ -206,7 +237,7 @@ impl<'a, S: Store> Writer<'a, S> {
             if !wanted.is_empty() && wanted != version(&object) {
                 return Err(ApiError::modified(self.kind, name));
             }
-            let admitted = admit(&self.context(manager), Some(&current), proposed, duplicates)?;
+            let admitted = self.admit(manager, Some(&current), proposed, duplicates).await?;
             match self.store(&current, admitted, options.guarded).await? {
                 Some(response) => return Ok(response),
                 None if options.guarded => return Err(ApiError::modified(self.kind, name)),
@@ -241,7 +272,7 @@ pub(super) async fn create<S: Store>(
 ) -> Result<Response, ApiError> {
     let writer = Writer::new(state, kind, parameters, parts)?;
     let read = json_body(parts, body).await?;
-    let admitted = admit(&writer.context(Some(&writer.manager)), None, read.value, &read.duplicates)?;
+    let admitted = writer.admit(Some(&writer.manager), None, read.value, &read.duplicates).await?;
     writer.insert(admitted).await
 }
 

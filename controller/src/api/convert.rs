@@ -1,0 +1,112 @@
+//! Two statements about where one resource runs made one: a group, and a node-affinity rule that names the resource.
+//!
+//! The rule is what counts. On apply, of either of them, the resource's `group` is dropped, and what the group alone can
+//! say about it (`nofailback`) is kept as `failback: false`; the answer says so, and what the rule says otherwise than the
+//! group did.
+
+use super::ApiState;
+use super::commit::commit;
+use super::facts;
+use super::read;
+use crate::core::placement::declared;
+use crate::core::world::World;
+use ha_api_types::kind::Kind;
+use ha_api_types::names;
+use ha_api_types::placement::{AffinityRuleSpec, GroupSpec};
+use ha_scheduler::Rules;
+use ha_scheduler::rules::NodeRule;
+use ha_store::{Guard, Store, Transaction};
+use serde_json::{Value, json};
+
+/// A proposed resource whose group a rule stands for loses the group; what is to be told of it.
+pub(crate) async fn resource<S: Store>(state: &ApiState<S>, proposed: &mut Value) -> Vec<String> {
+    let text = |pointer: &str| proposed.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let (Some(name), Some(group)) = (text("/metadata/name"), text("/spec/group")) else { return Vec::new() };
+    let name = names::bare(&name).to_owned();
+    let Ok(world) = facts::world(state).await else { return Vec::new() };
+    let (rules, _) = Rules::compile(&declared(&world));
+    let Some(rule) = rules.node_rule(&name) else { return Vec::new() };
+    let known = world.groups.get(&group).map(|group| &group.value.spec);
+    drop_group(proposed, known);
+    vec![sentence(&name, &group, known, rule)]
+}
+
+/// A rule that was stored stands for the groups of the resources that it names; what is to be told of it. In a dry run
+/// nothing is written.
+pub(crate) async fn rule<S: Store>(
+    state: &ApiState<S>,
+    name: &str,
+    value: &Value,
+    dry_run: bool,
+) -> Vec<String> {
+    let Ok(world) = facts::world(state).await else { return Vec::new() };
+    let spec: AffinityRuleSpec = read::spec_of(value);
+    let mut all = declared(&world);
+    all.rules.insert(name.to_owned(), spec.clone());
+    let (rules, _) = Rules::compile(&all);
+    let mut told = Vec::new();
+    for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
+        let resource = names::bare(resource);
+        // A rule that is not applied stands for nothing.
+        let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
+        let Some(group) = all.group_of.get(resource) else { continue };
+        let known = world.groups.get(group).map(|group| &group.value.spec);
+        if dry_run || convert_stored(state, &world, resource, known).await {
+            told.push(sentence(resource, group, known, rule));
+        }
+    }
+    told
+}
+
+/// Rewrites a stored resource. `false`: something came between, and the next apply does it.
+async fn convert_stored<S: Store>(
+    state: &ApiState<S>,
+    world: &World,
+    resource: &str,
+    group: Option<&GroupSpec>,
+) -> bool {
+    let Ok(Some(stored)) = read::get(state.store(), state.keys(), Kind::Resource, resource).await else {
+        return false;
+    };
+    let mut value = stored.spec.value.clone();
+    drop_group(&mut value, group);
+    let generation = world.resources.get(resource).map_or(1, |known| known.value.metadata.generation);
+    value["metadata"]["generation"] = json!(generation.saturating_add(1));
+    let Ok(bytes) = serde_json::to_vec(&value) else { return false };
+    let key = state.keys().spec(Kind::Resource, resource);
+    let unchanged = Guard::Unchanged(stored.spec.mod_revision);
+    let transaction = Transaction::new().put(&key, unchanged, bytes.clone());
+    matches!(
+        commit(state.store(), transaction, &key, Some(&bytes)).await,
+        Ok(super::commit::Written::Applied(_))
+    )
+}
+
+fn drop_group(object: &mut Value, group: Option<&GroupSpec>) {
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.shift_remove("group");
+        if group.is_some_and(|group| group.nofailback) {
+            spec.insert("failback".to_owned(), json!(false));
+        }
+    }
+}
+
+fn sentence(resource: &str, group: &str, known: Option<&GroupSpec>, rule: &NodeRule) -> String {
+    let mut text = format!(
+        "resource {resource}: node-affinity rule {} says where it runs, so its group {group} is dropped",
+        rule.name
+    );
+    let Some(known) = known else { return text };
+    if known.nofailback {
+        text += "; failback: false is kept from the group's nofailback";
+    }
+    if known.restricted && !rule.strict {
+        text += "; the group was restricted: set strict of the rule to keep that";
+    }
+    if known.nodes != rule.nodes {
+        let nodes: Vec<String> =
+            known.nodes.0.iter().map(|(node, priority)| format!("{node}: {priority}")).collect();
+        text = format!("{text}; the group's nodes were {{{}}}", nodes.join(", "));
+    }
+    text
+}
