@@ -57,7 +57,8 @@ pub(super) fn improve(
         Reason::MaintenanceMove
     } else if !makes_room.is_empty() {
         Reason::MakesRoom
-    } else if driven.contains(&Reason::PositivePartner) {
+    } else if driven.contains(&Reason::PositivePartner) || placement.reason == Reason::AlreadyThere {
+        // Most of those that stay with it are there already.
         Reason::PositivePartner
     } else if driven.is_empty() {
         placement.reason
