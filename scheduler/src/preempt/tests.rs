@@ -56,7 +56,8 @@ fn cluster(
         .iter()
         .map(|(name, priority, takes, node)| ((*name).to_owned(), service(*priority, *takes, *node)))
         .collect();
-    View { nodes, services, rules: crate::Rules::compile(&rules, &names).0, ..View::default() }
+    let declared = crate::Declared { rules, nodes: names, ..crate::Declared::default() };
+    View { nodes, services, rules: crate::Rules::compile(&declared).0, ..View::default() }
 }
 
 fn ask(view: &View, name: &str, with: &[&str], leaving: &[&str]) -> Option<Preemption> {
@@ -174,7 +175,10 @@ fn by_trying(view: &View, name: &str) -> Option<Vec<i32>> {
             });
             let mut trial = view.clone();
             trial.services.retain(|name, _| !gone.contains(name));
-            if lower && together && refusals(&trial, name, service, node, facts).is_empty() {
+            if lower
+                && together
+                && refusals(&trial, &crate::Unit::alone(name, service), node, facts).is_empty()
+            {
                 let mut cost: Vec<i32> = gone.iter().map(|name| view.services[*name].priority).collect();
                 cost.sort_unstable_by_key(|priority| Reverse(*priority));
                 if best.as_ref().is_none_or(|known| cost < *known) {
@@ -231,7 +235,8 @@ proptest! {
             let mut after = view.clone();
             after.services.retain(|name, _| !preemption.victims.contains(name));
             let node = &after.nodes[&preemption.node];
-            prop_assert!(refusals(&after, "new", &view.services["new"], &preemption.node, node).is_empty());
+            let new = crate::Unit::alone("new", &view.services["new"]);
+            prop_assert!(refusals(&after, &new, &preemption.node, node).is_empty());
         }
     }
 }
