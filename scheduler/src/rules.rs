@@ -88,9 +88,9 @@ impl Rules {
     /// Of rules that exclude each other, node rules stand before Positive and these before Negative ones, and among equals
     /// the first by name stands: the later one is the one that is not applied.
     ///
-    /// Guarantees: one Negative set is judged exactly, by matching. Sets that overlap are judged together, exactly as long
-    /// as the search takes no more than 50,000 steps (finding out is as hard as colouring a graph); beyond
-    /// that they are applied, and who finds no place says so. Capacity is not looked at, nor which nodes are online.
+    /// Guarantees: each Negative set is judged exactly, by matching. Sets that overlap are not judged together (finding out
+    /// is as hard as colouring a graph): all are applied, and who finds no place because of them says so. Capacity is not
+    /// looked at, nor which nodes are online.
     pub fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
         compile::compile(declared)
     }

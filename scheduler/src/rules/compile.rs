@@ -1,7 +1,7 @@
 //! The check of all rules as a set: SEMANTICS, section 4, last paragraph.
 
 use super::node_rules::{self, listed};
-use super::spread::{can_all_differ, can_keep_apart};
+use super::spread::can_all_differ;
 use super::{Declared, Partners, RuleConflict, Rules, bare_name};
 use ha_api_types::placement::Affinity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,57 +196,6 @@ impl Check<'_> {
             );
             return conflict(message, BTreeSet::new(), apart.resources.clone(), true);
         }
-        let (with, feasible) = self.with_overlapping(apart);
-        if feasible == Some(false) {
-            let message = format!(
-                "together with rule {} its services cannot be kept apart on the nodes that they may use, so rule {} is \
-                 not applied",
-                listed(&with),
-                apart.name
-            );
-            return conflict(message, with, apart.resources.clone(), true);
-        }
         None
-    }
-
-    /// Whether a Negative set can be kept along with those in force that it touches, directly or over others, and which.
-    fn with_overlapping(&self, apart: &Partners) -> (BTreeSet<String>, Option<bool>) {
-        let mut sets: Vec<&Partners> = vec![apart];
-        let mut units: BTreeSet<BTreeSet<String>> =
-            apart.resources.iter().map(|resource| self.unit_of(resource)).collect();
-        loop {
-            let touching: Vec<&Partners> = self
-                .rules
-                .apart
-                .iter()
-                .filter(|known| known.strict && !sets.iter().any(|taken| taken.name == known.name))
-                .filter(|known| {
-                    known.resources.iter().any(|resource| units.contains(&self.unit_of(resource)))
-                })
-                .collect();
-            if touching.is_empty() {
-                break;
-            }
-            for known in touching {
-                units.extend(known.resources.iter().map(|resource| self.unit_of(resource)));
-                sets.push(known);
-            }
-        }
-        let with: BTreeSet<String> =
-            sets.iter().map(|set| set.name.clone()).filter(|name| *name != apart.name).collect();
-        if with.is_empty() {
-            return (with, Some(true));
-        }
-        let units: Vec<BTreeSet<String>> = units.into_iter().collect();
-        let number = |resource: &String| units.iter().position(|unit| unit.contains(resource));
-        let mut pairs = BTreeSet::new();
-        for set in sets {
-            let members: BTreeSet<usize> = set.resources.iter().filter_map(number).collect();
-            for one in &members {
-                pairs.extend(members.iter().filter(|other| *other > one).map(|other| (*one, *other)));
-            }
-        }
-        let allowed: Vec<BTreeSet<usize>> = units.iter().map(|unit| self.allowed_to_all(unit)).collect();
-        (with, can_keep_apart(&allowed, &pairs))
     }
 }
