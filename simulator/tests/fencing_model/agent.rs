@@ -1,0 +1,330 @@
+//! The agent's part of the protocol: heartbeats, arming, permits, stop-then-stay, registration (FENCING 3, 4, 6, 8, 10).
+//!
+//! An agent reads the store afresh at each step. A step that rests on an older reading is the same as one that was sent
+//! then and is still on its way, since every write guards what it was decided on.
+
+use crate::action::AgentStep;
+use crate::configuration::Configuration;
+use crate::mutation::Mutation;
+use crate::network::{apply, has_room, lose};
+use crate::node::{Node, Phase, Right, Service, Watchdog};
+use crate::state::State;
+use crate::store::{Answer, Mode, NodeId, Work, other};
+use crate::write::{Change, Write};
+
+/// Every step that this node's agent may take now.
+pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+    let machine = state.node(node);
+    if !machine.is_on() || !machine.has_agent() {
+        return;
+    }
+    answers(configuration, machine, found);
+    watchdog(configuration, state, node, found);
+    services(configuration, state, node, found);
+    let writes = beats(state, node).chain(reports(configuration, state, node).into_iter().flatten());
+    for write in writes {
+        found.push(AgentStep::Commit(write));
+        if has_room(configuration, state) {
+            found.push(AgentStep::Lose(write));
+        }
+    }
+    if machine.phase != Phase::Requested && machine.phase != Phase::Clearing && !machine.belongs {
+        found.push(AgentStep::NoticeClosed);
+    }
+}
+
+/// What the answer of a heartbeat gives.
+fn answers(configuration: &Configuration, machine: &Node, found: &mut Vec<AgentStep>) {
+    if machine.answer_due.is_some() {
+        found.push(AgentStep::LearnDeadline);
+    }
+    if configuration.lacks(Mutation::KeepAliveProves) && machine.follows() && machine.left() >= 0 {
+        found.push(AgentStep::KeepAlive);
+    }
+}
+
+/// Arming, releasing and staying.
+fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+    let machine = state.node(node);
+    let store = &state.store;
+    match machine.watchdog {
+        Watchdog::Off => {
+            if machine.phase == Phase::Member && wants_permit(state, node) {
+                found.push(AgentStep::Arm);
+            }
+        }
+        Watchdog::Free | Watchdog::Follow { .. } => {
+            let released = match machine.phase {
+                Phase::Member => machine.belongs && !store.member(node).armed && !wants_permit(state, node),
+                Phase::Requested => true,
+                Phase::Dead | Phase::Resuming | Phase::Clearing => false,
+            };
+            if released && machine.is_empty() {
+                found.push(AgentStep::Release);
+            }
+        }
+        Watchdog::Orphan { .. } => {}
+    }
+    if machine.follows()
+        && machine.left() <= configuration.bounds.margin
+        && may_stay(configuration, state, node)
+    {
+        found.push(AgentStep::Stay);
+    }
+}
+
+/// *Empty*, and no permit that the agent does not know of can make it otherwise.
+pub(crate) fn may_stay(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+    let machine = state.node(node);
+    let unknown = state.has_unknown_permit(node) && !machine.is_spent;
+    (machine.is_empty() || configuration.lacks(Mutation::StayBeforeStopped)) && !unknown
+}
+
+/// Starting and stopping.
+fn services(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+    let machine = state.node(node);
+    // The permit's own condition on time was checked when it was sent: the agent may be stopped before this step.
+    let acknowledged = machine.follows() || configuration.lacks(Mutation::PermitBeforeArmed);
+    if machine.right != Right::None && machine.service == Service::Absent && acknowledged {
+        found.push(AgentStep::Begin);
+    }
+    if may_stop(state, node) {
+        found.push(AgentStep::Stop);
+    }
+    if machine.hands_over {
+        found.push(AgentStep::EndHandOver);
+    }
+}
+
+/// Whether there is something to stop, or to give up.
+pub(crate) fn may_stop(state: &State, node: NodeId) -> bool {
+    let machine = state.node(node);
+    !machine.is_empty() || (state.has_unknown_permit(node) && !machine.is_spent)
+}
+
+/// The heartbeats that the agent may send. An idle, unarmed node's are left out: they give it nothing, and the model lets
+/// such a node be closed at any time.
+fn beats(state: &State, node: NodeId) -> impl Iterator<Item = Write> {
+    let machine = state.node(node);
+    let armed = state.store.member(node).armed;
+    let busy = wants_permit(state, node) || !machine.is_empty();
+    let (first, second) = match machine.phase {
+        Phase::Member if machine.belongs => match machine.watchdog {
+            Watchdog::Off => (None, None),
+            Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. } if armed => {
+                (Some(Change::Keep), (!busy).then_some(Change::Disarm))
+            }
+            Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. } => {
+                (busy.then_some(Change::Arm), None)
+            }
+        },
+        Phase::Resuming | Phase::Requested if machine.belongs => (Some(Change::Create), None),
+        Phase::Member | Phase::Resuming | Phase::Requested | Phase::Clearing | Phase::Dead => (None, None),
+    };
+    [first, second].into_iter().flatten().map(move |change| Write::Heartbeat(node, change))
+}
+
+/// Whether the node is asked to run, or to receive, and has not answered.
+fn wants_permit(state: &State, node: NodeId) -> bool {
+    let open = match state.store.answer(node) {
+        Answer::None | Answer::Outdated => true,
+        Answer::Stopped | Answer::Active | Answer::Receiving | Answer::HandingOver => false,
+    };
+    state.store.assignment.work.permits(node)
+        && state.store.is_assigned(node)
+        && open
+        && !state.node(node).is_spent
+}
+
+/// The other writes that the agent may send.
+fn reports(configuration: &Configuration, state: &State, node: NodeId) -> [Option<Write>; 5] {
+    let machine = state.node(node);
+    let nothing = [None; 5];
+    match machine.phase {
+        Phase::Clearing => {
+            let verified = machine.is_empty() || configuration.lacks(Mutation::AdoptWithoutPermit);
+            let mut found = nothing;
+            found[0] = verified.then_some(Write::Register(node));
+            found
+        }
+        Phase::Member if machine.belongs => [
+            may_ask(configuration, state, node).then_some(Write::Permit(node)),
+            stopped(configuration, state, node),
+            hand_over(configuration, state, node),
+            running(state, node),
+            may_leave(configuration, state, node).then_some(Write::Leave(node)),
+        ],
+        Phase::Member | Phase::Dead | Phase::Resuming | Phase::Requested => nothing,
+    }
+}
+
+/// The conditions of a start permit: assigned, armed: true committed, the deadline acknowledged, now < D − Ts, and no clean
+/// leave that may still be applied.
+fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+    let machine = state.node(node);
+    let outdated = match machine.right {
+        Right::None | Right::Start { current: false } | Right::Receive { current: false } => true,
+        Right::Start { current: true } | Right::Receive { current: true } => false,
+    };
+    let guarded =
+        state.store.member(node).armed && machine.follows() && machine.left() > configuration.bounds.margin;
+    let early = configuration.lacks(Mutation::PermitBeforeArmed) && machine.watchdog != Watchdog::Off;
+    wants_permit(state, node) && outdated && (guarded || early) && !state.is_late(Write::Leave(node))
+}
+
+/// Stopped, Failed or HandedOver: only when nothing is left, and the right to start has ended with it.
+fn stopped(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
+    // By the action uid alone: a node that registered anew answers for the action of its former epoch as well.
+    let named = state.store.assignment.work.names(node);
+    let current =
+        named && (state.store.is_assigned(node) || !configuration.lacks(Mutation::HandOverForgotten));
+    let answer = state.store.answer(node);
+    let needed = answer.is_active() || (state.store.is_assigned(node) && answer == Answer::None);
+    (needed && state.node(node).is_empty()).then_some(Write::Stopped { node, current })
+}
+
+/// The source lets go once the target is ready.
+fn hand_over(configuration: &Configuration, state: &State, node: NodeId) -> Option<Write> {
+    let machine = state.node(node);
+    let moving = state.store.assignment.work == Work::Move { from: node } && state.store.is_assigned(node);
+    let answered = match state.store.answer(node) {
+        Answer::None | Answer::Outdated => false,
+        Answer::Stopped | Answer::Active | Answer::Receiving | Answer::HandingOver => true,
+    };
+    let ready = state.store.answer(other(node)) == Answer::Receiving;
+    let begins = configuration.migration && moving && !answered && ready;
+    (begins && machine.service == Service::Running && !machine.hands_over).then_some(Write::HandOver(node))
+}
+
+/// After a migration, whichever way it ended: here it is.
+fn running(state: &State, node: NodeId) -> Option<Write> {
+    let machine = state.node(node);
+    let asked = match state.store.answer(node) {
+        Answer::Receiving | Answer::HandingOver => true,
+        Answer::None | Answer::Stopped | Answer::Active | Answer::Outdated => false,
+    };
+    let here = machine.service == Service::Running && !machine.hands_over;
+    let current = state.store.is_assigned(node);
+    (asked && here && current).then_some(Write::Running { node, current })
+}
+
+/// A clean leave: after all stops were committed.
+fn may_leave(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+    let idle = state.node(node).is_empty() && !state.store.answer(node).is_active();
+    configuration.leave
+        && idle
+        && state.store.member(node).mode != Mode::Left
+        && !state.has_unknown_permit(node)
+}
+
+/// Takes a step.
+pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: AgentStep) {
+    let names = state.store.assignment.work.names(node);
+    let armed = state.store.member(node).armed;
+    let machine = state.node_mut(node);
+    match step {
+        AgentStep::Arm | AgentStep::Stay => machine.watchdog = Watchdog::Free,
+        AgentStep::LearnDeadline => learn_deadline(configuration, machine, armed),
+        AgentStep::Release => machine.watchdog = Watchdog::Off,
+        AgentStep::Commit(write) => {
+            decided(configuration, machine, names, write);
+            apply(configuration, state, write, true);
+        }
+        AgentStep::Lose(write) => {
+            decided(configuration, machine, names, write);
+            lose(state, write);
+        }
+        AgentStep::Begin => begin(machine),
+        AgentStep::Stop => {
+            machine.service = Service::Absent;
+            machine.right = Right::None;
+            machine.hands_over = false;
+            machine.is_spent = names;
+        }
+        AgentStep::NoticeClosed => {
+            machine.phase = Phase::Clearing;
+            machine.right = Right::None;
+        }
+        AgentStep::EndHandOver => machine.hands_over = false,
+        AgentStep::KeepAlive => {
+            if let Watchdog::Follow { left, .. } = &mut machine.watchdog {
+                *left = configuration.bounds.valid;
+            }
+        }
+    }
+}
+
+/// What sending a write decides at once, whatever becomes of it: an action that is answered with Stopped or Failed is not
+/// begun any more.
+fn decided(configuration: &Configuration, machine: &mut Node, names: bool, write: Write) {
+    match write {
+        Write::Stopped { .. } => machine.is_spent = names,
+        Write::HandOver(_) => machine.hands_over = configuration.lacks(Mutation::MigrateBeforeHandOver),
+        Write::Heartbeat(..)
+        | Write::Permit(_)
+        | Write::Running { .. }
+        | Write::Register(_)
+        | Write::Leave(_)
+        | Write::Close { .. }
+        | Write::Release(..)
+        | Write::Open(_)
+        | Write::Assign { .. } => {}
+    }
+}
+
+/// D = s + Th, as ticks from now.
+fn gained(configuration: &Configuration, age: i8) -> i8 {
+    match configuration.mutation {
+        Some(Mutation::DeadlineFromReceipt) => configuration.bounds.valid,
+        _ => configuration.bounds.valid - age,
+    }
+}
+
+/// Whether the answer that is due would still move a deadline. A daemon that follows none yet (while arming, or staying) is
+/// told one only if there is time left to use it, and only when armed: true is committed.
+pub(crate) fn extends(configuration: &Configuration, machine: &Node, armed: bool) -> bool {
+    let Some(age) = machine.answer_due else { return false };
+    // What an old answer is worth in this mutation depends on when it is read.
+    if configuration.lacks(Mutation::DeadlineFromReceipt) {
+        return true;
+    }
+    let gained = gained(configuration, age);
+    match machine.watchdog {
+        Watchdog::Follow { left, .. } | Watchdog::Orphan { left, .. } => gained > left,
+        Watchdog::Free => armed && gained > configuration.bounds.margin,
+        Watchdog::Off => false,
+    }
+}
+
+/// The daemon acknowledges the new deadline.
+fn learn_deadline(configuration: &Configuration, machine: &mut Node, armed: bool) {
+    let useful = extends(configuration, machine, armed);
+    let Some(age) = machine.answer_due.take() else { return };
+    let gained = gained(configuration, age);
+    match &mut machine.watchdog {
+        Watchdog::Follow { left, .. } | Watchdog::Orphan { left, .. } => *left = gained.max(*left),
+        Watchdog::Free => {
+            if useful && armed {
+                let timer = configuration.bounds.timeout;
+                machine.watchdog = Watchdog::Follow { timer, left: gained, checked: None };
+            }
+        }
+        Watchdog::Off => {}
+    }
+}
+
+/// Starts, or prepares to receive. From here on it counts as running, though its worker may take its time.
+fn begin(machine: &mut Node) {
+    match machine.right {
+        Right::None => {}
+        Right::Start { current } => {
+            machine.service = Service::Running;
+            machine.is_spent |= current;
+        }
+        Right::Receive { current } => {
+            machine.service = Service::Paused;
+            machine.right = Right::None;
+            machine.is_spent |= current;
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What a run of the checker includes: the bounds, the parts of the protocol, and the faults.
+
+use crate::bounds::{Bounds, Device};
+use crate::mutation::Mutation;
+
+/// One configuration. Every fault that is on may happen any number of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fault or a part of the protocol, on or off by itself"
+)]
+pub(crate) struct Configuration {
+    /// What it is called in tables.
+    pub(crate) name: &'static str,
+    /// The times.
+    pub(crate) bounds: Bounds,
+    /// Whether it begins with the service running on the first node, instead of just assigned to it: counterexamples about
+    /// what comes later are shorter, and found sooner.
+    pub(crate) starts_running: bool,
+    /// Controller candidates, 1 to 3.
+    pub(crate) candidates: usize,
+    /// Whether a candidate's process may be started anew, and so observe anew.
+    pub(crate) candidate_restarts: bool,
+    /// Whether an agent's process may end and be started anew.
+    pub(crate) agent_restarts: bool,
+    /// Whether machines may lose their power (a watchdog's reset is always possible).
+    pub(crate) power_loss: bool,
+    /// How many writes may be late at the same time, 0 to 2.
+    pub(crate) late: usize,
+    /// Whether the leader's writes may be late as well as the agents'.
+    pub(crate) late_leader: bool,
+    /// Whether the epoch of a node that is neither armed nor assigned anything may be closed on silence.
+    pub(crate) idle_closes: bool,
+    /// Whether a running service may end by itself, to be restarted in place.
+    pub(crate) crashes: bool,
+    /// Whether services may be stopped by command.
+    pub(crate) commands: bool,
+    /// Whether services may be migrated live.
+    pub(crate) migration: bool,
+    /// Whether nodes may leave cleanly.
+    pub(crate) leave: bool,
+    /// Whether there is a fence device.
+    pub(crate) fence_device: bool,
+    /// Whether agents and daemons act in time, so that no machine may ever be reset. Otherwise every process may be stopped
+    /// for any time between any two steps.
+    pub(crate) timely: bool,
+    /// Whether states that differ only in the names of the two nodes count as one. Off where a counterexample is wanted: in it
+    /// a node would change its name on the way.
+    pub(crate) symmetric: bool,
+    /// The rule that is taken away.
+    pub(crate) mutation: Option<Mutation>,
+}
+
+/// Sliding timeouts, the shortest times that show everything.
+const SLIDING: Bounds = Bounds { valid: 2, margin: 1, timeout: 1, device: Device::Sliding };
+
+impl Configuration {
+    /// Nothing but failover: processes that stop between any two steps, watchdogs, registrations, leaders that change.
+    const PLAIN: Configuration = Configuration {
+        name: "plain",
+        bounds: SLIDING,
+        starts_running: false,
+        candidates: 2,
+        candidate_restarts: false,
+        agent_restarts: false,
+        power_loss: false,
+        late: 0,
+        late_leader: false,
+        idle_closes: false,
+        crashes: false,
+        commands: false,
+        migration: false,
+        leave: false,
+        fence_device: false,
+        timely: false,
+        symmetric: true,
+        mutation: None,
+    };
+
+    /// Agents that end and start again, power cuts, fence devices.
+    pub(crate) const SHORT: Configuration = Configuration {
+        name: "short",
+        agent_restarts: true,
+        power_loss: true,
+        fence_device: true,
+        ..Self::PLAIN
+    };
+
+    /// A late write of an agent.
+    pub(crate) const SHORT_LATE: Configuration =
+        Configuration { name: "short, late", late: 1, ..Self::PLAIN };
+
+    /// Live migration.
+    pub(crate) const SHORT_MIGRATION: Configuration =
+        Configuration { name: "short, migration", migration: true, ..Self::PLAIN };
+
+    /// Agents and daemons that act in time.
+    pub(crate) const SHORT_TIMELY: Configuration =
+        Configuration { name: "short, timely", timely: true, ..Self::PLAIN };
+
+    /// What each device is tried with.
+    pub(crate) const SHORT_DEVICE: Configuration =
+        Configuration { name: "short, device", starts_running: true, ..Self::PLAIN };
+
+    /// What `dev/model` checks whole.
+    pub(crate) const LARGER: [Configuration; 8] = [
+        Self::PLAIN,
+        Self::SHORT,
+        Self::SHORT_TIMELY,
+        Configuration { name: "late", late: 1, late_leader: true, ..Self::PLAIN },
+        Configuration {
+            name: "commands",
+            agent_restarts: true,
+            power_loss: true,
+            idle_closes: true,
+            crashes: true,
+            commands: true,
+            leave: true,
+            ..Self::PLAIN
+        },
+        Configuration { name: "observers", candidates: 3, candidate_restarts: true, ..Self::PLAIN },
+        Configuration {
+            name: "longer times",
+            bounds: Bounds { valid: 3, margin: 1, timeout: 2, ..SLIDING },
+            ..Self::PLAIN
+        },
+        Configuration {
+            name: "migration",
+            migration: true,
+            agent_restarts: true,
+            power_loss: true,
+            ..Self::PLAIN
+        },
+    ];
+
+    /// The smallest configuration in which this mutation is caught for its own reason.
+    pub(crate) fn catching(mutation: Mutation) -> Configuration {
+        let running = Configuration { starts_running: true, ..Self::PLAIN };
+        let late = Configuration { late: 1, ..Self::PLAIN };
+        let base = match mutation {
+            Mutation::OnePeriodLess
+            | Mutation::ReleaseAtValidity
+            | Mutation::AdoptWithoutPermit
+            | Mutation::StoredTimes
+            | Mutation::KeepAliveProves
+            | Mutation::StayBeforeStopped => running,
+            Mutation::DeadlineFromReceipt | Mutation::PermitBeforeArmed => Self::PLAIN,
+            Mutation::OwnKeyNotGuarded | Mutation::EpochNotGuarded => late,
+            Mutation::ReleaseWithoutClosing => Configuration { late_leader: true, ..late },
+            Mutation::FreshAfterHandOver | Mutation::HandOverForgotten => {
+                Configuration { migration: true, ..running }
+            }
+            Mutation::MigrateBeforeHandOver => Configuration { migration: true, late: 1, ..running },
+        };
+        base.with(mutation)
+    }
+
+    /// The same with another kind of device.
+    pub(crate) fn with_device(self, device: Device) -> Configuration {
+        Configuration { bounds: Bounds { device, ..self.bounds }, ..self }
+    }
+
+    /// The same with this rule taken away.
+    pub(crate) fn with(self, mutation: Mutation) -> Configuration {
+        Configuration { mutation: Some(mutation), symmetric: false, ..self }
+    }
+
+    /// Whether this rule is taken away.
+    pub(crate) fn lacks(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// What this configuration's leaders wait for before proof (a).
+    pub(crate) fn release_after(&self) -> i8 {
+        match self.mutation {
+            Some(Mutation::OnePeriodLess) => self.bounds.wait() - self.bounds.timeout,
+            Some(Mutation::ReleaseAtValidity) => self.bounds.valid,
+            _ => self.bounds.wait(),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The watchdog daemon and its device (FENCING 4): looking at the clock and petting are two steps.
+
+use crate::action::WatchdogStep;
+use crate::agent;
+use crate::configuration::Configuration;
+use crate::node::Watchdog;
+use crate::state::{Harm, State};
+use crate::store::NodeId;
+
+/// Every step that this node's daemon or device may take now.
+pub(crate) fn steps(
+    configuration: &Configuration,
+    state: &State,
+    node: NodeId,
+    found: &mut Vec<WatchdogStep>,
+) {
+    if !state.node(node).is_on() {
+        return;
+    }
+    match state.node(node).watchdog {
+        Watchdog::Off | Watchdog::Free => {}
+        Watchdog::Follow { timer, checked, .. } => {
+            if checked.is_some() {
+                found.push(WatchdogStep::Pet);
+            }
+            if timer == 0 && !(configuration.timely && acts_in_time(configuration, state, node)) {
+                found.push(WatchdogStep::Reset);
+            }
+        }
+        Watchdog::Orphan { timer, left } => {
+            found.extend(configuration.bounds.pet(left).map(|_| WatchdogStep::Reopen));
+            if timer == 0 {
+                found.push(WatchdogStep::Reset);
+            }
+        }
+    }
+}
+
+/// Takes a step.
+pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeId, step: WatchdogStep) {
+    let timeout = configuration.bounds.timeout;
+    match (step, state.node_mut(node).watchdog) {
+        (WatchdogStep::Pet, Watchdog::Follow { left, checked: Some(timer), .. }) => {
+            state.node_mut(node).watchdog = Watchdog::Follow { timer, left, checked: None };
+        }
+        (WatchdogStep::Reopen, Watchdog::Orphan { left, .. }) => {
+            state.node_mut(node).watchdog = Watchdog::Follow { timer: timeout, left, checked: None };
+        }
+        (WatchdogStep::Reset, _) => {
+            if configuration.timely {
+                state.harm = Harm::NeedlessReset;
+            }
+            state.node_mut(node).power_off(true);
+        }
+        (WatchdogStep::Pet | WatchdogStep::Reopen, _) => {}
+    }
+}
+
+/// Whether this node must act before any more time passes, when its processes act in time: the daemon pets before the
+/// device's time is over, the agent stops and stays from D − Ts.
+pub(crate) fn acts_in_time(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+    let machine = state.node(node);
+    match machine.watchdog {
+        Watchdog::Off | Watchdog::Free | Watchdog::Orphan { .. } => false,
+        Watchdog::Follow { timer, left, checked } => {
+            let late = left <= configuration.bounds.margin && machine.has_agent();
+            let pets = timer == 0 && checked.is_some();
+            (late && (agent::may_stop(state, node) || agent::may_stay(configuration, state, node))) || pets
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The leader's part of the protocol: closing an epoch, proofs, opening, assigning (FENCING 3, 5, 6, 8).
+//!
+//! What the leader wants is left open: whatever the rules allow, it may do at any time. Of a write that is late it
+//! does not know, and goes on.
+
+use crate::action::LeaderStep;
+use crate::configuration::Configuration;
+use crate::mutation::Mutation;
+use crate::network::{apply, arrived, has_room, is_gone, lose, proves};
+use crate::state::State;
+use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
+use crate::write::{Proof, Write};
+
+/// Every step that the leader may take now.
+pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
+    let room = configuration.late_leader && has_room(configuration, state);
+    let mut write = |write| {
+        found.push(LeaderStep::Commit(write));
+        if room {
+            found.push(LeaderStep::Lose(write));
+        }
+    };
+    for node in ALL {
+        let store = &state.store;
+        match store.fence(node) {
+            Fence::Open => {
+                if let Some(on_silence) = may_close(configuration, state, node) {
+                    write(Write::Close { node, on_silence });
+                }
+            }
+            Fence::Fencing { .. } => {
+                for proof in [Proof::Silence, Proof::Registration, Proof::Leave, Proof::Inactive] {
+                    if proves(configuration, state, node, proof) {
+                        write(Write::Release(node, proof));
+                    }
+                }
+            }
+            Fence::Released => {
+                if store.member(node).mode == (Mode::Registering { admitted: false }) {
+                    write(Write::Open(node));
+                }
+            }
+        }
+    }
+    assignments(configuration, state, &mut |work, answers| {
+        let fences = work.nodes() | state.store.assignment.work.nodes();
+        write(Write::Assign { work, fences, answers });
+    });
+    if configuration.fence_device {
+        let fencing = |node: &NodeId| matches!(state.store.fence(*node), Fence::Fencing { .. });
+        found.extend(ALL.into_iter().filter(fencing).map(LeaderStep::PowerOff));
+    }
+}
+
+/// Takes a step.
+pub(crate) fn take(configuration: &Configuration, state: &mut State, step: LeaderStep) {
+    match step {
+        LeaderStep::Commit(write) => apply(configuration, state, write, true),
+        LeaderStep::Lose(write) => lose(state, write),
+        LeaderStep::PowerOff(node) => {
+            if state.node(node).is_on() {
+                state.node_mut(node).power_off(false);
+            }
+            apply(configuration, state, Write::Release(node, Proof::Device), true);
+        }
+    }
+}
+
+/// Whether an open epoch may be closed, and whether the close rests on silence.
+///
+/// An unarmed node's silence is not counted: it may be closed at any time, if (g) or a device can follow.
+fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Option<bool> {
+    let member = state.store.member(node);
+    match member.mode {
+        Mode::Registering { admitted: false } | Mode::Left => Some(false),
+        Mode::Active | Mode::Registering { admitted: true } => {
+            let silent = if member.armed {
+                state.leaders_silence(node) >= configuration.bounds.valid
+            } else {
+                let counts = configuration.idle_closes || state.store.is_assigned(node);
+                counts && (configuration.fence_device || !state.store.answer(node).is_active())
+            };
+            silent.then_some(true)
+        }
+    }
+}
+
+/// A node that something may be assigned to.
+fn is_open(state: &State, node: NodeId) -> bool {
+    state.store.fence(node) == Fence::Open
+}
+
+/// Every assignment that may follow the present one, with the nodes whose report it rests on.
+fn assignments(configuration: &Configuration, state: &State, found: &mut impl FnMut(Work, u8)) {
+    let work = state.store.assignment.work;
+    match work {
+        Work::Run(on) | Work::Halt(on) => {
+            let stopped = state.store.answer(on) == Answer::Stopped;
+            if stopped || state.store.is_proven_dead(on) || may_release_unclosed(configuration, state, on) {
+                anywhere(state, if stopped { 1 << on } else { 0 }, found);
+            }
+            if is_open(state, on) && state.store.assignment.is_current[at(on)] {
+                in_place(configuration, state, on, found);
+            }
+        }
+        Work::Move { from } => after_migration(configuration, state, from, found),
+    }
+}
+
+/// The service is nowhere: it may start on any open node.
+fn anywhere(state: &State, answers: u8, found: &mut impl FnMut(Work, u8)) {
+    for node in ALL {
+        if is_open(state, node) {
+            found(Work::Run(node), answers);
+        }
+    }
+}
+
+/// Mutation only: the node is silent for W, or nothing is active on it, and its epoch is open.
+fn may_release_unclosed(configuration: &Configuration, state: &State, node: NodeId) -> bool {
+    if !configuration.lacks(Mutation::ReleaseWithoutClosing) || !is_open(state, node) {
+        return false;
+    }
+    let armed = state.store.member(node).armed;
+    let silent = armed && state.leaders_silence(node) >= configuration.release_after();
+    silent || !state.store.answer(node).is_active()
+}
+
+/// Another action for the node where the service is: stop, start, migrate away.
+fn in_place(configuration: &Configuration, state: &State, on: NodeId, found: &mut impl FnMut(Work, u8)) {
+    match state.store.assignment.work {
+        Work::Halt(_) => found(Work::Run(on), 0),
+        Work::Run(_) => {
+            if configuration.commands {
+                found(Work::Halt(on), 0);
+            }
+            if configuration.migration
+                && is_open(state, other(on))
+                && state.store.answer(on) == Answer::Active
+            {
+                found(Work::Move { from: on }, 1 << on);
+            }
+        }
+        Work::Move { .. } => {}
+    }
+}
+
+/// What may follow a migration (FENCING 8): until HandingOver the service is on the source; after it, on either.
+fn after_migration(
+    configuration: &Configuration,
+    state: &State,
+    from: NodeId,
+    found: &mut impl FnMut(Work, u8),
+) {
+    let target = other(from);
+    let answered = state.store.answer(from);
+    let rests_on = |node: NodeId| if state.store.answer(node) == Answer::Stopped { 1 << node } else { 0 };
+    match answered {
+        // Not handed over: back to the source, or anywhere once the source is proven dead.
+        Answer::None | Answer::Outdated => {
+            if state.store.is_assigned(from) && is_open(state, from) {
+                found(Work::Run(from), 1 << from);
+            }
+            if state.store.is_proven_dead(from) {
+                anywhere(state, 0, found);
+            }
+        }
+        // The source probed, and it is still here.
+        Answer::Active => {
+            if is_open(state, from) && state.store.is_assigned(from) {
+                found(Work::Run(from), 1 << from);
+            }
+        }
+        Answer::Stopped | Answer::Receiving | Answer::HandingOver => {}
+    }
+    let handed_over = match answered {
+        Answer::None | Answer::Outdated => false,
+        Answer::Active | Answer::Stopped | Answer::Receiving | Answer::HandingOver => true,
+    };
+    if !handed_over || !is_gone(state, from) {
+        return;
+    }
+    if arrived(state, from) && is_open(state, target) && state.store.is_assigned(target) {
+        found(Work::Run(target), rests_on(from) | 1 << target);
+    }
+    if is_gone(state, target) || configuration.lacks(Mutation::FreshAfterHandOver) {
+        anywhere(state, rests_on(from) | rests_on(target), found);
+    }
+}

@@ -1,0 +1,72 @@
+//! The model as the checker sees it: initial state, possible actions, next state, properties.
+
+use stateright::{Model, Property};
+
+use crate::action::Action;
+use crate::configuration::Configuration;
+use crate::properties;
+use crate::state::{Late, State};
+use crate::store::ALL;
+use crate::{agent, daemon, leader, world};
+
+/// The protocol in one configuration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Protocol {
+    /// The configuration.
+    pub(crate) configuration: Configuration,
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let configuration = &self.configuration;
+        vec![if configuration.starts_running { State::running(configuration) } else { State::initial() }]
+    }
+
+    fn actions(&self, state: &State, found: &mut Vec<Action>) {
+        // A write that is going to be refused changes nothing: it arrives at once, so that this is no state to multiply.
+        if let Some(number) = state.late.iter().position(|late| *late == Some(Late::Refused)) {
+            found.push(Action::Arrive(number));
+            return;
+        }
+        let configuration = &self.configuration;
+        for node in ALL {
+            let mut steps = Vec::new();
+            agent::steps(configuration, state, node, &mut steps);
+            found.extend(steps.drain(..).map(|step| Action::Agent(node, step)));
+            let mut steps = Vec::new();
+            daemon::steps(configuration, state, node, &mut steps);
+            found.extend(steps.drain(..).map(|step| Action::Watchdog(node, step)));
+        }
+        let mut steps = Vec::new();
+        leader::steps(configuration, state, &mut steps);
+        found.extend(steps.drain(..).map(Action::Leader));
+        world::arrivals(state, found);
+        world::faults(configuration, state, found);
+        if world::may_tick(configuration, state) {
+            found.push(Action::Tick);
+        }
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let configuration = &self.configuration;
+        let mut next = *state;
+        match action {
+            Action::Tick => world::tick(configuration, &mut next),
+            Action::Agent(node, step) => agent::take(configuration, &mut next, node, step),
+            Action::Watchdog(node, step) => daemon::take(configuration, &mut next, node, step),
+            Action::Leader(step) => leader::take(configuration, &mut next, step),
+            Action::Arrive(number) => world::arrive(configuration, &mut next, number),
+            Action::CutOver(node) => world::cut_over(&mut next, node),
+            Action::Fault(fault) => world::break_down(configuration, &mut next, fault),
+        }
+        let next = next.normalised(configuration);
+        (next != *state).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::of(&self.configuration)
+    }
+}

@@ -1,0 +1,225 @@
+//! The store's side of a write: what is refused when a key is written, and what a write does when it is applied.
+
+use crate::configuration::Configuration;
+use crate::node::{Phase, Right, Service, Watchdog};
+use crate::state::{Harm, Late, State};
+use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
+use crate::write::{Change, Key, Proof, Write};
+
+/// Refuses every late write that guards a key which has just been written.
+pub(crate) fn touch(configuration: &Configuration, state: &mut State, key: Key) {
+    for late in state.late.iter_mut().flatten() {
+        if let Late::Waiting(write) = *late
+            && write.guards(configuration.mutation) & key.bit() != 0
+        {
+            *late = Late::Refused;
+        }
+    }
+}
+
+/// Puts a write among those that are late, if there is room.
+pub(crate) fn lose(state: &mut State, write: Write) {
+    if let Some(slot) = state.late.iter_mut().find(|slot| slot.is_none()) {
+        *slot = Some(Late::Waiting(write));
+    }
+}
+
+/// Whether another write may become late.
+pub(crate) fn has_room(configuration: &Configuration, state: &State) -> bool {
+    state.late.iter().flatten().count() < configuration.late
+}
+
+/// Applies a write whose guards hold. `heard`: its sender still waits for it, so that it learns of it (otherwise it reads
+/// what lies there, which every step of an agent does anyway).
+pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Write, heard: bool) {
+    match write {
+        Write::Heartbeat(node, change) => heartbeat(configuration, state, node, change, heard),
+        Write::Permit(node) => {
+            let answer = match state.store.assignment.work {
+                Work::Run(_) | Work::Halt(_) => Answer::Active,
+                Work::Move { .. } => Answer::Receiving,
+            };
+            answered(configuration, state, node, answer);
+            // The answer itself says so; that it is true is what the permit's guards are for.
+            if state.node(node).phase == Phase::Member {
+                learn_permit(state, node);
+            }
+        }
+        Write::Stopped { node, current } => {
+            answered(configuration, state, node, if current { Answer::Stopped } else { Answer::None });
+        }
+        Write::Running { node, current } => {
+            answered(configuration, state, node, if current { Answer::Active } else { Answer::Outdated });
+        }
+        Write::HandOver(node) => {
+            answered(configuration, state, node, Answer::HandingOver);
+            let machine = state.node_mut(node);
+            machine.right = Right::None;
+            machine.is_spent = true;
+            machine.hands_over = machine.service == Service::Running && machine.has_agent();
+        }
+        Write::Register(node) => {
+            let member = &mut state.store.members[at(node)];
+            member.mode = Mode::Registering { admitted: false };
+            member.armed = false;
+            touch(configuration, state, Key::Member(node));
+            let machine = state.node_mut(node);
+            if heard && machine.phase == Phase::Clearing {
+                machine.phase = Phase::Requested;
+            }
+        }
+        Write::Leave(node) => {
+            let member = &mut state.store.members[at(node)];
+            member.mode = Mode::Left;
+            member.armed = false;
+            let machine = state.node_mut(node);
+            machine.belongs = false;
+            if heard {
+                machine.phase = Phase::Dead;
+                machine.watchdog = Watchdog::Off;
+            }
+            touch(configuration, state, Key::Member(node));
+            touch(configuration, state, Key::Created(node));
+            touch(configuration, state, Key::Alive(node));
+        }
+        Write::Close { node, .. } => {
+            if state.store.fence(node) != Fence::Open {
+                state.harm = Harm::EpochWentBack;
+            }
+            // What the closed epoch's report said is kept with the fence; the report itself says nothing any more, except
+            // that the node registers or has left.
+            let member = &mut state.store.members[at(node)];
+            state.store.fences[at(node)] = Fence::Fencing { armed: member.armed };
+            member.armed = false;
+            if member.mode == (Mode::Registering { admitted: true }) {
+                member.mode = Mode::Active;
+            }
+            state.store.assignment.is_current[at(node)] = false;
+            state.node_mut(node).belongs = false;
+            touch(configuration, state, Key::Fence(node));
+        }
+        Write::Release(node, _) => {
+            if !matches!(state.store.fence(node), Fence::Fencing { .. }) {
+                state.harm = Harm::EpochWentBack;
+            }
+            state.store.fences[at(node)] = Fence::Released;
+            touch(configuration, state, Key::Fence(node));
+        }
+        Write::Open(node) => {
+            if state.store.fence(node) != Fence::Released {
+                state.harm = Harm::EpochWentBack;
+            }
+            state.store.fences[at(node)] = Fence::Open;
+            state.store.members[at(node)].mode = Mode::Registering { admitted: true };
+            touch(configuration, state, Key::Fence(node));
+            let machine = state.node_mut(node);
+            machine.belongs = machine.phase == Phase::Requested;
+        }
+        Write::Assign { work, .. } => assign(configuration, state, work),
+    }
+}
+
+/// A heartbeat is applied: every process sees `alive` change.
+fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, change: Change, heard: bool) {
+    match change {
+        Change::Keep => {}
+        Change::Arm | Change::Disarm => {
+            state.store.members[at(node)].armed = change == Change::Arm;
+            touch(configuration, state, Key::Member(node));
+        }
+        Change::Create => {
+            state.store.members[at(node)].mode = Mode::Active;
+            touch(configuration, state, Key::Member(node));
+            touch(configuration, state, Key::Created(node));
+        }
+    }
+    touch(configuration, state, Key::Alive(node));
+    for candidate in &mut state.candidates {
+        candidate.silence[at(node)] = 0;
+    }
+    let joins = match state.node(node).phase {
+        Phase::Resuming | Phase::Requested => heard && change == Change::Create,
+        Phase::Dead | Phase::Member | Phase::Clearing => false,
+    };
+    if joins {
+        state.node_mut(node).phase = Phase::Member;
+        // A new process reads what lies there; an answer from before the node's present epoch is no permit.
+        if state.store.is_assigned(node) {
+            learn_permit(state, node);
+        }
+    }
+    let machine = state.node_mut(node);
+    if heard && machine.watchdog != Watchdog::Off {
+        machine.answer_due = Some(0);
+    }
+}
+
+/// An agent's report is written.
+fn answered(configuration: &Configuration, state: &mut State, node: NodeId, answer: Answer) {
+    state.store.answers[at(node)] = answer;
+    touch(configuration, state, Key::Answer(node));
+}
+
+/// The agent knows of its permit as soon as it is committed, which is the earliest that it could. What it has begun before
+/// or given up it may only go on with, under its own permit, while the copy runs.
+fn learn_permit(state: &mut State, node: NodeId) {
+    let answer = state.store.answer(node);
+    let work = state.store.assignment.work;
+    let machine = state.node_mut(node);
+    match answer {
+        Answer::Active => {
+            let goes_on = machine.service == Service::Running && work == Work::Run(node);
+            if goes_on || !machine.is_spent {
+                machine.right = Right::Start { current: true };
+                machine.is_spent = goes_on;
+            }
+        }
+        Answer::Receiving => {
+            if !machine.is_spent {
+                machine.right = Right::Receive { current: true };
+            }
+        }
+        Answer::None | Answer::Stopped | Answer::HandingOver | Answer::Outdated => {}
+    }
+}
+
+/// A new assignment under a new action uid: every answer, right and write for the one before is outdated.
+fn assign(configuration: &Configuration, state: &mut State, work: Work) {
+    state.store.assignment.work = work;
+    for node in ALL {
+        state.store.assignment.is_current[at(node)] = work.names(node);
+        state.store.answers[at(node)] = state.store.answer(node).outdated();
+        let machine = state.node_mut(node);
+        machine.right = machine.right.outdated();
+        machine.is_spent = false;
+    }
+    for late in state.late.iter_mut().flatten() {
+        if let Late::Waiting(write) = *late {
+            *late = Late::Waiting(write.outdated());
+        }
+    }
+    touch(configuration, state, Key::Assignment);
+}
+
+/// Whether the leader may record this proof for a node whose fence is Fencing (FENCING 5).
+pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId, proof: Proof) -> bool {
+    let Fence::Fencing { armed } = state.store.fence(node) else { return false };
+    match proof {
+        Proof::Silence => armed && state.leaders_silence(node) >= configuration.release_after(),
+        // Sent by the step that turns the machine off, never decided on.
+        Proof::Device => false,
+        Proof::Registration => state.store.member(node).mode == Mode::Registering { admitted: false },
+        Proof::Leave => state.store.member(node).mode == Mode::Left,
+        Proof::Inactive => !state.store.answer(node).is_active(),
+    }
+}
+
+/// The nodes that have given up the assigned service, or are proven dead (FENCING 6).
+pub(crate) fn is_gone(state: &State, node: NodeId) -> bool {
+    state.store.answer(node) == Answer::Stopped || state.store.is_proven_dead(node)
+}
+
+/// The other node's copy is confirmed to run.
+pub(crate) fn arrived(state: &State, from: NodeId) -> bool {
+    state.store.answer(other(from)) == Answer::Active
+}

@@ -1,0 +1,101 @@
+//! What must always hold, and what must be reachable so that the model is not empty talk.
+
+use stateright::Property;
+
+use crate::configuration::Configuration;
+use crate::model::Protocol;
+use crate::node::{Phase, Power, Service, Watchdog};
+use crate::state::{Harm, Late, State};
+use crate::store::{ALL, Answer, Fence, Mode, Work, other};
+
+/// Promise 1.
+pub(crate) const NEVER_TWO: &str = "never two";
+
+/// The properties of a configuration. With a rule taken away only what must always hold.
+pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
+    let mut found = vec![
+        Property::always(NEVER_TWO, |_, state: &State| running(state) <= 1),
+        Property::always("epochs never go back", |_, state: &State| state.harm != Harm::EpochWentBack),
+        Property::always("no reset while agents and daemons act in time", |_, state: &State| {
+            state.harm != Harm::NeedlessReset
+        }),
+    ];
+    if configuration.mutation.is_some() {
+        return found;
+    }
+    found.extend([
+        Property::sometimes("a failover completes", |_, state: &State| failed_over(state)),
+        Property::sometimes("a node registers anew", |_, state: &State| {
+            ALL.into_iter().any(|node| {
+                state.store.member(node).mode == Mode::Registering { admitted: true }
+                    && state.node(node).belongs
+            })
+        }),
+        Property::sometimes("stop, then stay", |_, state: &State| stays(state)),
+        Property::sometimes("an applied heartbeat whose sender does not know", |_, state: &State| {
+            ALL.into_iter().any(|node| {
+                state.node(node).answer_due.is_some() && state.node(node).watchdog == Watchdog::Free
+            })
+        }),
+    ]);
+    if !configuration.timely {
+        found.push(Property::sometimes("a machine resets itself", |_, state: &State| {
+            ALL.into_iter().any(|node| state.node(node).power == Power::Off { self_fenced: true })
+        }));
+    }
+    if configuration.late > 0 {
+        found.push(Property::sometimes("a late write conflicts", |_, state: &State| {
+            state.late.contains(&Some(Late::Refused))
+        }));
+    }
+    if configuration.migration {
+        found.push(Property::sometimes("a migration completes", |_, state: &State| migrated(state)));
+    }
+    if configuration.agent_restarts {
+        found.push(Property::sometimes("a new agent finds its service running", |_, state: &State| {
+            ALL.into_iter().any(|node| {
+                state.node(node).phase == Phase::Resuming && state.node(node).service == Service::Running
+            })
+        }));
+    }
+    found
+}
+
+/// Copies that run.
+fn running(state: &State) -> usize {
+    state.nodes.iter().filter(|machine| machine.service == Service::Running).count()
+}
+
+/// A committed permit under which the service runs.
+fn has_permit(state: &State, node: u8) -> bool {
+    state.store.answer(node) == Answer::Active && state.node(node).service == Service::Running
+}
+
+/// A node was active when it was fenced, and the service runs on the other.
+fn failed_over(state: &State) -> bool {
+    ALL.into_iter().any(|node| {
+        let lost = state.store.answer(other(node)) == Answer::Outdated
+            && state.store.fence(other(node)) == Fence::Released;
+        lost && has_permit(state, node)
+    })
+}
+
+/// A node that has an action to run is petted without a deadline, having stopped it.
+fn stays(state: &State) -> bool {
+    ALL.into_iter().any(|node| {
+        let machine = state.node(node);
+        machine.watchdog == Watchdog::Free && machine.is_spent && state.store.answer(node) == Answer::Active
+    })
+}
+
+/// The source has handed over and the target runs.
+fn migrated(state: &State) -> bool {
+    match state.store.assignment.work {
+        Work::Run(_) | Work::Halt(_) => false,
+        Work::Move { from } => {
+            state.store.answer(from) == Answer::Stopped
+                && has_permit(state, 1 - from)
+                && state.node(from).is_on()
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The whole state of the model: the store, the machines, the controller candidates, and late writes.
+
+use crate::agent;
+use crate::configuration::Configuration;
+use crate::node::{Node, Right, Service, Watchdog};
+use crate::store::{ALL, Answer, NODES, NodeId, Store, at};
+use crate::write::Write;
+
+/// The most candidates that a configuration may have.
+pub(crate) const CANDIDATES: usize = 3;
+
+/// The most late writes at one time.
+pub(crate) const LATE: usize = 2;
+
+/// A controller candidate. The first one is the leader; which process that is does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Candidate {
+    /// For each node: ticks on this process's clock since it last saw `alive` change (`o`), no more than W.
+    pub(crate) silence: [i8; NODES],
+}
+
+/// A write that its sender has given up waiting for (*unknown*). It may be applied at any later time, or never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Late {
+    /// It may still be applied.
+    Waiting(Write),
+    /// A key that it guards was written: it will conflict when it arrives.
+    Refused,
+}
+
+/// What must never happen and is not to be seen in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Harm {
+    /// Nothing.
+    None,
+    /// A fence was written from another state than the one it was decided on: an epoch is given twice or goes back.
+    EpochWentBack,
+    /// A machine was reset although its agent and daemon could have prevented it in time.
+    NeedlessReset,
+}
+
+/// Everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct State {
+    /// What is stored.
+    pub(crate) store: Store,
+    /// The machines.
+    pub(crate) nodes: [Node; NODES],
+    /// The candidates, the leader first.
+    pub(crate) candidates: [Candidate; CANDIDATES],
+    /// Late writes, in no particular order.
+    pub(crate) late: [Option<Late>; LATE],
+    /// What went wrong.
+    pub(crate) harm: Harm,
+}
+
+impl State {
+    /// Two registered idle nodes, a leader, a service just assigned to the first node.
+    pub(crate) fn initial() -> Self {
+        State {
+            store: Store::initial(),
+            nodes: [Node::idle(); NODES],
+            candidates: [Candidate { silence: [0; NODES] }; CANDIDATES],
+            late: [None; LATE],
+            harm: Harm::None,
+        }
+    }
+
+    /// The same with the service started on the first node, just after a heartbeat.
+    pub(crate) fn running(configuration: &Configuration) -> Self {
+        let mut state = State::initial();
+        state.store.members[0].armed = true;
+        state.store.answers[0] = Answer::Active;
+        let machine = &mut state.nodes[0];
+        machine.service = Service::Running;
+        machine.right = Right::Start { current: true };
+        machine.is_spent = true;
+        let bounds = &configuration.bounds;
+        machine.watchdog = Watchdog::Follow { timer: bounds.timeout, left: bounds.valid, checked: None };
+        state.normalised(configuration)
+    }
+
+    /// A machine.
+    pub(crate) fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[at(node)]
+    }
+
+    /// A machine, to change it.
+    pub(crate) fn node_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut self.nodes[at(node)]
+    }
+
+    /// How long the leader has not seen this node's heartbeat.
+    pub(crate) fn leaders_silence(&self, node: NodeId) -> i8 {
+        self.candidates[0].silence[at(node)]
+    }
+
+    /// Whether a permit of this node may still be applied although the agent does not know of it.
+    pub(crate) fn has_unknown_permit(&self, node: NodeId) -> bool {
+        self.is_late(Write::Permit(node))
+    }
+
+    /// Whether this write is late.
+    pub(crate) fn is_late(&self, write: Write) -> bool {
+        self.late.contains(&Some(Late::Waiting(write)))
+    }
+
+    /// Brings states that mean the same to one form: silence that nobody counts is 0, an answer that would extend nothing is
+    /// none, daemons look at the clock as early as they may, followers and late writes are in order, and of two states that
+    /// differ only in the names of the nodes one is taken.
+    pub(crate) fn normalised(mut self, configuration: &Configuration) -> Self {
+        for node in ALL {
+            let armed = self.store.member(node).armed;
+            let machine = self.node_mut(node);
+            if let Watchdog::Follow { left, checked, .. } = &mut machine.watchdog {
+                *checked = checked.or(configuration.bounds.pet(*left));
+            }
+            if !agent::extends(configuration, machine, armed) {
+                machine.answer_due = None;
+            }
+            if !self.store.counts_silence(node) {
+                for candidate in &mut self.candidates {
+                    candidate.silence[at(node)] = 0;
+                }
+            }
+        }
+        self.canonical(configuration.symmetric)
+    }
+
+    /// The same with the two nodes exchanged.
+    fn mirrored(mut self) -> Self {
+        self.store = self.store.mirrored();
+        self.nodes.reverse();
+        for candidate in &mut self.candidates {
+            candidate.silence.reverse();
+        }
+        for late in self.late.iter_mut().flatten() {
+            if let Late::Waiting(write) = *late {
+                *late = Late::Waiting(write.mirrored());
+            }
+        }
+        self
+    }
+
+    /// One of all the states that differ only in names.
+    fn canonical(self, symmetric: bool) -> Self {
+        let ordered = self.ordered();
+        if symmetric { ordered.min(self.mirrored().ordered()) } else { ordered }
+    }
+
+    /// Followers and late writes in order.
+    fn ordered(mut self) -> Self {
+        if self.candidates[1].silence > self.candidates[2].silence {
+            self.candidates.swap(1, 2);
+        }
+        self.late.sort_unstable();
+        self
+    }
+}

@@ -1,0 +1,151 @@
+//! What nobody decides: time, late arrivals, the driver's cut-over, and everything that breaks.
+
+use crate::action::{Action, Fault};
+use crate::configuration::Configuration;
+use crate::daemon;
+use crate::mutation::Mutation;
+use crate::network::{apply, touch};
+use crate::node::{Node, Phase, Power, Right, Service, Watchdog};
+use crate::state::{Candidate, Late, State};
+use crate::store::{ALL, NODES, NodeId, at, other};
+use crate::write::Key;
+
+/// Whether a tick may pass. A device whose time is over resets its machine first, unless it is petted at this very moment;
+/// nobody else has to do anything in time, unless the configuration says so.
+pub(crate) fn may_tick(configuration: &Configuration, state: &State) -> bool {
+    ALL.into_iter().all(|node| {
+        let due = match state.node(node).watchdog {
+            Watchdog::Off | Watchdog::Free => false,
+            Watchdog::Follow { timer, .. } | Watchdog::Orphan { timer, .. } => timer == 0,
+        };
+        !(due || configuration.timely && daemon::acts_in_time(configuration, state, node))
+    })
+}
+
+/// One tick passes on every clock. Each counter stops where more of it means the same.
+pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
+    let bounds = &configuration.bounds;
+    for node in ALL {
+        if state.store.counts_silence(node) {
+            for candidate in &mut state.candidates {
+                let silence = &mut candidate.silence[at(node)];
+                *silence = (*silence + 1).min(bounds.wait());
+            }
+        }
+        let machine = state.node_mut(node);
+        match &mut machine.watchdog {
+            Watchdog::Off | Watchdog::Free => {}
+            Watchdog::Follow { timer, left, .. } | Watchdog::Orphan { timer, left } => {
+                *timer -= 1;
+                *left = (*left - 1).max(-1);
+            }
+        }
+        machine.answer_due = machine.answer_due.map(|age| (age + 1).min(bounds.valid + 1));
+    }
+}
+
+/// Every arrival of a late write, and every end of a migration, that may happen now.
+pub(crate) fn arrivals(state: &State, found: &mut Vec<Action>) {
+    for node in ALL {
+        let ready = state.node(other(node)).service == Service::Paused;
+        if state.node(node).hands_over && state.node(node).service == Service::Running && ready {
+            found.push(Action::CutOver(node));
+        }
+    }
+    let late = state.late.iter().enumerate().filter(|(_, late)| late.is_some());
+    found.extend(late.map(|(number, _)| Action::Arrive(number)));
+}
+
+/// A late write reaches the store.
+pub(crate) fn arrive(configuration: &Configuration, state: &mut State, number: usize) {
+    match state.late[number].take() {
+        Some(Late::Waiting(write)) => apply(configuration, state, write, false),
+        Some(Late::Refused) | None => {}
+    }
+}
+
+/// The driver ends the migration: never two, the source pauses before the target goes on.
+pub(crate) fn cut_over(state: &mut State, from: NodeId) {
+    let source = state.node_mut(from);
+    source.service = Service::Absent;
+    source.hands_over = false;
+    state.node_mut(other(from)).service = Service::Running;
+}
+
+/// Every fault that may happen now.
+pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut Vec<Action>) {
+    let mut add = |fault| found.push(Action::Fault(fault));
+    for node in ALL {
+        let machine = state.node(node);
+        match machine.power {
+            Power::Off { .. } => add(Fault::Boot(node)),
+            Power::On => node_faults(configuration, machine, node, &mut add),
+        }
+    }
+    if configuration.candidates == 1 {
+        add(Fault::LeaderChange(0));
+    }
+    for follower in 1..configuration.candidates {
+        add(Fault::LeaderChange(follower));
+        if configuration.candidate_restarts && state.candidates[follower].silence != [0; NODES] {
+            add(Fault::CandidateRestart(follower));
+        }
+    }
+}
+
+/// What may break on a machine that runs.
+fn node_faults(configuration: &Configuration, machine: &Node, node: NodeId, add: &mut impl FnMut(Fault)) {
+    if configuration.power_loss {
+        add(Fault::PowerLoss(node));
+    }
+    if configuration.agent_restarts && machine.has_agent() {
+        add(Fault::AgentEnds(node));
+    }
+    if !machine.has_agent() {
+        add(Fault::AgentStarts(node));
+    }
+    if configuration.crashes && machine.service != Service::Absent {
+        add(Fault::Crash(node));
+    }
+    match (configuration.bounds.device, machine.watchdog) {
+        (crate::bounds::Device::NotRetained, Watchdog::Follow { .. }) => add(Fault::DaemonEnds(node)),
+        (_, Watchdog::Off | Watchdog::Free | Watchdog::Follow { .. } | Watchdog::Orphan { .. }) => {}
+    }
+}
+
+/// Something breaks, or comes back.
+pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault: Fault) {
+    match fault {
+        Fault::PowerLoss(node) => state.node_mut(node).power_off(false),
+        Fault::Boot(node) => {
+            *state.node_mut(node) = Node { phase: Phase::Clearing, belongs: false, ..Node::idle() };
+        }
+        Fault::AgentEnds(node) => {
+            let machine = state.node_mut(node);
+            let joined = matches!(machine.phase, Phase::Member | Phase::Resuming);
+            machine.phase = Phase::Dead;
+            machine.belongs &= joined;
+            machine.right = Right::None;
+            machine.answer_due = None;
+        }
+        Fault::AgentStarts(node) => {
+            let machine = state.node_mut(node);
+            machine.phase = if machine.belongs { Phase::Resuming } else { Phase::Clearing };
+        }
+        Fault::DaemonEnds(node) => {
+            let left = state.node(node).left();
+            state.node_mut(node).watchdog = Watchdog::Orphan { timer: configuration.bounds.timeout, left };
+        }
+        Fault::Crash(node) => state.node_mut(node).service = Service::Absent,
+        Fault::LeaderChange(follower) => {
+            state.candidates.swap(0, follower);
+            touch(configuration, state, Key::Leader);
+            if configuration.lacks(Mutation::StoredTimes) {
+                state.candidates[0].silence = [configuration.bounds.wait(); NODES];
+            }
+        }
+        Fault::CandidateRestart(follower) => {
+            state.candidates[follower] = Candidate { silence: [0; NODES] };
+        }
+    }
+}

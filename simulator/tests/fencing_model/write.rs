@@ -1,0 +1,220 @@
+//! Guarded transactions, and what each of them guards (FENCING 1).
+
+use crate::mutation::Mutation;
+use crate::store::{ALL, NodeId, Work, other};
+
+/// A key that a write guards, or that has just been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    /// `leader`, by its create revision: the term.
+    Leader,
+    /// `assignment/<resource>`.
+    Assignment,
+    /// `fence/<node>`.
+    Fence(NodeId),
+    /// `report/<node>/node`.
+    Member(NodeId),
+    /// `alive/<node>` by its create revision: still the same incarnation of the agent.
+    Created(NodeId),
+    /// `alive/<node>` by its revision: no heartbeat meanwhile.
+    Alive(NodeId),
+    /// `report/<node>/resource/<name>`.
+    Answer(NodeId),
+}
+
+impl Key {
+    /// The key as one bit of a set.
+    pub(crate) fn bit(self) -> u16 {
+        let number = match self {
+            Key::Leader => 0,
+            Key::Assignment => 1,
+            Key::Fence(node) => 2 + node,
+            Key::Member(node) => 4 + node,
+            Key::Created(node) => 6 + node,
+            Key::Alive(node) => 8 + node,
+            Key::Answer(node) => 10 + node,
+        };
+        1 << number
+    }
+}
+
+/// What a heartbeat changes in `report/<node>/node`, in the same transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Change {
+    /// Nothing.
+    Keep,
+    /// armed: true.
+    Arm,
+    /// armed: false.
+    Disarm,
+    /// A new process, or a newly admitted one, creates `alive` (an older one is deleted first).
+    Create,
+}
+
+/// What a proof rests on (FENCING 5), and so what the write that records it guards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Proof {
+    /// (a) silence for W, and armed.
+    Silence,
+    /// (b) a fence device.
+    Device,
+    /// (c) and (f): a registration against the closed epoch, of another boot or of the same.
+    Registration,
+    /// (d) a clean leave.
+    Leave,
+    /// (g) nothing active.
+    Inactive,
+}
+
+/// A guarded transaction. It is applied at the moment at which it is decided on, or it is late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Write {
+    /// The agent's heartbeat.
+    Heartbeat(NodeId, Change),
+    /// The start permit: Starting, or Receiving for the target of a migration.
+    Permit(NodeId),
+    /// Stopped, Failed or HandedOver. `current`: for the action uid that is assigned now.
+    Stopped {
+        /// Whose report.
+        node: NodeId,
+        /// Whether the action uid is still the assigned one.
+        current: bool,
+    },
+    /// Running, after a migration: here it is.
+    Running {
+        /// Whose report.
+        node: NodeId,
+        /// Whether the action uid is still the assigned one.
+        current: bool,
+    },
+    /// The source of a migration lets go.
+    HandOver(NodeId),
+    /// The agent asks for an epoch.
+    Register(NodeId),
+    /// The agent leaves cleanly.
+    Leave(NodeId),
+    /// The leader closes the epoch: epoch + 1, Fencing.
+    Close {
+        /// Whose.
+        node: NodeId,
+        /// Whether it rests on silence, and so guards `alive`.
+        on_silence: bool,
+    },
+    /// The leader records a proof.
+    Release(NodeId, Proof),
+    /// The leader opens the epoch for the node's request.
+    Open(NodeId),
+    /// The leader assigns.
+    Assign {
+        /// What.
+        work: Work,
+        /// The nodes whose fence it guards, a set of bits.
+        fences: u8,
+        /// The nodes whose report it rests on, a set of bits.
+        answers: u8,
+    },
+}
+
+impl Write {
+    /// The set of keys that this write guards.
+    pub(crate) fn guards(self, mutation: Option<Mutation>) -> u16 {
+        let set = |keys: &[Key]| keys.iter().fold(0, |set, key| set | key.bit());
+        // Every agent's write but a registration: its incarnation and its epoch.
+        let own = |node| match mutation {
+            Some(Mutation::EpochNotGuarded) => set(&[Key::Created(node)]),
+            _ => set(&[Key::Created(node), Key::Fence(node)]),
+        };
+        let report = |node| match mutation {
+            Some(Mutation::OwnKeyNotGuarded) => 0,
+            _ => set(&[Key::Answer(node)]),
+        };
+        let leader = Key::Leader.bit();
+        match self {
+            Write::Heartbeat(node, Change::Create) => set(&[Key::Fence(node), Key::Member(node)]),
+            Write::Heartbeat(node, Change::Keep | Change::Arm | Change::Disarm) => {
+                own(node) | Key::Member(node).bit()
+            }
+            Write::Permit(node) => {
+                let armed = match mutation {
+                    Some(Mutation::PermitBeforeArmed) => 0,
+                    _ => Key::Member(node).bit(),
+                };
+                own(node) | report(node) | Key::Assignment.bit() | armed
+            }
+            Write::Stopped { node, .. } | Write::Running { node, .. } => own(node) | report(node),
+            Write::HandOver(node) => {
+                let target = other(node);
+                own(node) | report(node) | set(&[Key::Assignment, Key::Answer(target), Key::Fence(target)])
+            }
+            Write::Register(node) => set(&[Key::Member(node), Key::Fence(node)]),
+            Write::Leave(node) => own(node) | Key::Member(node).bit(),
+            Write::Close { node, on_silence } => {
+                let silence = if on_silence { Key::Alive(node).bit() } else { 0 };
+                leader | silence | set(&[Key::Fence(node), Key::Member(node)])
+            }
+            Write::Release(node, proof) => {
+                let rests_on = match proof {
+                    Proof::Silence => Key::Alive(node).bit(),
+                    Proof::Device => 0,
+                    Proof::Registration | Proof::Leave => Key::Member(node).bit(),
+                    Proof::Inactive => Key::Answer(node).bit(),
+                };
+                leader | rests_on | Key::Fence(node).bit()
+            }
+            Write::Open(node) => leader | set(&[Key::Fence(node), Key::Member(node)]),
+            Write::Assign { fences, answers, .. } => {
+                let mut guards = leader | Key::Assignment.bit();
+                for node in ALL {
+                    if fences & (1 << node) != 0 {
+                        guards |= Key::Fence(node).bit();
+                    }
+                    if answers & (1 << node) != 0 {
+                        guards |= Key::Answer(node).bit();
+                    }
+                }
+                guards
+            }
+        }
+    }
+
+    /// The same with the two nodes exchanged.
+    pub(crate) fn mirrored(self) -> Write {
+        match self {
+            Write::Heartbeat(node, change) => Write::Heartbeat(other(node), change),
+            Write::Permit(node) => Write::Permit(other(node)),
+            Write::Stopped { node, current } => Write::Stopped { node: other(node), current },
+            Write::Running { node, current } => Write::Running { node: other(node), current },
+            Write::HandOver(node) => Write::HandOver(other(node)),
+            Write::Register(node) => Write::Register(other(node)),
+            Write::Leave(node) => Write::Leave(other(node)),
+            Write::Close { node, on_silence } => Write::Close { node: other(node), on_silence },
+            Write::Release(node, proof) => Write::Release(other(node), proof),
+            Write::Open(node) => Write::Open(other(node)),
+            Write::Assign { work, fences, answers } => {
+                let exchanged = |set: u8| (set >> 1) | ((set & 1) << 1);
+                Write::Assign {
+                    work: work.mirrored(),
+                    fences: exchanged(fences),
+                    answers: exchanged(answers),
+                }
+            }
+        }
+    }
+
+    /// The same write once another action uid is assigned.
+    pub(crate) fn outdated(self) -> Write {
+        match self {
+            Write::Stopped { node, .. } => Write::Stopped { node, current: false },
+            Write::Running { node, .. } => Write::Running { node, current: false },
+            Write::Heartbeat(..)
+            | Write::Permit(_)
+            | Write::HandOver(_)
+            | Write::Register(_)
+            | Write::Leave(_)
+            | Write::Close { .. }
+            | Write::Release(..)
+            | Write::Open(_)
+            | Write::Assign { .. } => self,
+        }
+    }
+}
