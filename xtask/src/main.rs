@@ -1,6 +1,7 @@
 //! Project chores, run as `cargo run -p ha-xtask -- CHORE`.
 
 mod architecture;
+mod scenarios;
 mod schemas;
 
 use std::process::ExitCode;
@@ -18,6 +19,12 @@ struct Arguments {
 enum Chore {
     /// Check that crates depend only on what ARCHITECTURE.md allows, and that source files keep the house rules
     Architecture,
+    /// Write the index of the simulator's scenarios
+    Scenarios {
+        /// Only compare, and fail when it is out of date
+        #[arg(long)]
+        check: bool,
+    },
     /// Write the schema of every kind to docs/schemas
     Schemas {
         /// Only compare, and fail when a file is out of date
@@ -29,6 +36,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Architecture => architecture::check(),
+        Chore::Scenarios { check } => scenarios::write(check),
         Chore::Schemas { check } => schemas::write(check),
     };
     match outcome {

@@ -1,0 +1,114 @@
+//! Writes the index of the simulator's scenarios, from the comment with which each file begins.
+
+use anyhow::{Context, Result, ensure};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The topics in the order in which they are read, with what each is about; a folder without a line here comes after them.
+const TOPICS: [(&str, &str); 14] = [
+    ("fencing", "A node fails, and what makes certain that nothing of it runs any more."),
+    ("store", "The store is away, slow, compacted, or changes its leader."),
+    ("leadership", "The leading controller fails, hangs, or is cut off."),
+    ("agent", "The agent fails, restarts, hangs, or cannot write its journal."),
+    ("services", "Services start, fail, crash, and are stopped."),
+    ("moves", "Services are migrated and relocated."),
+    ("rules", "Groups and affinity rules."),
+    ("placement", "Which node is chosen, and which is refused."),
+    ("maintenance", "A node is emptied for work on it."),
+    ("shutdown", "Machines power off and reboot in order."),
+    ("disarm", "Planned work on the store or the network."),
+    ("commands", "What users ask for, and what is refused."),
+    ("deletion", "Services that are no longer managed."),
+    ("found-by-seeds", "What random runs have found, shrunk."),
+];
+
+const INTRODUCTION: &str = "# Scenarios
+
+Each file is a whole cluster under a virtual clock: the real controllers and agents over a simulated store, network and power.
+It says what happens and what must come of it, and begins with what it proves.
+
+    hactl simulate simulator/scenarios                  # all of them, one line each
+    hactl simulate simulator/scenarios/fencing          # one topic
+    hactl simulate simulator/scenarios/fencing/node-loses-power.yaml    # the timeline of one
+
+[docs/simulator.md](../../docs/simulator.md) describes the format. This index is written by `cargo run -p ha-xtask -- scenarios`.
+";
+
+/// Writes the index, or with `check` only compares: a difference is an error that says what to run.
+pub(crate) fn write(check: bool) -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../simulator/scenarios");
+    let path = folder.join("README.md");
+    let text = index(&folder)?;
+    if check {
+        let known = fs::read_to_string(&path).unwrap_or_default();
+        ensure!(
+            known == text,
+            "{} is not what the scenarios say; run: cargo run -p ha-xtask -- scenarios",
+            path.display()
+        );
+    } else {
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn index(folder: &Path) -> Result<String> {
+    let mut names: Vec<String> = entries(folder)?
+        .iter()
+        .filter(|path| path.is_dir())
+        .filter_map(|path| path.file_name().map(|name| name.to_string_lossy().into_owned()))
+        .collect();
+    let rank = |name: &String| TOPICS.iter().position(|(topic, _)| topic == name).unwrap_or(TOPICS.len());
+    names.sort_by_key(|name| (rank(name), name.clone()));
+    let mut text = INTRODUCTION.to_owned();
+    for name in names {
+        let about = TOPICS.iter().find(|(topic, _)| *topic == name).map_or("", |(_, about)| about);
+        let files: Vec<PathBuf> = entries(&folder.join(&name))?
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|end| end == "yaml"))
+            .collect();
+        if files.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "\n## {name}\n\n{about}\n\n");
+        for file in files {
+            let (what, proves) = first_lines(&file)?;
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+            let _ = write!(text, "- [{stem}]({name}/{stem}.yaml): {what}");
+            if !proves.is_empty() {
+                let _ = write!(text, " *{proves}*");
+            }
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        paths.push(entry?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The comment that a file begins with: what happens, and what it proves.
+fn first_lines(path: &Path) -> Result<(String, String)> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
+    let comment = comment.join(" ");
+    let (what, proves) = comment.split_once("Proves:").unwrap_or((comment.as_str(), ""));
+    let (what, proves) = (what.trim().to_owned(), proves.trim().to_owned());
+    ensure!(!what.is_empty(), "{} must begin with a comment that says what it proves", path.display());
+    Ok((what, proves))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_index_of_scenarios_is_current() {
+        super::write(true).unwrap();
+    }
+}
