@@ -315,6 +315,9 @@ pub struct ClusterStatus {
     pub term: Option<i64>,
     /// `Armed`, `Disarming`, `Disarmed` or `Arming`.
     pub arming: String,
+    /// How agents may disarm now: nothing is being fenced, recovered or moved any more. They acknowledge only with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disarm: Option<Disarmed>,
     /// What the leader waits for, as sentences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<String>,

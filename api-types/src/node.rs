@@ -188,6 +188,9 @@ pub struct NodeStatus {
     pub mode: String,
     /// The agent's state: `WaitForLock`, `Active` or `LostLock`.
     pub agent: String,
+    /// `Armed`, `Disarming`, `Disarmed` or `Arming`: how far this node's agent is with that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub arming: String,
     /// The agent's version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,

@@ -34,7 +34,7 @@ pub struct OperationSpec {
     /// ConfirmFenced: the epoch that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// ConfirmFenced: the boot id that the operator saw.
+    /// ConfirmFenced and ShutdownContinue: the boot id that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// Start: the resource is known not to run on this node.
@@ -65,6 +65,8 @@ pub enum OperationAction {
     ConfirmFenced,
     /// Fence the node with its devices.
     Fence,
+    /// A machine that shuts down waits no longer for its services to move away.
+    ShutdownContinue,
     /// Even the load.
     Balance,
 }

@@ -85,6 +85,8 @@ reasons! {
     PlacementChanged => "it is no longer allowed where it was",
     /// Moved because its node is in maintenance.
     MaintenanceMove => "its node is in maintenance",
+    /// Moved back to the node that it left for maintenance.
+    MaintenanceReturn => "the node that it left for maintenance takes services again",
     /// An operator asked for it.
     OperatorRequest => "an operator asked for it",
     /// Live migration in progress.
@@ -187,6 +189,10 @@ reasons! {
     Registering => "it is registering",
     /// The node left cleanly.
     LeftCleanly => "it left cleanly",
+    /// The machine shuts down in order.
+    ShuttingDown => "its machine shuts down",
+    /// The agent left for a restart and did not come back in time.
+    AgentAway => "its agent has been away for longer than freezeTimeoutSeconds",
     /// The node was declared dead.
     DeclaredDead => "it was declared dead",
     /// The node was fenced.

@@ -257,6 +257,9 @@ pub struct ResourceStatus {
     /// The generation from which on probes count (7: a service that was Ignored is looked for anew).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_generation: Option<i64>,
+    /// The cluster's generation from which on probes count (after disarm ignore, places are read anew).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe_arming: Option<i64>,
     /// Failed moves in a row that the controller wanted; the back-off grows with it.
     #[serde(skip_serializing_if = "is_zero")]
     pub move_failures: u32,

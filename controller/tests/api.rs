@@ -477,3 +477,28 @@ async fn start_and_stop_change_the_requested_state_with_the_record() {
     // What does not exist is for the leader to refuse, on record.
     assert_eq!(api.post("operations", &operation("o4", "Start", "nix")).await.code, 201);
 }
+
+#[tokio::test]
+async fn maintenance_begins_only_where_services_can_leave_and_always_ends() {
+    let api = Api::over(MemoryStore::new());
+    node(&api, "up", "Online").await;
+    node(&api, "off", "Offline").await;
+    let enable = json!({"spec": {"maintenance": true}});
+    let disable = json!({"spec": {"maintenance": false}});
+    let refused = api.merge("nodes/off", &enable).await;
+    assert_eq!((refused.code, refused.at("/reason")), (409, &json!("Conflict")));
+    assert_eq!(refused.at("/details/causes/0/reason"), "NodeNotOnline");
+    assert!(refused.at("/message").as_str().unwrap().contains("off is Offline"), "{}", refused.body);
+    assert_eq!(api.merge("nodes/up?dryRun=All", &enable).await.code, 200);
+    let cluster = json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
+        "spec": {"disarmed": "Ignore"}});
+    assert_eq!(api.post("clusters", &cluster).await.code, 201);
+    let refused = api.merge("nodes/up", &enable).await;
+    assert_eq!((refused.code, refused.at("/details/causes/0/reason")), (409, &json!("Disarmed")));
+    assert_eq!(api.merge("clusters/default", &json!({"spec": {"disarmed": null}})).await.code, 200);
+    assert_eq!(api.merge("nodes/up", &enable).await.code, 200);
+    // What is in maintenance already may be changed and left, whatever has become of the node.
+    api.status(Kind::Node, "up", &json!({"state": "Offline"})).await;
+    assert_eq!(api.merge("nodes/up", &json!({"spec": {"schedulable": false}})).await.code, 200);
+    assert_eq!(api.merge("nodes/up", &disable).await.code, 200);
+}

@@ -6,6 +6,7 @@
 mod arming;
 pub mod command;
 mod commits;
+mod disarm;
 pub mod effect;
 mod heartbeat;
 pub mod input;
@@ -13,6 +14,7 @@ pub mod journal;
 mod journaling;
 mod leave;
 mod migration;
+mod moving_away;
 mod permit;
 mod registration;
 mod reports;
@@ -86,6 +88,8 @@ pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
         keys.specs_of(Kind::Cluster),
         keys.specs_of(Kind::Node),
         keys.specs_of(Kind::Resource),
+        keys.specs_of(Kind::Operation),
+        keys.statuses_of(Kind::Cluster),
         keys.assignments(),
         keys.fences(),
         keys.candidates(),
@@ -133,6 +137,14 @@ pub struct AgentCore {
     shutdown: Option<Shutdown>,
     shutdown_at: Option<Mono>,
     restart_ready: bool,
+    /// That it cannot end without the store was said.
+    refusal_told: bool,
+    /// A machine that shuts down waits for its services to move away.
+    awaiting_moves: bool,
+    /// A machine that shuts down waits no longer for its services to move away.
+    moves_over: bool,
+    /// The revision at which this node first said that it shuts down: an older operation is about something else.
+    shutting_since: Option<Revision>,
     leaving: Option<CommitId>,
     /// Something happened that may let another step go on.
     changed: bool,
@@ -176,6 +188,10 @@ impl AgentCore {
             shutdown: None,
             shutdown_at: None,
             restart_ready: false,
+            refusal_told: false,
+            awaiting_moves: false,
+            moves_over: false,
+            shutting_since: None,
             leaving: None,
             changed: false,
             stale: BTreeSet::new(),
@@ -249,6 +265,7 @@ impl AgentCore {
             Session::Waiting | Session::Clearing | Session::Registered(_) | Session::Ended => None,
         };
         let restart = self.shutdown_at.map(|at| at + leave::RESTART_PATIENCE_MS);
+        let moves = self.moves_until().filter(|_| self.awaits_moves());
         let services = self
             .services
             .values()
@@ -265,6 +282,7 @@ impl AgentCore {
             requesting.map(|at| (at, "the registration is tried again")),
             self.read_retry_at.map(|at| (at, "the store is read again")),
             restart.map(|at| (at, "commands have been waited for long enough")),
+            moves.map(|at| (at, "services have had long enough to move away")),
             services.map(|at| (at, "a service waits")),
         ];
         named.into_iter().flatten().filter(|(at, _)| *at > self.last).min()
@@ -274,6 +292,7 @@ impl AgentCore {
     fn settle(&mut self, now: &Now) {
         for _ in 0..MAX_ROUNDS {
             self.changed = false;
+            self.look_at_moves();
             self.stop_then_stay_step(now);
             self.session_step(now);
             self.reread_services(now);
@@ -323,17 +342,11 @@ impl AgentCore {
             Some(Key::Spec(Kind::Resource, name) | Key::Assignment(name) | Key::ServiceReport(_, name)) => {
                 self.stale.insert(name.to_owned());
             }
+            // What the leader says of the cluster matters while it is being disarmed, an operation while it shuts down.
+            Some(Key::Status(..)) => self.all_stale |= self.is_to_be_disarmed(),
+            Some(Key::Spec(Kind::Operation, _)) => self.all_stale |= self.is_leaving(),
             Some(
-                Key::Spec(
-                    Kind::Cluster
-                    | Kind::Node
-                    | Kind::Group
-                    | Kind::AffinityRule
-                    | Kind::NodeGroup
-                    | Kind::Operation,
-                    _,
-                )
-                | Key::Status(..)
+                Key::Spec(Kind::Cluster | Kind::Node | Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
                 | Key::Tombstone(_)
                 | Key::Fence(_)
                 | Key::Leader

@@ -59,6 +59,10 @@ pub enum Mode {
     Registering,
     /// At work.
     Active,
+    /// At work while the node is in maintenance: its services leave.
+    Maintenance,
+    /// The machine shuts down: services are moved away or stopped, then it leaves.
+    Shutdown(Leave),
     /// Away for a restart of the agent alone; its services go on, frozen.
     Restart,
     /// Acknowledged that the cluster is disarmed.
@@ -73,6 +77,8 @@ impl Mode {
         match self {
             Mode::Registering => "Registering",
             Mode::Active => "Active",
+            Mode::Maintenance => "Maintenance",
+            Mode::Shutdown(_) => "Shutdown",
             Mode::Restart => "Restart",
             Mode::Disarmed => "Disarmed",
             Mode::Left(_) => "Left",

@@ -21,6 +21,9 @@ pub struct ServiceReport {
     pub boot_id: String,
     /// The resource's generation that was known when a probe was made (0: none was).
     pub probed_generation: i64,
+    /// The Cluster's generation that was known when a probe was made, the cluster being armed (0: none was).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub probed_arming: i64,
     /// Whether promise 1 covers the service.
     pub exclusive: bool,
     /// How far it is.
@@ -36,6 +39,11 @@ pub struct ServiceReport {
     pub failure: Option<FailureClass>,
     /// When, for people.
     pub at: Timestamp,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 /// How far a service is on a node.

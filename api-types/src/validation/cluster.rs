@@ -1,7 +1,7 @@
 //! Checks of the Cluster object.
 
 use super::context::Context;
-use crate::cluster::{Cluster, CountOrPercent, Disarmed, OnStoreLoss};
+use crate::cluster::{Cluster, CountOrPercent, OnStoreLoss};
 use crate::problem::{element, member};
 use crate::timing::{self, TimingSpec, Timings};
 
@@ -21,12 +21,6 @@ pub(super) fn check(cluster: &Cluster, context: &mut Context) {
     // Accepted and not followed, these would promise what nobody keeps.
     if fencing.on_store_loss == OnStoreLoss::Hold {
         context.invalid("spec.fencing.onStoreLoss", "Hold is not there yet in this version: use Stop");
-    }
-    if spec.disarmed == Some(Disarmed::Ignore) {
-        context.invalid(
-            "spec.disarmed",
-            "Ignore is not there yet in this version, since services moved by hand are not looked for on arming: use Freeze",
-        );
     }
     let scheduler = &spec.scheduler;
     for (field, value, least, most) in [

@@ -15,23 +15,28 @@ enum Use {
 pub(super) fn check(operation: &Operation, context: &mut Context) {
     use Use::{Optional, Required, Unused};
     let spec = &operation.spec;
-    // resource, node, timeoutSeconds, epoch and bootId, notOn
+    // resource, node, timeoutSeconds, epoch, bootId, notOn
     let uses = match spec.action {
-        OperationAction::Migrate | OperationAction::Relocate => [Required, Required, Unused, Unused, Unused],
-        OperationAction::Stop | OperationAction::Restart => [Required, Unused, Optional, Unused, Unused],
-        OperationAction::Start => [Required, Unused, Unused, Unused, Optional],
-        OperationAction::ClearError => [Required, Unused, Unused, Unused, Unused],
-        OperationAction::ConfirmFenced => [Unused, Required, Unused, Required, Unused],
-        OperationAction::Fence => [Unused, Required, Unused, Unused, Unused],
-        OperationAction::Balance => [Unused, Unused, Unused, Unused, Unused],
+        OperationAction::Migrate | OperationAction::Relocate => {
+            [Required, Required, Unused, Unused, Unused, Unused]
+        }
+        OperationAction::Stop | OperationAction::Restart => {
+            [Required, Unused, Optional, Unused, Unused, Unused]
+        }
+        OperationAction::Start => [Required, Unused, Unused, Unused, Unused, Optional],
+        OperationAction::ClearError => [Required, Unused, Unused, Unused, Unused, Unused],
+        OperationAction::ConfirmFenced => [Unused, Required, Unused, Required, Required, Unused],
+        OperationAction::ShutdownContinue => [Unused, Required, Unused, Unused, Required, Unused],
+        OperationAction::Fence => [Unused, Required, Unused, Unused, Unused, Unused],
+        OperationAction::Balance => [Unused, Unused, Unused, Unused, Unused, Unused],
     };
-    let [resource, node, timeout, incarnation, not_on] = uses;
+    let [resource, node, timeout, epoch, boot_id, not_on] = uses;
     let fields = [
         ("resource", spec.resource.is_some(), resource),
         ("node", spec.node.is_some(), node),
         ("timeoutSeconds", spec.timeout_seconds.is_some(), timeout),
-        ("epoch", spec.epoch.is_some(), incarnation),
-        ("bootId", spec.boot_id.is_some(), incarnation),
+        ("epoch", spec.epoch.is_some(), epoch),
+        ("bootId", spec.boot_id.is_some(), boot_id),
         ("notOn", spec.not_on.is_some(), not_on),
     ];
     for (field, given, wanted) in fields {

@@ -128,6 +128,9 @@ pub struct NodeOverview {
     pub agent: String,
     /// The agent's mode.
     pub mode: String,
+    /// `Armed`, `Disarming`, `Disarmed` or `Arming`: how far this node's agent is with that.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub arming: String,
     /// The agent's version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,

@@ -108,6 +108,7 @@ fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
                 state: if world.nodes.contains_key(name) { status.state } else { NodeState::Gone },
                 agent: status.agent,
                 mode: status.mode,
+                arming: status.arming,
                 version: status.version,
                 epoch: fence.map_or(status.epoch, |fence| fence.epoch),
                 fence: fence.map_or(status.fence, |fence| fence.state.name().to_owned()),

@@ -11,10 +11,11 @@ use super::health::{Health, NodeHealth, NodeTable};
 use super::plan::{Note, Plan, Subject, node_event, stored};
 use super::situation::Situation;
 use super::world::{Versioned, guard_of};
+use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, Proof};
+use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof};
 use ha_store::{Guard, Transaction};
 
 /// One node as the fencing planner looks at it.
@@ -83,9 +84,44 @@ fn plan_open(
         Health::Late | Health::Registering | Health::Online => {
             silence::plan(situation, subject, fence, budget, plan);
         }
+        Health::ShuttingDown(leave) => {
+            plan_shutting_down(situation, subject, *leave, plan);
+            silence::plan(situation, subject, fence, budget, plan);
+        }
         Health::Restarting => plan_restarting(situation, subject, plan),
         Health::Unregistered | Health::Fencing | Health::Down(_) => {}
     }
+}
+
+/// Says what holds a shutdown up.
+fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave: Leave, plan: &mut Plan) {
+    let world = situation.world;
+    let name = subject.name;
+    let held: Vec<&str> = world
+        .service_reports
+        .iter()
+        .filter(|(_, reports)| {
+            reports.get(name).is_some_and(|report| {
+                world.living_epoch(name) == Some(report.value.epoch) && report.value.phase.may_run()
+            })
+        })
+        .map(|(service, _)| service.as_str())
+        .collect();
+    let what = match leave {
+        Leave::Poweroff => "powers off",
+        Leave::Reboot => "reboots",
+    };
+    let message = match (world.shutdown_policy(name), held.is_empty()) {
+        (_, true) => format!("it {what}"),
+        (ShutdownPolicy::Migrate, false) => format!(
+            "it {what} and waits for {} to move away; hactl node shutdown-continue {name} ends the wait",
+            held.join(", ")
+        ),
+        (ShutdownPolicy::Conditional | ShutdownPolicy::Freeze | ShutdownPolicy::Failover, false) => {
+            format!("it {what} and is stopping {}", held.join(", "))
+        }
+    };
+    plan.wait(Kind::Node, name, Reason::ShuttingDown, message);
 }
 
 /// Away for a restart of the agent alone: frozen, and not declared dead on silence (FENCING, section 10). After
@@ -102,7 +138,7 @@ fn plan_restarting(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
         "its agent left for a restart and has not come back; its services go on, frozen: start ha-node-agent there, or, \
          if the machine is off, confirm that with hactl node confirm-fenced {name}"
     );
-    plan.wait(Kind::Node, name, Reason::Frozen, message);
+    plan.wait(Kind::Node, name, Reason::AgentAway, message);
 }
 
 fn plan_closed(

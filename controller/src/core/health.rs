@@ -21,6 +21,8 @@ pub enum Health {
     Online,
     /// Its epoch is open and its heartbeat is late, or has not come in time.
     Late,
+    /// Its heartbeat is seen, and its machine shuts down: services are moved away or stopped, nothing new comes.
+    ShuttingDown(Leave),
     /// Its agent is away for a restart; services go on, frozen.
     Restarting,
     /// It left cleanly; its epoch is not closed yet.
@@ -51,9 +53,23 @@ pub struct NodeHealth {
 }
 
 impl NodeHealth {
-    /// Whether it can be told what to do and will answer.
+    /// Whether it can be told what to do and will answer, also to start something.
     pub fn is_online(&self) -> bool {
         self.health == Health::Online
+    }
+
+    /// Whether its heartbeat is seen: it can be told to stop something or to hand it over.
+    pub fn is_heard(&self) -> bool {
+        match self.health {
+            Health::Online | Health::ShuttingDown(_) => true,
+            Health::Unregistered
+            | Health::Registering
+            | Health::Late
+            | Health::Restarting
+            | Health::Leaving(_)
+            | Health::Fencing
+            | Health::Down(_) => false,
+        }
     }
 }
 
@@ -129,13 +145,11 @@ fn health(
                         Health::Registering
                     }
                 }
-                Mode::Active | Mode::Disarmed => {
-                    if late || !beats {
-                        Health::Late
-                    } else {
-                        Health::Online
-                    }
+                Mode::Active | Mode::Maintenance | Mode::Disarmed | Mode::Shutdown(_) if late || !beats => {
+                    Health::Late
                 }
+                Mode::Active | Mode::Maintenance | Mode::Disarmed => Health::Online,
+                Mode::Shutdown(leave) => Health::ShuttingDown(leave),
             }
         }
     }

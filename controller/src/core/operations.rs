@@ -1,7 +1,7 @@
 //! Operations on nodes, operations that can never be carried out, and the end of old ones.
 
 use super::fencing::{self, Subjected};
-use super::health::NodeTable;
+use super::health::{Health, NodeTable};
 use super::plan::{Note, Plan, Subject, node_event, stored};
 use super::service::operation::status_in;
 use super::situation::Situation;
@@ -52,6 +52,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         match spec.action {
             OperationAction::ConfirmFenced => confirm_fenced(situation, nodes, &request, plan),
             OperationAction::Fence => fence(situation, nodes, &request, plan),
+            OperationAction::ShutdownContinue => shutdown_continue(situation, nodes, &request, plan),
             OperationAction::Balance => {
                 let refused = "this version balances by hand: hactl balance prints the moves";
                 write(situation, &request, &verdict(OperationPhase::Refused, Reason::Refused, refused), plan);
@@ -220,6 +221,37 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     let told = node_event(situation, name, EventType::Warning, Reason::ConfirmedByOperator, proof.sentence());
     let done = verdict(OperationPhase::Succeeded, Reason::Completed, proof.sentence());
     write_fence(situation, request, name, &done, transaction, told, plan);
+}
+
+/// A machine that shuts down waits no longer for its services to move away: its agent reads that from the operation.
+fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
+    let spec = &request.operation.value.spec;
+    let name = spec.node.as_deref().unwrap_or_default();
+    let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
+    let boot = situation.world.fences.get(name).map(|fence| fence.value.boot_id.clone());
+    let outcome = match nodes.get(name).map(|node| &node.health) {
+        None => verdict(refused, Reason::NotFound, format!("there is no node {name}")),
+        Some(_) if boot != spec.boot_id => {
+            verdict(refused, Reason::Outdated, format!("{name} was booted anew since"))
+        }
+        Some(Health::ShuttingDown(_)) => verdict(
+            OperationPhase::Running,
+            Reason::InProgress,
+            format!("{name} stops what is left and goes on shutting down"),
+        ),
+        Some(Health::Leaving(_) | Health::Down(_)) => {
+            verdict(done, Reason::Completed, format!("{name} has left"))
+        }
+        Some(
+            Health::Unregistered
+            | Health::Registering
+            | Health::Online
+            | Health::Late
+            | Health::Restarting
+            | Health::Fencing,
+        ) => verdict(refused, Reason::Refused, format!("{name} does not shut down")),
+    };
+    write(situation, request, &outcome, plan);
 }
 
 /// Fences a node with its devices, whatever its heartbeat says.

@@ -3,6 +3,7 @@
 use super::health::{Health, NodeTable};
 use super::situation::Situation;
 use super::world::World;
+use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
@@ -102,6 +103,7 @@ pub fn not_online(health: &Health) -> Result<(), Reason> {
         Health::Unregistered => Err(Reason::NotSeenYet),
         Health::Registering => Err(Reason::Registering),
         Health::Late => Err(Reason::HeartbeatLate),
+        Health::ShuttingDown(_) => Err(Reason::ShuttingDown),
         Health::Restarting => Err(Reason::Frozen),
         Health::Leaving(_) => Err(Reason::LeftCleanly),
         Health::Fencing => Err(Reason::Fencing),
@@ -119,7 +121,7 @@ fn node_facts(world: &World, nodes: &NodeTable, name: &str) -> Option<NodeFacts>
     let disarmed = report.is_some_and(|report| report.mode == Mode::Disarmed);
     Some(NodeFacts {
         online: not_online(&node.health),
-        maintenance: spec.maintenance,
+        maintenance: is_left(world, nodes, name),
         schedulable: spec.schedulable,
         fenceable: if disarmed { Err(Reason::Disarmed) } else { node.fenceable },
         drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),
@@ -132,6 +134,23 @@ fn node_facts(world: &World, nodes: &NodeTable, name: &str) -> Option<NodeFacts>
         reserved: spec.reserved.unwrap_or_default(),
         node_group: spec.node_group.clone(),
     })
+}
+
+/// Whether services leave a node: it is in maintenance, or it shuts down under the policy Migrate (SEMANTICS, section 7).
+fn is_left(world: &World, nodes: &NodeTable, name: &str) -> bool {
+    let shuts_down = nodes.get(name).is_some_and(|node| match node.health {
+        Health::ShuttingDown(_) => true,
+        Health::Unregistered
+        | Health::Registering
+        | Health::Online
+        | Health::Late
+        | Health::Restarting
+        | Health::Leaving(_)
+        | Health::Fencing
+        | Health::Down(_) => false,
+    });
+    let in_maintenance = world.nodes.get(name).is_some_and(|node| node.value.spec.maintenance);
+    in_maintenance || (shuts_down && world.shutdown_policy(name) == ShutdownPolicy::Migrate)
 }
 
 /// A service as the scheduler sees it.

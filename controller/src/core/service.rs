@@ -3,6 +3,7 @@
 mod assign;
 mod conditions;
 mod delete;
+mod disarm;
 mod draft;
 mod error;
 mod ignore;
@@ -17,6 +18,8 @@ mod queued;
 mod recover;
 mod start;
 mod stop;
+
+pub(super) use disarm::holds_up as holds_up_disarm;
 
 use super::health::NodeTable;
 use super::plan::{Note, Plan, Subject};
@@ -260,10 +263,13 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
         return;
     }
     let mut draft = Draft::of(service);
-    prepare(planner, service, &mut draft);
+    let rests = prepare(planner, service, &mut draft);
     operation::consider(planner, service, &mut draft);
     preemption::leave(planner, service, &mut draft);
     for _ in 0..MOST_STEPS {
+        if rests {
+            break;
+        }
         let before = draft.status.state;
         if draft.assign != Assign::Keep {
             break;
@@ -277,20 +283,20 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
 }
 
 /// What overrides every state: a new object under the name, Ignored, what a registering node could not stop, a disarmed
-/// cluster.
-fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+/// cluster. `true`: nothing else is decided about it.
+fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     if let Some((node, epoch, message)) = service.not_stopped(&situation) {
         error::could_not_stop(planner, service, draft, node, epoch, message);
-        return;
+        return false;
     }
     if service.wanted() == RequestedState::Ignored && draft.status.state != ServiceState::Ignored {
         ignore::enter(&situation, service, draft);
-        return;
+        return false;
     }
-    if situation.world.settings().disarmed.is_some() {
-        draft.forget_failures();
-        recover::freeze_while_disarmed(service, draft);
+    match situation.world.settings().disarmed {
+        Some(disarmed) => disarm::rests(planner, service, draft, disarmed),
+        None => false,
     }
 }
 

@@ -8,6 +8,7 @@ use super::health::NodeTable;
 use super::plan::{Note, Plan, Subject, stored};
 use super::situation::Situation;
 use super::world::{Versioned, guard_of};
+use ha_api_types::event::Event;
 use ha_api_types::kind::Kind;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::reason::Reason;
@@ -24,7 +25,7 @@ pub(super) fn plan(
 ) {
     node::plan(situation, nodes, plan);
     rules::plan(situation, conflicts, plan);
-    cluster::plan(situation, plan);
+    cluster::plan(situation, nodes, plan);
 }
 
 /// Writes a status, if it differs from what is stored.
@@ -36,12 +37,25 @@ fn write<T: Serialize + PartialEq>(
     known: Option<&Versioned<T>>,
     status: &T,
 ) {
+    write_telling(situation, plan, kind, name, known, status, Vec::new());
+}
+
+/// The same, and tells something once it is written.
+fn write_telling<T: Serialize + PartialEq>(
+    situation: &Situation<'_>,
+    plan: &mut Plan,
+    kind: Kind,
+    name: &str,
+    known: Option<&Versioned<T>>,
+    status: &T,
+    events: Vec<Event>,
+) {
     let key = situation.world.keys.status(kind, name);
     if known.is_some_and(|known| known.value == *status) || situation.world.unreadable.contains_key(&key) {
         return;
     }
     let transaction = Transaction::new().put(key, guard_of(known), stored(status));
-    plan.act(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), Note::None);
+    plan.act(Subject::Status(kind, name.to_owned()), transaction, events, Note::None);
 }
 
 /// Removes the status of an object that is gone.

@@ -6,7 +6,7 @@ mod versioned;
 pub use observation::Observation;
 pub use versioned::Versioned;
 
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, ShutdownPolicy};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
@@ -176,6 +176,19 @@ impl World {
             .map(|cluster| Timings::from(&cluster.value.spec.timing))
             .unwrap_or_default();
         if ha_api_types::timing::problems(&timings).is_empty() { timings } else { Timings::default() }
+    }
+
+    /// What happens to the services of a node that shuts down: maintenance wins over the cluster's policy.
+    pub fn shutdown_policy(&self, node: &str) -> ShutdownPolicy {
+        if self.nodes.get(node).is_some_and(|node| node.value.spec.maintenance) {
+            return ShutdownPolicy::Migrate;
+        }
+        self.settings().shutdown_policy
+    }
+
+    /// The generation of the Cluster object, 0 while there is none.
+    pub fn cluster_generation(&self) -> i64 {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation)
     }
 
     /// What a service is said to be on a node.

@@ -361,6 +361,7 @@ fn verb(action: OperationAction) -> &'static str {
         OperationAction::ClearError => "clear-error",
         OperationAction::ConfirmFenced => "confirm-fenced",
         OperationAction::Fence => "fence",
+        OperationAction::ShutdownContinue => "shutdown-continue",
         OperationAction::Balance => "balance",
     }
 }

@@ -54,11 +54,14 @@ impl AgentCore {
 
     /// The node's report as it should stand: committed with the next heartbeat.
     pub(super) fn wanted_report(&self) -> NodeReport {
-        let disarmed = self.view.cluster().is_some_and(|cluster| cluster.spec.disarmed.is_some());
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
-            Some(Shutdown::Restart | Shutdown::Leave(_)) | None if disarmed => (Mode::Disarmed, false),
-            Some(Shutdown::Restart | Shutdown::Leave(_)) | None => (Mode::Active, true),
+            Some(Shutdown::Restart | Shutdown::Leave(_)) | None if self.lays_down_arms() => {
+                (Mode::Disarmed, false)
+            }
+            Some(Shutdown::Leave(leave)) => (Mode::Shutdown(leave), true),
+            Some(Shutdown::Restart) | None if self.is_in_maintenance() => (Mode::Maintenance, true),
+            Some(Shutdown::Restart) | None => (Mode::Active, true),
         };
         NodeReport {
             mode,

@@ -20,10 +20,14 @@ impl AgentCore {
             (None, _) | (Some(Shutdown::Restart), Shutdown::Leave(_)) => {
                 self.shutdown = Some(shutdown);
                 self.shutdown_at = Some(now.raw);
+                self.look_at_moves();
                 self.changed = true;
                 let text = match shutdown {
                     Shutdown::Restart => {
                         "told to end without a shutdown of the machine: services go on".to_owned()
+                    }
+                    Shutdown::Leave(_) if self.awaits_moves() => {
+                        "the machine shuts down: waiting for its services to move away".to_owned()
                     }
                     Shutdown::Leave(_) => {
                         "the machine shuts down: stopping every service, then leaving".to_owned()
@@ -109,7 +113,10 @@ impl AgentCore {
                 if self.leaving.is_some() {
                     return;
                 }
-                self.commit_leave(leave);
+                self.moves_step();
+                if !self.awaits_moves() {
+                    self.commit_leave(leave);
+                }
             }
         }
     }
@@ -125,6 +132,12 @@ impl AgentCore {
             }
             return;
         }
+        if self.beat_failed_at.is_some() && !self.refusal_told {
+            self.refusal_told = true;
+            let text = "refusing to end: the store does not take the freeze, and without it this node would be declared \
+                        dead and reset; the agent ends as soon as the store answers";
+            self.log(Level::Error, text.to_owned());
+        }
         let committed = self.node_report().is_some_and(|report| {
             report.mode == Mode::Restart && !report.armed && report.instance == self.config.instance
         });
@@ -136,11 +149,39 @@ impl AgentCore {
         }
     }
 
+    /// What an agent that was told to end waits for.
+    pub(super) fn ending_in_words(&self) -> Option<String> {
+        let here = |held: &dyn Fn(&Service) -> bool| {
+            let names = self.services.values().filter(|service| held(service)).map(Service::name);
+            names.collect::<Vec<&str>>().join(", ")
+        };
+        match self.shutdown? {
+            Shutdown::Restart if self.beat_failed_at.is_some() => Some(
+                "told to end, and refuses: the store does not take the freeze, and without it the services would be lost"
+                    .to_owned(),
+            ),
+            Shutdown::Restart => Some("told to end: freezing the services of this node".to_owned()),
+            Shutdown::Leave(_) if self.awaits_moves() => Some(format!(
+                "the machine shuts down: waiting for {} to move away",
+                here(&|service| self.may_be_here(service))
+            )),
+            Shutdown::Leave(_) => Some(format!(
+                "the machine shuts down: stopping {}",
+                here(&|service| self.may_be_here(service))
+            )),
+        }
+    }
+
     /// Whether the clean leave is committed.
     pub(super) fn has_left(&self) -> bool {
         self.node_report().is_some_and(|report| match report.mode {
             Mode::Left(_) => report.instance == self.config.instance,
-            Mode::Registering | Mode::Active | Mode::Restart | Mode::Disarmed => false,
+            Mode::Registering
+            | Mode::Active
+            | Mode::Maintenance
+            | Mode::Shutdown(_)
+            | Mode::Restart
+            | Mode::Disarmed => false,
         })
     }
 

@@ -52,8 +52,11 @@ impl AgentCore {
         if self.active().is_none() {
             return Some("a heartbeat under an open epoch");
         }
-        if self.is_ending() {
+        if self.is_ending() && !self.awaits_moves() {
             return Some("the agent's restart");
+        }
+        if self.is_disarmed() {
+            return Some("the cluster being armed");
         }
         if !self.before_margin(now) {
             return Some("a heartbeat that commits in time");

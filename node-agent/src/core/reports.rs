@@ -29,6 +29,7 @@ impl AgentCore {
             epoch: self.registered().map_or(0, |registered| registered.epoch),
             boot_id: self.config.boot_id.clone(),
             probed_generation: 0,
+            probed_arming: 0,
             exclusive: self.is_exclusive(service),
             phase,
             restarts: service.restarts,

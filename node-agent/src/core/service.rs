@@ -61,8 +61,8 @@ pub(super) enum Step {
 pub(super) enum ProbeFor {
     /// To know.
     Presence,
-    /// To answer for a resource that is not assigned here, as of this generation.
-    Unassigned { generation: i64 },
+    /// To answer for a resource that is not assigned here, as of this generation of it and of the armed Cluster.
+    Unassigned { generation: i64, arming: i64 },
     /// To go on with what ran before this process.
     Adopt { uid: String },
     /// An action was begun and its end was not seen.

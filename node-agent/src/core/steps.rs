@@ -66,7 +66,7 @@ impl AgentCore {
             (Some(_), Role::Outdated | Role::Elsewhere { .. }) => self.is_elsewhere(service, &role),
             (None, _) | (Some(_), Role::Illegible | Role::Unassigned) => false,
         };
-        let stopping_down = self.is_leaving();
+        let stopping_down = self.is_leaving() && !self.awaits_moves();
         match &service.step {
             Step::Start { .. }
             | Step::StopFirst { .. }
@@ -171,14 +171,14 @@ impl AgentCore {
             // From D − Ts on, what is here is killed and nothing else is begun.
             return;
         }
-        if self.is_leaving() {
+        if self.is_leaving() && !self.awaits_moves() {
             return self.rest_leaving(now, service);
         }
         if self.disarmed() == Some(Disarmed::Ignore) {
             service.recheck = true;
             service.presence = Presence::Unprobed;
         }
-        if self.is_ending() || self.is_disarmed() || service.not_before.is_some_and(|at| now.raw < at) {
+        if self.begins_nothing() || service.not_before.is_some_and(|at| now.raw < at) {
             return;
         }
         service.not_before = None;
@@ -249,6 +249,10 @@ impl AgentCore {
 
     /// A new action that needs a permit.
     pub(super) fn ask_permit(&mut self, service: &mut Service, assignment: &Assignment, phase: Phase) {
+        if self.is_leaving() {
+            // It only waits for what runs here to move away.
+            return;
+        }
         if self.refuse_without_watchdog(service, &assignment.action_uid, assignment.definition.exclusive) {
             return;
         }
@@ -381,15 +385,18 @@ impl AgentCore {
     fn rest_unassigned(&mut self, now: &Now, service: &mut Service, unassigned: bool) {
         let Some(resource) = self.view.resources.value(service.name()) else { return };
         let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);
+        let arming = self.armed_generation();
+        let probe = Step::Probe { purpose: ProbeFor::Unassigned { generation, arming } };
         let current = self.current(service).filter(|report| report.uid == uid);
         let Some(report) = current else {
-            service.go(Step::Probe { purpose: ProbeFor::Unassigned { generation } });
+            service.go(probe);
             return;
         };
-        let outdated = (unassigned && report.probed_generation < generation)
-            || (service.presence == Presence::Unprobed && self.may_be_here(service));
+        let older = report.probed_generation < generation || report.probed_arming < arming;
+        let outdated =
+            (unassigned && older) || (service.presence == Presence::Unprobed && self.may_be_here(service));
         if outdated || report.phase == Phase::ProbedUnknown {
-            service.go(Step::Probe { purpose: ProbeFor::Unassigned { generation } });
+            service.go(probe);
             return;
         }
         let says_running = report.phase.may_run();
@@ -399,13 +406,19 @@ impl AgentCore {
             Presence::Unprobed | Presence::Unclear => false,
         };
         if differs {
-            let generation = report.probed_generation;
-            self.answer_probe(now, service, generation, "");
+            let probed = (report.probed_generation, report.probed_arming);
+            self.answer_probe(now, service, probed, "");
         }
     }
 
     /// Puts what was seen of an unassigned service into its report.
-    pub(super) fn answer_probe(&mut self, now: &Now, service: &mut Service, generation: i64, message: &str) {
+    pub(super) fn answer_probe(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        (generation, arming): (i64, i64),
+        message: &str,
+    ) {
         let phase = match service.presence {
             Presence::Running => Phase::ProbedRunning,
             Presence::Stopped => Phase::ProbedStopped,
@@ -420,6 +433,7 @@ impl AgentCore {
         let report = ServiceReport {
             uid: uid.unwrap_or(report.uid.clone()),
             probed_generation: generation,
+            probed_arming: arming,
             reason: if phase == Phase::ProbedStopped { Reason::StoppedAsWanted } else { Reason::Running },
             ..report
         };

@@ -5,7 +5,6 @@ use super::migration::after_kill;
 use super::service::{KillReason, Presence, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
-use ha_api_types::cluster::Disarmed;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Mode, Phase, ServiceReport};
 use ha_api_types::time::{Millis, Mono};
@@ -68,7 +67,7 @@ impl AgentCore {
 
     /// Whether the watchdog is to be armed: only while something exclusive is active.
     pub(super) fn wants_watchdog(&self) -> bool {
-        if self.registered().is_none() || self.is_disarmed() || self.leaving.is_some() {
+        if self.registered().is_none() || self.lays_down_arms() || self.leaving.is_some() {
             return false;
         }
         if self.is_restart_wanted() {
@@ -130,19 +129,9 @@ impl AgentCore {
                 && !report.armed
                 && match report.mode {
                     Mode::Disarmed | Mode::Restart | Mode::Left(_) => true,
-                    Mode::Registering | Mode::Active => false,
+                    Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) => false,
                 }
         })
-    }
-
-    /// Whether the cluster is to be disarmed.
-    pub(super) fn is_disarmed(&self) -> bool {
-        self.disarmed().is_some()
-    }
-
-    /// How the cluster is to be disarmed.
-    pub(super) fn disarmed(&self) -> Option<Disarmed> {
-        self.view.cluster()?.spec.disarmed
     }
 
     /// From D − Ts: kills every exclusive service and every worker at one.
@@ -283,9 +272,10 @@ impl AgentCore {
         self.event(now, service, why != KillReason::NotReceived, reason, message);
         let Some(current) = self.current(service) else { return };
         if let Some((phase, uid)) = after_kill(&current) {
-            let generation = current.probed_generation;
             let report = self.report(now, service, uid.as_deref(), phase, reason, message);
-            self.set_desired(service, ServiceReport { probed_generation: generation, ..report });
+            let probed_generation = current.probed_generation;
+            let probed_arming = current.probed_arming;
+            self.set_desired(service, ServiceReport { probed_generation, probed_arming, ..report });
         }
     }
 

@@ -42,6 +42,8 @@ pub struct Summary {
     pub running: usize,
     /// Commands under way.
     pub workers: usize,
+    /// It was told to end, and has not yet.
+    pub ending: bool,
     /// What it does at the moment, in a sentence.
     pub doing: String,
 }
@@ -58,7 +60,11 @@ impl AgentCore {
                 (AgentState::WaitForLock, "waiting for the leader to open an epoch".to_owned())
             }
             Session::Registered(registered) if registered.created.is_some() => {
-                (AgentState::Active, format!("active under epoch {}", registered.epoch))
+                let words = self.ending_in_words();
+                (
+                    AgentState::Active,
+                    words.unwrap_or_else(|| format!("active under epoch {}", registered.epoch)),
+                )
             }
             Session::Registered(_) => (AgentState::WaitForLock, "creating its heartbeat".to_owned()),
             Session::Ended => (AgentState::LostLock, "ending".to_owned()),
@@ -79,6 +85,7 @@ impl AgentCore {
                 })
                 .count(),
             workers: self.services.values().filter(|service| service.task.is_some()).count(),
+            ending: self.is_ending(),
             doing,
         }
     }

@@ -5,6 +5,7 @@ mod checks;
 mod device;
 mod guarded;
 mod heartbeats;
+mod leaving;
 mod migrations;
 mod pen;
 mod permits;

@@ -1,9 +1,10 @@
 //! What an agent knows of the store: typed, by key, never older than what it has already seen.
 
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterStatus};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
+use ha_api_types::operation::Operation;
 use ha_api_types::record::{Alive, Assignment, Candidate, Fence, NodeReport, Revision, ServiceReport};
 use ha_api_types::resource::Resource;
 use ha_store::{Change, Entry, Guard};
@@ -110,6 +111,9 @@ pub(super) struct View {
     /// A linearizable reading has been at this revision.
     pub(super) revision: Revision,
     pub(super) clusters: Table<Cluster>,
+    /// What the leader says of the cluster.
+    pub(super) cluster_statuses: Table<ClusterStatus>,
+    pub(super) operations: Table<Operation>,
     pub(super) nodes: Table<Node>,
     pub(super) resources: Table<Resource>,
     pub(super) assignments: Table<Assignment>,
@@ -133,6 +137,8 @@ impl View {
             awaited: super::prefixes(keys, node).into_iter().collect(),
             revision: 0,
             clusters: Table::default(),
+            cluster_statuses: Table::default(),
+            operations: Table::default(),
             nodes: Table::default(),
             resources: Table::default(),
             assignments: Table::default(),
@@ -173,6 +179,12 @@ impl View {
         if prefix == self.keys.specs_of(Kind::Cluster) {
             let names = of_kind(Kind::Cluster);
             self.clusters.keep_only(&names, revision);
+        } else if prefix == self.keys.statuses_of(Kind::Cluster) {
+            let names = names(&|key| matches!(key, Key::Status(Kind::Cluster, _)));
+            self.cluster_statuses.keep_only(&names, revision);
+        } else if prefix == self.keys.specs_of(Kind::Operation) {
+            let names = of_kind(Kind::Operation);
+            self.operations.keep_only(&names, revision);
         } else if prefix == self.keys.specs_of(Kind::Node) {
             let names = of_kind(Kind::Node);
             self.nodes.keep_only(&names, revision);
@@ -221,6 +233,8 @@ impl View {
         let Some(key) = keys.parse(&entry.key) else { return };
         match key {
             Key::Spec(Kind::Cluster, name) => self.clusters.put(name, entry, as_of),
+            Key::Status(Kind::Cluster, name) => self.cluster_statuses.put(name, entry, as_of),
+            Key::Spec(Kind::Operation, name) => self.operations.put(name, entry, as_of),
             Key::Spec(Kind::Node, name) => self.nodes.put(name, entry, as_of),
             Key::Spec(Kind::Resource, name) => self.resources.put(name, entry, as_of),
             Key::Assignment(name) => self.assignments.put(name, entry, as_of),
@@ -232,7 +246,7 @@ impl View {
             Key::Alive(node) if node == self.node => self.alive.put(node, entry, as_of),
             Key::NodeReport(_)
             | Key::Alive(_)
-            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation, _)
+            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::Leader
@@ -245,6 +259,8 @@ impl View {
         let Some(key) = keys.parse(key) else { return };
         match key {
             Key::Spec(Kind::Cluster, name) => self.clusters.remove(name, revision),
+            Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name, revision),
+            Key::Spec(Kind::Operation, name) => self.operations.remove(name, revision),
             Key::Spec(Kind::Node, name) => self.nodes.remove(name, revision),
             Key::Spec(Kind::Resource, name) => self.resources.remove(name, revision),
             Key::Assignment(name) => self.assignments.remove(name, revision),
@@ -256,7 +272,7 @@ impl View {
             Key::Alive(node) if node == self.node => self.alive.remove(node, revision),
             Key::NodeReport(_)
             | Key::Alive(_)
-            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation, _)
+            | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::Leader

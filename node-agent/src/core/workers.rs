@@ -232,7 +232,9 @@ impl AgentCore {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
             }
-            ProbeFor::Unassigned { generation } => self.answer_probe(now, service, generation, &message),
+            ProbeFor::Unassigned { generation, arming } => {
+                self.answer_probe(now, service, (generation, arming), &message);
+            }
             ProbeFor::Adopt { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
                 Presence::Stopped => {}

@@ -96,7 +96,10 @@ fn a_service_stays_within_its_class() {
 fn a_service_goes_back_to_the_node_it_left_for_maintenance() {
     let view = cluster(false);
     let moved = ServiceFacts { maintenance_node: Some("node2".to_owned()), ..service(Some("node3"), None) };
-    check(&view, &moved, Some("node2"), Reason::MaintenanceMove);
+    check(&view, &moved, Some("node2"), Reason::MaintenanceReturn);
+    // Also to a node of a lower class, when it would have stayed there.
+    let stays = ServiceFacts { failback: false, ..moved };
+    check(&view, &stays, Some("node2"), Reason::MaintenanceReturn);
 }
 
 #[test]

@@ -23,6 +23,7 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
         | OperationAction::ClearError
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
+        | OperationAction::ShutdownContinue
         | OperationAction::Balance => return None,
     };
     Some((spec.resource?, state))

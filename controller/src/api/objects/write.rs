@@ -9,13 +9,16 @@ use crate::api::read::{self, Half, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
 use crate::api::table::Rows;
 use crate::api::{ApiState, convert, managed, patch, warnings};
+use crate::core::commands::maintenance_refused;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::document;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
+use ha_api_types::node::NodeStatus;
 use ha_api_types::record::Revision;
 use ha_api_types::time::Timestamp;
 use ha_store::{Guard, Store, Transaction};
@@ -165,6 +168,7 @@ impl<'a, S: Store> Writer<'a, S> {
         let status = current.status.as_ref();
         let mut stored = Stored { spec: current.spec.clone(), status: status.cloned() };
         if value != current.spec.value {
+            self.refuse_maintenance(&name, current, &value).await?;
             let finished = value.pointer("/metadata/deletionTimestamp").is_some()
                 && value.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
             let key = self.state.keys().spec(self.kind, &name);
@@ -199,6 +203,33 @@ impl<'a, S: Store> Writer<'a, S> {
         }
         let object = stored.object(self.kind);
         Ok(Some(answer::one(self.state, self.shape, object, StatusCode::OK, &warnings)))
+    }
+
+    /// Maintenance cannot begin on a node that is away, nor while the cluster is disarmed.
+    async fn refuse_maintenance(&self, name: &str, current: &Stored, value: &Value) -> Result<(), ApiError> {
+        let maintenance = |object: &Value| object.pointer("/spec/maintenance") == Some(&Value::Bool(true));
+        if self.kind != Kind::Node || !maintenance(value) || maintenance(&current.spec.value) {
+            return Ok(());
+        }
+        let state = current
+            .status
+            .as_ref()
+            .and_then(|status| serde_json::from_value::<NodeStatus>(status.value.clone()).ok())
+            .map(|status| status.state)
+            .unwrap_or_default();
+        let cluster = read::get(self.state.store(), self.state.keys(), Kind::Cluster, CLUSTER_NAME).await?;
+        let disarmed = cluster.is_some_and(|cluster| {
+            cluster.spec.value.pointer("/spec/disarmed").is_some_and(Value::is_string)
+        });
+        match maintenance_refused(name, state, disarmed) {
+            None => Ok(()),
+            Some((reason, message)) => {
+                let cause = (reason.as_str().to_owned(), "spec.maintenance".to_owned(), message.clone());
+                Err(ApiError::new(StatusCode::CONFLICT, "Conflict", message)
+                    .about(self.kind, name)
+                    .with_causes(vec![cause]))
+            }
+        }
     }
 
     /// Reads, changes and stores until nobody comes between, or the request's own precondition fails.

@@ -65,7 +65,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     nodes(overview, &mut found);
     rules(world, &mut found);
     if world.settings().disarmed.is_some() {
-        let message = "the cluster is disarmed: nobody is declared dead on silence".to_owned();
+        let message = format!("the cluster is {}: nobody is declared dead on silence", overview.arming);
         found.push(problem(
             Severity::Degraded,
             "cluster/default".to_owned(),

@@ -7,7 +7,7 @@ use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::Fence;
+use ha_api_types::record::{Fence, Mode};
 
 /// Declares the node dead at o + Th, if that may be done and can lead anywhere.
 ///
@@ -38,6 +38,14 @@ pub(super) fn plan(
         wait(plan, Reason::ObserverGap, Reason::ObserverGap.sentence().to_owned());
         return;
     }
+    if may_hide_something(situation, subject) {
+        let message = format!(
+            "it is silent since before the cluster was armed, and services may have been moved to it by hand: start its \
+             agent, or confirm it off with hactl node confirm-fenced {name}"
+        );
+        wait(plan, Reason::NoProofPossible, message);
+        return;
+    }
     if node.active.is_empty() {
         close(situation, subject, fence, None, Note::None, plan);
         return;
@@ -62,4 +70,12 @@ pub(super) fn plan(
         return;
     }
     close(situation, subject, fence, None, Note::ClosesOnSilence(name.to_owned()), plan);
+}
+
+/// Whether services that were let go for disarm ignore may run on a node that has not acknowledged the arming: its reports
+/// do not tell, and closing its epoch would make it stop them when it returns.
+fn may_hide_something(situation: &Situation<'_>, subject: &Subjected<'_>) -> bool {
+    let world = situation.world;
+    subject.report.is_some_and(|report| report.value.mode == Mode::Disarmed)
+        && world.resource_statuses.values().any(|status| status.value.probe_arming.is_some())
 }

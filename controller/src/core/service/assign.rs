@@ -122,7 +122,11 @@ fn leave(
     // Safe to run twice: it is moved off a silent node without waiting (FENCING, section 10).
     let silent = planner.nodes.get(place).is_none_or(|node| match node.health {
         Health::Late | Health::Fencing | Health::Unregistered | Health::Down(_) => true,
-        Health::Registering | Health::Online | Health::Restarting | Health::Leaving(_) => false,
+        Health::Registering
+        | Health::Online
+        | Health::ShuttingDown(_)
+        | Health::Restarting
+        | Health::Leaving(_) => false,
     });
     if !service.is_or_was_exclusive() && silent {
         return Ok(fence.into_iter().collect());

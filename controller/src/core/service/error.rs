@@ -93,7 +93,8 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
         .operation
         .is_some_and(|request| request.operation.value.spec.action == OperationAction::ClearError);
     let disabled = service.wanted() == RequestedState::Disabled;
-    if !cleared && !disabled {
+    let disarmed = situation.world.settings().disarmed.is_some();
+    if disarmed || (!cleared && !disabled) {
         if draft.reason.is_none() {
             let (reason, message) = remembered(service);
             draft.say(reason, message);

@@ -153,7 +153,10 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 consider_target(planner, service, draft);
             }
         }
-        OperationAction::ConfirmFenced | OperationAction::Fence | OperationAction::Balance => {
+        OperationAction::ConfirmFenced
+        | OperationAction::Fence
+        | OperationAction::ShutdownContinue
+        | OperationAction::Balance => {
             let message = "this action is not about a resource";
             refuse(&situation, service, draft, Reason::Invalid, message);
         }
@@ -296,6 +299,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         | OperationAction::ClearError
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
+        | OperationAction::ShutdownContinue
         | OperationAction::Balance => return false,
     };
     if begun {
@@ -347,6 +351,8 @@ pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     if !stop_on(planner, service, draft, &target) {
         return false;
     }
+    // An operator's move ends the wish to go back where it was before maintenance.
+    draft.status.maintenance_node = None;
     draft.status.operation = Some(request.name.to_owned());
     draft.say(Reason::StoppedAsWanted, format!("it is stopped, and {target} is its home"));
     set(

@@ -130,7 +130,10 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 end(OperationPhase::Succeeded, Reason::Completed, "its error is cleared");
             }
         },
-        OperationAction::ConfirmFenced | OperationAction::Fence | OperationAction::Balance => {}
+        OperationAction::ConfirmFenced
+        | OperationAction::Fence
+        | OperationAction::ShutdownContinue
+        | OperationAction::Balance => {}
     }
 }
 

@@ -48,11 +48,12 @@ fn answer(
     }
     // A service that was Ignored, or deleted while it ran, may run where no epoch ever allowed it.
     let unguarded = status.probe_generation.is_some()
+        || status.probe_arming.is_some()
         || service.tombstone.is_some_and(|tombstone| tombstone.value.nodes.contains(node));
     match fence.state {
         FenceState::Open => match situation.world.service_report(service.name, node) {
             Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
-                of_report(&report.value, status.probe_generation)
+                of_report(&report.value, status)
             }
             Some(_) | None => Answer::Missing("has not answered yet"),
         },
@@ -100,9 +101,9 @@ fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -
     })
 }
 
-/// A report as an answer. Only a probe answers for a service that was Ignored: what was reported before says nothing
-/// about what was done to it since.
-fn of_report(report: &ServiceReport, needed: Option<i64>) -> Answer {
+/// A report as an answer. Only a newer probe answers for a service that was Ignored, or may have been moved by hand while
+/// the cluster was disarmed: what was reported before says nothing about what was done to it since.
+fn of_report(report: &ServiceReport, status: &ResourceStatus) -> Answer {
     let is_probe = match report.phase {
         Phase::ProbedRunning | Phase::ProbedStopped | Phase::ProbedUnknown => true,
         Phase::Starting
@@ -116,7 +117,10 @@ fn of_report(report: &ServiceReport, needed: Option<i64>) -> Answer {
         | Phase::HandedOver
         | Phase::MoveFailed => false,
     };
-    if needed.is_some_and(|generation| !is_probe || report.probed_generation < generation) {
+    let older = |needed: Option<i64>, made: i64| needed.is_some_and(|needed| !is_probe || made < needed);
+    if older(status.probe_generation, report.probed_generation)
+        || older(status.probe_arming, report.probed_arming)
+    {
         return Answer::Missing("has not answered yet");
     }
     match report.phase {

@@ -14,6 +14,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     if let Some(assignment) = service.assignment
         && assignment.value.definition.uid == service.uid()
         && draft.status.probe_generation.is_none()
+        && draft.status.probe_arming.is_none()
     {
         // The status was lost, the assignment was not.
         recover::settle(service, draft, &assignment.value, service.phase(&situation));
@@ -48,6 +49,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         let message = super::start::runs_twice(service.name, first, second);
         draft.status.node = Some((*first).to_owned());
         draft.status.probe_generation = None;
+        draft.status.probe_arming = None;
         error::enter(planner, service, draft, Reason::RunsTwice, message, false);
         return;
     }
@@ -56,6 +58,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     draft.status.probe_generation = None;
+    draft.status.probe_arming = None;
     draft.remove_tombstone = true;
     match (running.first().map(|node| (*node).to_owned()), service.wanted()) {
         (None, RequestedState::Started) => {

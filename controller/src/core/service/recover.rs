@@ -32,7 +32,7 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
         }
         Standing::Released => {
             if let Some(assignment) = service.assignment
-                && keeps_its_place(&situation, &assignment.value)
+                && keeps_its_place(&situation, &assignment.value, Waits::Frozen)
             {
                 draft.go(ServiceState::Freeze, Reason::Frozen, format!("it waits for {node} to return"));
                 return;
@@ -108,7 +108,12 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned());
+        // It may have been moved by hand while the cluster was disarmed: every node is asked anew (FENCING, section 7).
+        draft.status.probe_arming = Some(situation.world.cluster_generation());
+        draft.status.epoch = None;
+        draft.status.action_uid = None;
+        let message = "it may have been moved by hand, so every node is asked for it".to_owned();
+        draft.go(ServiceState::Queued, Reason::NotProbed, message);
         return;
     };
     let node = assignment.node.as_str();
@@ -123,18 +128,19 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
             }
             Some(
                 Health::Late
+                | Health::ShuttingDown(_)
                 | Health::Restarting
                 | Health::Leaving(_)
                 | Health::Unregistered
                 | Health::Fencing
                 | Health::Down(_),
             )
-            | None => match waits_until(&situation, assignment) {
+            | None => match waits_until(&situation, assignment, Waits::Frozen) {
                 Some(until) if until.is_none_or(|at| situation.now.raw < at) => {
                     if let Some(at) = until {
                         draft.wake_after(at, 0, "a node that left has not returned");
                     }
-                    draft.wait(Reason::Frozen, format!("it waits for {node} to return"));
+                    draft.wait(Reason::Frozen, waiting_words(&situation, node, until.is_none()));
                 }
                 Some(_) | None => {
                     let message = format!("{node} has not returned and a place is looked for");
@@ -148,6 +154,7 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
             }
             Some(
                 Health::Online
+                | Health::ShuttingDown(_)
                 | Health::Late
                 | Health::Registering
                 | Health::Leaving(_)
@@ -167,32 +174,6 @@ pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &str) -> bo
         return true;
     }
     false
-}
-
-/// While the cluster is disarmed nothing is decided; what is being fenced or moved ends first.
-pub(super) fn freeze_while_disarmed(service: &Service<'_>, draft: &mut Draft) {
-    match draft.status.state {
-        ServiceState::Starting
-        | ServiceState::Started
-        | ServiceState::RequestStop
-        | ServiceState::Stopping
-        | ServiceState::Stopped => {
-            if service.assignment.is_some() {
-                draft.go(ServiceState::Freeze, Reason::Disarmed, "the cluster is disarmed".to_owned());
-            }
-        }
-        ServiceState::Queued
-        | ServiceState::RequestStart
-        | ServiceState::Migrate
-        | ServiceState::Relocate
-        | ServiceState::Fence
-        | ServiceState::Recovery
-        | ServiceState::Freeze
-        | ServiceState::Error
-        | ServiceState::Disabled
-        | ServiceState::Ignored
-        | ServiceState::Deleting => {}
-    }
 }
 
 /// The state that an assignment in force and its answer amount to.
@@ -236,16 +217,37 @@ pub(super) fn settle(
     }
 }
 
+/// What waits for a node that left cleanly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// A service that ran there and is wanted running.
+    Frozen,
+    /// A service that is to stay stopped.
+    Stopped,
+}
+
 /// Whether a service of a node that left cleanly waits for that node to return (SEMANTICS, section 7).
-pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment) -> bool {
-    waits_until(situation, assignment).is_some_and(|until| until.is_none_or(|at| situation.now.raw < at))
+pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment, waits: Waits) -> bool {
+    waits_until(situation, assignment, waits)
+        .is_some_and(|until| until.is_none_or(|at| situation.now.raw < at))
+}
+
+/// What a frozen service waits for, and what would end that.
+fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> String {
+    if for_ever {
+        return format!(
+            "it waits for {node} to return; to run it elsewhere, confirm that {node} is off: hactl node confirm-fenced {node}"
+        );
+    }
+    let policy = situation.world.shutdown_policy(node);
+    format!("it waits for {node} to return, for a while ({policy:?}), and is then recovered elsewhere")
 }
 
 /// Until when a service waits for its node, which left cleanly: `None`, it does not; `Some(None)`, for as long as it takes.
 ///
 /// The wait counts from when this process saw the epoch closed, so another leader repeats it in full.
 #[allow(clippy::option_option, reason = "not waiting and waiting without end are two things")]
-fn waits_until(situation: &Situation<'_>, assignment: &Assignment) -> Option<Option<Mono>> {
+fn waits_until(situation: &Situation<'_>, assignment: &Assignment, waits: Waits) -> Option<Option<Mono>> {
     let fence = situation.world.fences.get(&assignment.node)?;
     if fence.value.state != FenceState::Fenced {
         return None;
@@ -253,10 +255,13 @@ fn waits_until(situation: &Situation<'_>, assignment: &Assignment) -> Option<Opt
     let Some(Proof::CleanLeave { leave }) = &fence.value.proof else { return None };
     let timings = situation.world.timings();
     let after = |length_ms: Millis| Some(Some(fence.seen + length_ms));
-    match (situation.world.settings().shutdown_policy, leave) {
-        (ShutdownPolicy::Conditional, Leave::Poweroff) | (ShutdownPolicy::Migrate, _) => None,
-        (ShutdownPolicy::Conditional, Leave::Reboot) => after(timings.freeze_timeout_ms),
-        (ShutdownPolicy::Freeze, _) => Some(None),
-        (ShutdownPolicy::Failover, _) => after(timings.return_grace_ms),
+    match (situation.world.shutdown_policy(&assignment.node), leave, waits) {
+        (ShutdownPolicy::Conditional | ShutdownPolicy::Migrate, Leave::Poweroff, _)
+        | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Frozen) => None,
+        // Who moves away leaves stopped services where they are.
+        (ShutdownPolicy::Conditional, Leave::Reboot, _)
+        | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Stopped) => after(timings.freeze_timeout_ms),
+        (ShutdownPolicy::Freeze, _, _) => Some(None),
+        (ShutdownPolicy::Failover, _, _) => after(timings.return_grace_ms),
     }
 }

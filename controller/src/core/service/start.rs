@@ -13,6 +13,10 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
     if wants_stop(service, draft) || stops_first(planner, service, draft) {
         return;
     }
+    if planner.situation.world.settings().disarmed.is_some() {
+        draft.wait(Reason::Disarmed, "the cluster is disarmed");
+        return;
+    }
     if let Some(first) = not_yet_started_before(planner, service) {
         draft.wait(Reason::Waiting, format!("{first} starts before it"));
         return;
@@ -217,7 +221,17 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     if stop_if_unwanted(service, draft) {
         return;
     }
-    if !planner.nodes.get(&node).is_some_and(crate::core::health::NodeHealth::is_online) {
+    if situation.world.settings().disarmed.is_some() {
+        draft.say(Reason::Disarmed, "the cluster is being disarmed");
+        return;
+    }
+    // It never left for maintenance, or is back: nothing is left to return from.
+    if draft.status.maintenance_node.as_ref() == Some(&node)
+        && planner.view.nodes.get(&node).is_some_and(|facts| !facts.maintenance)
+    {
+        draft.status.maintenance_node = None;
+    }
+    if !planner.nodes.get(&node).is_some_and(crate::core::health::NodeHealth::is_heard) {
         draft.wait(Reason::HeartbeatLate, format!("the heartbeat of {node} is late"));
         return;
     }

@@ -132,8 +132,19 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     match home(planner, service, draft) {
         Home::Kept | Home::Waits => {}
         Home::Lost => {
-            let placement = choose(planner, service, draft);
-            if let Some(node) = placement.node.clone()
+            // Its node is back: it is its home as before, also in maintenance.
+            let returned = service.assigned(&planner.situation).filter(|(assignment, standing)| {
+                *standing == Standing::Released
+                    && planner
+                        .nodes
+                        .get(&assignment.node)
+                        .is_some_and(crate::core::health::NodeHealth::is_online)
+            });
+            let home = match returned {
+                Some((assignment, _)) => Some(assignment.node.clone()),
+                None => choose(planner, service, draft).node,
+            };
+            if let Some(node) = home
                 && stop_on(planner, service, draft, &node)
             {
                 draft.say(Reason::StoppedAsWanted, format!("it is stopped, and {node} is its home"));
@@ -189,6 +200,10 @@ fn started_outside(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
     true
 }
 
+fn is_registering(planner: &Planner<'_>, node: &str) -> bool {
+    planner.nodes.get(node).is_some_and(|node| node.health == crate::core::health::Health::Registering)
+}
+
 enum Home {
     Kept,
     Waits,
@@ -199,11 +214,16 @@ enum Home {
 fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> Home {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else { return Home::Lost };
-    if recover::keeps_its_place(&situation, assignment) {
+    if recover::keeps_its_place(&situation, assignment, recover::Waits::Stopped) {
         draft.say(Reason::Frozen, format!("{} is expected back", assignment.node));
         return Home::Waits;
     }
     match standing {
+        // It is just coming back.
+        Standing::Released if is_registering(planner, &assignment.node) => {
+            draft.say(Reason::Registering, format!("{} is registering", assignment.node));
+            Home::Waits
+        }
         Standing::Released => Home::Lost,
         Standing::Closing => match service.phase(&situation) {
             Some(phase) if !phase.may_run() => Home::Lost,

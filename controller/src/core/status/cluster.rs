@@ -1,9 +1,11 @@
 //! The status of the cluster: who leads, what is waited for, what was fenced.
 
 use super::{condition, write};
+use crate::core::health::{Health, NodeTable};
 use crate::core::plan::Plan;
+use crate::core::service;
 use crate::core::situation::Situation;
-use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus, RecentFence};
+use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus, Disarmed, RecentFence};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof};
@@ -16,9 +18,10 @@ const MOST_FENCES: usize = 20;
 /// What is waited for changes often; it is not rewritten more often than this, milliseconds.
 const PAUSE_MS: Millis = 1_000;
 
-pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
+pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let known = situation.world.cluster_status.as_ref();
-    let status = status(situation, plan);
+    let disarm = disarm(situation, nodes, plan);
+    let status = status(situation, disarm, plan);
     if let Some(known) = known {
         let only_waiting = ClusterStatus { waiting_for: known.value.waiting_for.clone(), ..status.clone() };
         let rests_until = known.seen + PAUSE_MS;
@@ -30,14 +33,15 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status);
 }
 
-fn status(situation: &Situation<'_>, plan: &Plan) -> ClusterStatus {
+fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> ClusterStatus {
     let world = situation.world;
     let mut status = world.cluster_status.as_ref().map(|known| known.value.clone()).unwrap_or_default();
     let generation = world.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation);
     status.observed_generation = generation;
     status.leader = Some(situation.config.id.clone());
     status.term = Some(situation.term);
-    arming(situation).clone_into(&mut status.arming);
+    status.disarm = disarm;
+    arming(situation, disarm).clone_into(&mut status.arming);
     status.waiting_for = waiting_for(plan);
     fences(situation, &mut status);
     let conditions = &mut status.conditions;
@@ -59,20 +63,48 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
     sentences
 }
 
+/// How agents may disarm: as wanted, once nothing is in Fence, Recovery, Migrate or Relocate and the rest is frozen. Once
+/// said, it stands until the cluster is armed.
+fn disarm(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
+    let world = situation.world;
+    let wanted = world.settings().disarmed?;
+    if world.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(wanted)) {
+        return Some(wanted);
+    }
+    let fenced = nodes
+        .iter()
+        .filter(|(_, node)| node.health == Health::Fencing && !node.active.is_empty())
+        .map(|(name, _)| format!("node {name} (Fence)"));
+    let held = world.resources.keys().filter_map(|name| {
+        let state = world.resource_statuses.get(name).map(|status| status.value.state).unwrap_or_default();
+        let assigned = world.assignments.contains_key(name);
+        service::holds_up_disarm(state, assigned, wanted).then(|| format!("{name} ({state:?})"))
+    });
+    let blockers: Vec<String> = fenced.chain(held).collect();
+    if blockers.is_empty() {
+        return Some(wanted);
+    }
+    let message = format!("disarm waits for {}", blockers.join(", "));
+    plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Disarmed, message);
+    None
+}
+
 /// `Disarmed` once every agent that is reachable has acknowledged; `Arming` until every one has armed again.
-fn arming(situation: &Situation<'_>) -> &'static str {
+fn arming(situation: &Situation<'_>, disarm: Option<Disarmed>) -> &'static str {
     let world = situation.world;
     let open = world.node_reports.iter().filter(|(node, _)| {
         world.fences.get(*node).is_some_and(|fence| fence.value.state == FenceState::Open)
             && world.alive.contains_key(*node)
     });
-    let acknowledged: Vec<bool> = open.map(|(_, report)| report.value.mode == Mode::Disarmed).collect();
-    match (world.settings().disarmed.is_some(), acknowledged.iter().all(|acknowledged| *acknowledged)) {
-        (true, true) => "Disarmed",
-        (true, false) => "Disarming",
-        (false, _) if acknowledged.iter().any(|acknowledged| *acknowledged) => "Arming",
-        (false, _) => "Armed",
+    let open: Vec<Mode> = open.map(|(_, report)| report.value.mode).collect();
+    let unarmed = |mode: &Mode| match mode {
+        Mode::Disarmed | Mode::Restart | Mode::Left(_) => true,
+        Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) => false,
+    };
+    if world.settings().disarmed.is_some() {
+        return if disarm.is_some() && open.iter().all(unarmed) { "Disarmed" } else { "Disarming" };
     }
+    if open.contains(&Mode::Disarmed) { "Arming" } else { "Armed" }
 }
 
 fn fences(situation: &Situation<'_>, status: &mut ClusterStatus) {

@@ -1,16 +1,17 @@
 //! The status of nodes.
 
-use super::{condition, remove, write};
+use super::{condition, remove, write_telling};
 use crate::core::fencing::probes;
 use crate::core::health::{Health, NodeHealth, NodeTable};
 use crate::core::placement::not_online;
-use crate::core::plan::Plan;
+use crate::core::plan::{Plan, node_event};
 use crate::core::situation::Situation;
+use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, NodeReport, Proof, WatchdogKind};
+use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, WatchdogKind};
 use ha_api_types::time::Millis;
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             continue;
         }
         let status = status(situation, name, node, &loads, plan);
-        write(situation, plan, Kind::Node, name, known, &status);
+        let told = alert(situation, name, known.map(|known| &known.value), &status);
+        write_telling(situation, plan, Kind::Node, name, known, &status, told);
     }
     for (name, known) in &world.node_statuses {
         if world.nodes.contains_key(name) {
@@ -41,6 +43,28 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             });
             remove(situation, plan, Kind::Node, name, known);
         }
+    }
+}
+
+/// What is worth an alert of its own, when it begins: an agent that left for a restart and has not come back.
+fn alert(
+    situation: &Situation<'_>,
+    name: &str,
+    known: Option<&NodeStatus>,
+    status: &NodeStatus,
+) -> Vec<Event> {
+    let away = |status: &NodeStatus| {
+        status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == "Ready" && condition.reason == Reason::AgentAway)
+            .cloned()
+    };
+    match away(status) {
+        Some(condition) if known.is_none_or(|known| away(known).is_none()) => {
+            vec![node_event(situation, name, EventType::Warning, Reason::AgentAway, condition.message)]
+        }
+        Some(_) | None => Vec::new(),
     }
 }
 
@@ -100,7 +124,8 @@ fn status(
         describe(&mut status, &report.value);
     }
     agent_state(node).clone_into(&mut status.agent);
-    if node.is_online() {
+    arming(situation, name).clone_into(&mut status.arming);
+    if node.is_heard() {
         let now = situation.now.timestamp();
         let old = status.last_seen.as_ref().and_then(|seen| Some(now.unix_seconds()? - seen.unix_seconds()?));
         if old.is_none_or(|seconds| !(0..LAST_SEEN_SECONDS).contains(&seconds)) {
@@ -116,8 +141,8 @@ fn status(
 
 fn state(node: &NodeHealth, maintenance: bool) -> NodeState {
     match &node.health {
-        Health::Online if maintenance => NodeState::Maintenance,
-        Health::Online => NodeState::Online,
+        Health::Online | Health::ShuttingDown(_) if maintenance => NodeState::Maintenance,
+        Health::Online | Health::ShuttingDown(_) => NodeState::Online,
         Health::Leaving(_) | Health::Down(Proof::CleanLeave { .. }) => NodeState::Offline,
         Health::Fencing if !node.active.is_empty() => NodeState::Fence,
         Health::Fencing
@@ -139,8 +164,21 @@ fn state(node: &NodeHealth, maintenance: bool) -> NodeState {
 fn agent_state(node: &NodeHealth) -> &'static str {
     match node.health {
         Health::Unregistered | Health::Registering => "WaitForLock",
-        Health::Online | Health::Restarting => "Active",
+        Health::Online | Health::ShuttingDown(_) | Health::Restarting => "Active",
         Health::Late | Health::Leaving(_) | Health::Fencing | Health::Down(_) => "LostLock",
+    }
+}
+
+/// How far a node's agent is with disarming or arming; nothing for a node without an open epoch.
+fn arming(situation: &Situation<'_>, name: &str) -> &'static str {
+    let world = situation.world;
+    let open = world.fences.get(name).is_some_and(|fence| fence.value.state == FenceState::Open);
+    let Some(report) = world.node_reports.get(name).filter(|_| open) else { return "" };
+    match (world.settings().disarmed.is_some(), report.value.mode == Mode::Disarmed) {
+        (true, true) => "Disarmed",
+        (true, false) => "Disarming",
+        (false, true) => "Arming",
+        (false, false) => "Armed",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whatever happens, in whatever order: no panic, no start without its permit and its time, never running after W.
 
 use super::*;
-use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Leave;
 use proptest::prelude::*;
@@ -211,6 +211,9 @@ fn happen(world: &mut World, what: &Happening) {
             let cluster = Cluster::new("default", ClusterSpec { disarmed, ..ClusterSpec::default() });
             let key = world.keys.spec(Kind::Cluster, "default");
             world.write(&key, &cluster);
+            let status = ClusterStatus { disarm: disarmed, ..ClusterStatus::default() };
+            let key = world.keys.status(Kind::Cluster, "default");
+            world.write(&key, &status);
         }
         Happening::Peer(name, what) => {
             let name = NAMES[*name];

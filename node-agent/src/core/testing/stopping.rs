@@ -1,7 +1,7 @@
 //! FENCING 4, stop then stay; Stopped is enforced; deletion; Leave; disarm; shutdown and restart.
 
 use super::*;
-use ha_api_types::cluster::{Cluster, ClusterSpec, Disarmed};
+use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus, Disarmed};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Leave, Mode};
 use ha_api_types::resource::RequestedState;
@@ -232,7 +232,30 @@ fn an_ignored_resource_is_not_touched_and_does_not_arm() {
 fn set_disarmed(world: &mut World, disarmed: Option<Disarmed>) {
     let cluster = Cluster::new("default", ClusterSpec { disarmed, ..ClusterSpec::default() });
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    let status = ClusterStatus { disarm: disarmed, ..ClusterStatus::default() };
+    world.write(&world.keys.status(Kind::Cluster, "default"), &status);
     world.deliver();
+}
+
+#[test]
+fn an_agent_disarms_only_once_the_leader_says_that_it_may_and_its_workers_have_ended() {
+    let mut world = World::running();
+    let cluster =
+        Cluster::new("default", ClusterSpec { disarmed: Some(Disarmed::Freeze), ..ClusterSpec::default() });
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.deliver();
+    world.advance(5_000);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "something still moves");
+    world.hold.insert("stop");
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(1_000);
+    set_disarmed(&mut world, Some(Disarmed::Freeze));
+    world.advance(5_000);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Active, true), "a worker is under way");
+    world.hold.clear();
+    world.finish_held();
+    world.advance(2_000);
+    assert_eq!((world.report().mode, world.report().armed), (Mode::Disarmed, false));
 }
 
 #[test]
@@ -275,7 +298,7 @@ fn a_clean_leave_stops_all_then_says_left_and_deletes_alive_in_one_transaction()
         world.hold.insert("stop");
         world.input(Input::Shutdown(Shutdown::Leave(leave)));
         world.advance(2_000);
-        assert_eq!(world.report().mode, Mode::Active, "not before all stops are committed");
+        assert_eq!(world.report().mode, Mode::Shutdown(leave), "Left not before all stops are committed");
         assert!(world.report().armed);
         world.hold.clear();
         world.finish_held();

@@ -1,0 +1,105 @@
+//! A shutdown that waits for services to move away: policy Migrate, maintenance, time, and the operator's word.
+
+use super::*;
+use ha_api_types::cluster::{Cluster, ClusterSpec, ShutdownPolicy};
+use ha_api_types::node::{Node, NodeSpec};
+use ha_api_types::operation::{Operation, OperationAction, OperationSpec};
+use ha_api_types::record::{Leave, Mode};
+use ha_api_types::timing::TimingSpec;
+
+fn policy(world: &mut World, shutdown_policy: ShutdownPolicy, timeout_seconds: f64) {
+    let timing = TimingSpec { shutdown_timeout_seconds: Some(timeout_seconds), ..TimingSpec::default() };
+    let spec = ClusterSpec { shutdown_policy, timing, ..ClusterSpec::default() };
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &Cluster::new("default", spec));
+    world.deliver();
+}
+
+fn go_on(world: &mut World, name: &str, boot_id: &str) {
+    let spec = OperationSpec {
+        action: OperationAction::ShutdownContinue,
+        node: Some(NODE.to_owned()),
+        boot_id: Some(boot_id.to_owned()),
+        ..OperationSpec::default()
+    };
+    world.write(&world.keys.spec(Kind::Operation, name), &Operation::new(name, spec));
+    world.deliver();
+}
+
+/// Shuts down, and says whether the service still runs a while later.
+fn waits(world: &mut World, leave: Leave) -> bool {
+    world.input(Input::Shutdown(Shutdown::Leave(leave)));
+    world.advance(60_000);
+    world.exit.is_none() && world.copies["web"].running
+}
+
+#[test]
+fn only_migrate_and_maintenance_make_a_shutdown_wait() {
+    for leave in [Leave::Poweroff, Leave::Reboot] {
+        for (chosen, maintenance, expected) in [
+            (ShutdownPolicy::Conditional, false, false),
+            (ShutdownPolicy::Freeze, false, false),
+            (ShutdownPolicy::Failover, false, false),
+            (ShutdownPolicy::Migrate, false, true),
+            (ShutdownPolicy::Freeze, true, true),
+            (ShutdownPolicy::Conditional, true, true),
+        ] {
+            let mut world = World::running();
+            policy(&mut world, chosen, 1800.0);
+            let spec = NodeSpec { maintenance, ..NodeSpec::default() };
+            world.write(&world.keys.spec(Kind::Node, NODE), &Node::new(NODE, spec));
+            world.deliver();
+            assert_eq!(waits(&mut world, leave), expected, "{chosen:?} {maintenance} {leave:?}");
+            let mode = if expected { Mode::Shutdown(leave) } else { Mode::Left(leave) };
+            assert_eq!((world.report().mode, world.report().armed), (mode, expected));
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_that_waits_goes_on_when_its_services_have_left_or_the_time_is_up() {
+    let mut world = World::running();
+    policy(&mut world, ShutdownPolicy::Migrate, 1800.0);
+    assert!(waits(&mut world, Leave::Reboot));
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(5_000);
+    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+
+    let mut world = World::running();
+    policy(&mut world, ShutdownPolicy::Migrate, 90.0);
+    assert!(waits(&mut world, Leave::Poweroff));
+    world.advance(35_000);
+    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Poweroff), Some(Exit::Left)));
+    assert!(!world.copies["web"].running);
+
+    let mut world = World::running();
+    policy(&mut world, ShutdownPolicy::Migrate, 0.0);
+    assert!(waits(&mut world, Leave::Poweroff));
+    world.advance(7_200_000);
+    assert!(world.exit.is_none() && world.copies["web"].running, "0 waits for ever");
+}
+
+#[test]
+fn only_a_word_given_since_the_shutdown_began_and_for_this_boot_ends_the_wait() {
+    let mut world = World::running();
+    policy(&mut world, ShutdownPolicy::Migrate, 0.0);
+    go_on(&mut world, "too-early", "boot-1");
+    assert!(waits(&mut world, Leave::Reboot));
+    go_on(&mut world, "another-boot", "boot-0");
+    world.advance(60_000);
+    assert!(world.exit.is_none() && world.copies["web"].running);
+    go_on(&mut world, "now", "boot-1");
+    world.advance(5_000);
+    assert_eq!((world.report().mode, world.exit), (Mode::Left(Leave::Reboot), Some(Exit::Left)));
+}
+
+#[test]
+fn a_machine_that_waits_starts_nothing_new_and_keeps_its_watchdog() {
+    let mut world = World::running();
+    policy(&mut world, ShutdownPolicy::Migrate, 0.0);
+    assert!(waits(&mut world, Leave::Reboot));
+    world.resource("late");
+    world.assign("late", Action::Start);
+    world.advance(10_000);
+    assert!(!world.copies.get("late").is_some_and(|copy| copy.running));
+    assert!(world.report().armed && world.fires_at_ms.is_some());
+}
