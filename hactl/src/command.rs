@@ -7,6 +7,7 @@ mod create;
 mod delete;
 mod describe;
 mod diff;
+mod disarm;
 mod edit;
 mod events;
 mod explain;
@@ -63,8 +64,12 @@ pub(crate) enum Command {
     Relocate(operate::Relocate),
     /// Let a service leave Error
     ClearError(operate::ClearError),
-    /// Nodes: list, maintenance, confirming that one is off
+    /// Nodes: list, maintenance, a shutdown that waits, confirming that one is off
     Node(node::Node),
+    /// Disarm the cluster for work on the store or the network: no watchdog stays armed, nobody is declared dead
+    Disarm(disarm::Disarm),
+    /// Arm the cluster again
+    Arm(disarm::Arm),
     /// Wait until objects are as described
     Wait(wait::Wait),
     /// Say what a kind or field means; needs no cluster
@@ -103,6 +108,8 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Relocate(relocate) => relocate.run(session).await,
         Command::ClearError(clear_error) => clear_error.run(session).await,
         Command::Node(node) => node.run(session).await,
+        Command::Disarm(disarm) => disarm.run(session).await,
+        Command::Arm(arm) => arm.run(session).await,
         Command::Wait(wait) => wait.run(session).await,
         Command::Explain(explain) => explain.run(session),
         Command::Simulate(simulate) => simulate.run(session),

@@ -48,7 +48,8 @@ fn screen(terminal: &Terminal, overview: &Overview, wide: bool) -> String {
     text += &format!("  (answered by {})\n", overview.answered_by);
     text += &store(terminal, overview, wide);
     text += &controllers(terminal, overview);
-    text += &nodes(terminal, &overview.nodes, wide);
+    let disarmed = !overview.arming.is_empty() && overview.arming != "Armed";
+    text += &nodes(terminal, &overview.nodes, wide, disarmed);
     text += &services(terminal, overview);
     text += &recent(terminal, overview);
     text += &wrong(terminal, overview);
@@ -125,12 +126,15 @@ fn controllers(terminal: &Terminal, overview: &Overview) -> String {
     text
 }
 
-fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool) -> String {
+fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool) -> String {
     let mut text = heading(terminal, "Nodes", if nodes.is_empty() { "none has registered yet" } else { "" });
     if nodes.is_empty() {
         return text;
     }
     let mut header = vec!["NODE", "STATE", "AGENT", "LEASE", "WATCHDOG", "SEEN", "SERVICES"];
+    if disarmed {
+        header.push("ARMING");
+    }
     if wide {
         header.extend(["MODE", "EPOCH", "FENCE", "VERSION"]);
     }
@@ -151,6 +155,9 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool) -> String {
             Cell::plain(&seen(node.silent_ms, node.last_seen.as_ref().map(|at| at.0.as_str()))),
             Cell::plain(&node.services.to_string()),
         ];
+        if disarmed {
+            row.push(Cell::styled(&node.arming, Style::Warn));
+        }
         if wide {
             row.extend(
                 [&node.mode, &node.epoch.to_string(), &node.fence, &node.version]

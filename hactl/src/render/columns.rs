@@ -17,7 +17,7 @@ pub(crate) fn table(kind: Kind, wide: bool) -> Table {
         ),
         Kind::Node => (
             &["NAME", "STATE", "AGENT", "WATCHDOG", "SERVICES", "LAST-SEEN", "AGE"],
-            &["MODE", "EPOCH", "FENCE", "VERSION", "CPU", "MEMORY", "NODE-GROUP", "REASON"],
+            &["MODE", "ARMING", "EPOCH", "FENCE", "VERSION", "CPU", "MEMORY", "NODE-GROUP", "REASON"],
         ),
         Kind::Group => (&["NAME", "NODES", "RESTRICTED", "NOFAILBACK", "AGE"], &["READY", "COMMENT"]),
         Kind::AffinityRule => {
@@ -83,6 +83,7 @@ pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<
             ],
             vec![
                 at("/status/mode"),
+                at("/status/arming"),
                 at("/status/epoch"),
                 at("/status/fence"),
                 at("/status/version"),

@@ -93,8 +93,15 @@ fn a_lost_answer_does_not_record_an_operation_twice() {
 }
 
 #[test]
-fn maintenance_waits_until_the_node_is_empty() {
-    let server = Server::start();
+fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
+    let server = Server::with(
+        |request| {
+            request.path.ends_with("/resources/go/explain").then(|| {
+                Scripted::Answer(200, json!({"resource": "go", "help": ["bring another node online"]}))
+            })
+        },
+        |_, _| false,
+    );
     furnish(&server);
     server.put(
         "resources",
@@ -102,8 +109,9 @@ fn maintenance_waits_until_the_node_is_empty() {
     );
     server.put("resources", json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": "Started", "node": "node2", "running": true,
         "conditions": [{"type": "Ready", "status": "False", "message": "no other node fits"}]}}));
-    hactl(&server, &["node", "maintenance", "enable", "node2", "--wait", "--timeout", "300ms"])
+    let ran = hactl(&server, &["node", "maintenance", "enable", "node2", "--wait", "--timeout", "2s"])
         .fails(124, "go: Started on node2: no other node fits");
+    assert!(ran.stderr.contains("what would help: bring another node online"), "{}", ran.stderr);
     assert_eq!(server.object("nodes", "node2").expect("stored")["spec"]["maintenance"], true);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| hactl(&server, &["node", "maintenance", "enable", "node2", "--wait"]));
@@ -118,8 +126,6 @@ fn maintenance_waits_until_the_node_is_empty() {
     });
     hactl(&server, &["node", "maintenance", "disable", "node2"])
         .prints(0, "node/node2 maintenance disabled\n");
-    server.put("nodes", json!({"metadata": {"name": "away"}, "spec": {}, "status": {"state": "Unknown"}}));
-    hactl(&server, &["node", "maintenance", "enable", "away"]).fails(1, "away is Unknown");
     hactl(&server, &["node", "list"]).shows(0, &["node2", "Online"]);
 }
 
@@ -146,4 +152,41 @@ fn delete_with_stop_deletes_only_what_stopped() {
     let server = leader("Succeeded", json!({}));
     hactl(&server, &["delete", "resource", "web", "--stop"])
         .prints(0, "resource/web stopped\nresource/web deleted\n");
+}
+
+#[test]
+fn disarm_and_arm_change_the_cluster_and_wait_for_every_node() {
+    let server = Server::with(
+        |request| {
+            // The leader is asked how far it is: at first one node is missing.
+            (request.path.ends_with("/v1/status")).then(|| {
+                Scripted::Answer(
+                    200,
+                    json!({"arming": "Disarming", "waitingFor": ["cluster default: disarm waits for web (Migrate)"],
+                        "nodes": [{"name": "node1", "arming": "Disarmed", "state": "Online"},
+                            {"name": "node2", "arming": "Disarming", "state": "Online"}]}),
+                )
+            })
+        },
+        |_, _| false,
+    );
+    hactl(&server, &["arm"]).prints(0, "cluster/default is armed already\n");
+    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default is being disarmed (Freeze)\n");
+    assert_eq!(server.object("clusters", "default").expect("stored")["spec"]["disarmed"], "Freeze");
+    hactl(&server, &["disarm", "freeze"]).prints(0, "cluster/default is disarmed already (Freeze)\n");
+    let ran = hactl(&server, &["disarm", "ignore", "--wait", "--timeout", "1s"])
+        .fails(124, "cluster/default is not Disarmed: not within 1s");
+    assert!(ran.stderr.contains("disarm waits for web (Migrate)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("node2: Disarming, Online"), "{}", ran.stderr);
+    hactl(&server, &["arm"]).prints(0, "cluster/default is being armed\n");
+    assert_eq!(server.object("clusters", "default").expect("stored")["spec"].get("disarmed"), None);
+    hactl(&server, &["disarm", "softly"]).fails(2, "freeze");
+}
+
+#[test]
+fn a_shutdown_that_waits_is_told_to_go_on_for_the_boot_that_was_seen() {
+    let server = leader("Succeeded", json!({}));
+    hactl(&server, &["node", "shutdown-continue", "node2"]).prints(0, "shutdown-continue node2: succeeded\n");
+    let operation = server.objects("operations").remove(0);
+    assert_eq!(operation["spec"], json!({"action": "ShutdownContinue", "node": "node2", "bootId": "b"}));
 }

@@ -1,0 +1,184 @@
+//! `hactl disarm` and `hactl arm`: planned work on the store or the network.
+
+use super::wait::{WaitFlags, bounded};
+use crate::client::Commitment;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::session::Session;
+use clap::{Args, ValueEnum};
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::view::Overview;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often the cluster is looked at while it is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How services are treated meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// They keep running and are frozen
+    Freeze,
+    /// They may also be moved by hand; on arming they are looked for anew
+    Ignore,
+}
+
+impl How {
+    fn name(self) -> &'static str {
+        match self {
+            How::Freeze => "Freeze",
+            How::Ignore => "Ignore",
+        }
+    }
+}
+
+/// Disarm the cluster for work on the store or the network: no watchdog stays armed, nobody is declared dead
+#[derive(Args, Debug)]
+pub(crate) struct Disarm {
+    /// How services are treated meanwhile
+    how: How,
+    #[command(flatten)]
+    wait: WaitFlags,
+}
+
+/// Arm the cluster again: nodes guard their services with their watchdogs, and failed ones are recovered
+#[derive(Args, Debug)]
+pub(crate) struct Arm {
+    #[command(flatten)]
+    wait: WaitFlags,
+}
+
+impl Disarm {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let wanted = self.how.name();
+        if change(session, Some(wanted)).await? {
+            let line = format!("cluster/{CLUSTER_NAME} is being disarmed ({wanted})");
+            session.terminal().say(&line);
+        } else {
+            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is disarmed already ({wanted})"));
+        }
+        follow(session, &self.wait, "Disarmed").await
+    }
+}
+
+impl Arm {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        if change(session, None).await? {
+            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is being armed"));
+        } else {
+            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is armed already"));
+        }
+        follow(session, &self.wait, "Armed").await
+    }
+}
+
+/// Sets or removes `spec.disarmed`; `false`: it was so already.
+async fn change(session: &Session, wanted: Option<&str>) -> Result<bool, Failure> {
+    session.format(&[])?;
+    let client = session.client()?;
+    let known = client.get(Kind::Cluster, CLUSTER_NAME).await?;
+    let current = known.as_ref().and_then(|cluster| cluster["spec"]["disarmed"].as_str());
+    if current == wanted {
+        return Ok(false);
+    }
+    if known.is_some() {
+        let patch = json!({"spec": {"disarmed": wanted}});
+        client.patch(Kind::Cluster, CLUSTER_NAME, &patch, Commitment::Real).await?;
+    } else {
+        let object = json!({
+            "apiVersion": API_VERSION, "kind": Kind::Cluster.name(),
+            "metadata": {"name": CLUSTER_NAME}, "spec": {"disarmed": wanted},
+        });
+        client.create(Kind::Cluster, &object, Commitment::Real).await?;
+    }
+    Ok(true)
+}
+
+/// Waits until the cluster is as wanted, if asked, and tells how far each node is.
+async fn follow(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
+    if !wait.wait {
+        return Ok(Exit::Done);
+    }
+    let mut left = Vec::new();
+    let what = format!("cluster/{CLUSTER_NAME} is not {goal}");
+    match bounded(wait.timeout, &what, until(session, goal, &mut left)).await {
+        Ok(()) => {
+            session.terminal().say(&format!("cluster/{CLUSTER_NAME} is {goal}"));
+            Ok(Exit::Done)
+        }
+        Err(failure) => {
+            let lines: Vec<String> = left.iter().map(|line| format!("\n{line}")).collect();
+            Err(Failure { message: format!("{}{}", failure.message, lines.concat()), ..failure })
+        }
+    }
+}
+
+/// Looks until the leader has seen the wish and every node is as wanted; `left` always holds what is missing.
+async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<(), Failure> {
+    let client = session.client()?;
+    let mut told: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        let cluster = client.get(Kind::Cluster, CLUSTER_NAME).await?.unwrap_or(Value::Null);
+        let overview = client.overview().await?;
+        let seen = cluster["status"]["observedGeneration"].as_i64().unwrap_or(0)
+            >= cluster["metadata"]["generation"].as_i64().unwrap_or(0);
+        for node in &overview.nodes {
+            if !node.arming.is_empty() && told.get(&node.name) != Some(&node.arming) {
+                session.terminal().progress(&format!("{}: {}", node.name, node.arming));
+                told.insert(node.name.clone(), node.arming.clone());
+            }
+        }
+        *left = missing(&overview, goal);
+        for line in left.iter().filter(|line| line.contains("waits for")) {
+            if !told.contains_key(line) {
+                session.terminal().progress(line);
+                told.insert(line.clone(), String::new());
+            }
+        }
+        if seen && overview.arming == goal {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What keeps the cluster from being as wanted.
+fn missing(overview: &Overview, goal: &str) -> Vec<String> {
+    let sentences = overview.waiting_for.iter().filter(|sentence| sentence.starts_with("cluster "));
+    let nodes = overview
+        .nodes
+        .iter()
+        .filter(|node| !node.arming.is_empty() && node.arming != goal)
+        .map(|node| format!("{}: {}, {:?}", node.name, node.arming, node.state));
+    sentences.cloned().chain(nodes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::node::NodeState;
+    use ha_api_types::view::NodeOverview;
+
+    #[test]
+    fn what_is_missing_names_services_and_nodes() {
+        let node = |name: &str, arming: &str| NodeOverview {
+            name: name.to_owned(),
+            arming: arming.to_owned(),
+            state: NodeState::Online,
+            ..NodeOverview::default()
+        };
+        let overview = Overview {
+            nodes: vec![node("node1", "Disarmed"), node("node2", "Disarming"), node("off", "")],
+            waiting_for: vec![
+                "cluster default: disarm waits for web (Migrate)".to_owned(),
+                "resource web: it moves".to_owned(),
+            ],
+            ..Overview::default()
+        };
+        assert_eq!(
+            missing(&overview, "Disarmed"),
+            ["cluster default: disarm waits for web (Migrate)", "node2: Disarming, Online"]
+        );
+    }
+}
