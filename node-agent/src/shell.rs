@@ -9,6 +9,8 @@ mod effects;
 mod identity;
 mod inhibitor;
 mod journal_file;
+mod logind;
+mod machine_end;
 mod metrics;
 mod observed;
 mod options;
@@ -35,6 +37,7 @@ use ha_runtime::shutdown::Shutdown;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
 use journal_file::JournalFile;
+use logind::ShutdownDelay;
 use metrics::AgentMetrics;
 use observed::ObservedCore;
 use std::process::ExitCode;
@@ -91,6 +94,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
 
     watching::spawn(store.clone(), crate::core::prefixes(&keys, &options.node), inputs.clone(), ready);
     signals::spawn(shutdown.clone(), inputs.clone());
+    let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
@@ -125,6 +129,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     drive(&mut core, &clock, stream, |effect| effects.begin(effect)).await;
     ha_runtime::notify::stopping();
     writer.flush().await;
+    delay.finish(shutdown.requested()).await;
     trigger.request();
     let exit = exit.lock().ok().and_then(|exit| *exit);
     match exit {

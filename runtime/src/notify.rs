@@ -13,6 +13,12 @@ pub fn status(status: &str) {
     tell(&[NotifyState::Status(status)]);
 }
 
+/// Asks the service manager not to end the process by force for so long yet, counted from now.
+pub fn extend_timeout(by: Duration) {
+    let microseconds = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+    tell(&[NotifyState::ExtendTimeoutUsec(microseconds)]);
+}
+
 /// Tells the service manager that the process is ending.
 pub fn stopping() {
     tell(&[NotifyState::Stopping]);

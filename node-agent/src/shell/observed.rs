@@ -5,9 +5,15 @@ use super::metrics::AgentMetrics;
 use crate::core::{AgentCore, AgentState, Effect, Input};
 use ha_api_types::time::{Mono, Now};
 use ha_runtime::reconcile::Core;
+use std::time::Duration;
 
 /// How often it is looked at how the core stands, milliseconds.
 const LOOK_EVERY_MS: u64 = 500;
+
+/// While it ends, the service manager is asked this often not to end it by force, milliseconds.
+const EXTEND_EVERY_MS: u64 = 10_000;
+/// For so long each time.
+const EXTEND_BY: Duration = Duration::from_secs(60);
 
 /// The core, and what was last shown of it.
 pub(super) struct ObservedCore {
@@ -15,19 +21,31 @@ pub(super) struct ObservedCore {
     metrics: AgentMetrics,
     inhibitor: SleepInhibitor,
     look_at: Mono,
+    extend_at: Mono,
     shown: String,
 }
 
 impl ObservedCore {
     pub(super) fn new(core: AgentCore, metrics: AgentMetrics) -> ObservedCore {
         let inhibitor = SleepInhibitor::new();
-        ObservedCore { core, metrics, inhibitor, look_at: Mono::default(), shown: String::new() }
+        ObservedCore {
+            core,
+            metrics,
+            inhibitor,
+            look_at: Mono::default(),
+            extend_at: Mono::default(),
+            shown: String::new(),
+        }
     }
 
     fn show(&mut self, now: &Now) {
         let summary = self.core.summary(now);
         self.metrics.show(&summary);
         self.inhibitor.set(summary.armed);
+        if summary.ending && now.raw >= self.extend_at {
+            self.extend_at = now.raw + EXTEND_EVERY_MS;
+            ha_runtime::notify::extend_timeout(EXTEND_BY);
+        }
         let armed = if summary.armed { "armed" } else { "not armed" };
         let text = format!("{}; watchdog {armed}; {} services may run", summary.doing, summary.running);
         if text != self.shown {

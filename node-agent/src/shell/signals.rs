@@ -1,57 +1,47 @@
-//! Signals as inputs: SIGTERM alone is a restart of the agent; together with a shutdown job the machine leaves.
+//! Signals as inputs: SIGTERM alone is a restart of the agent; while the machine ends, it leaves.
 
 use super::Inputs;
-use crate::core::{Input, Shutdown as Told};
-use ha_api_types::record::Leave;
+use super::machine_end::{Evidence, why};
+use crate::core::Input;
 use ha_runtime::shutdown::Shutdown;
 use std::time::Duration;
 use tokio::process::Command;
+
+/// How long the service manager may take to answer, once.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How often it is asked.
+const ATTEMPTS: usize = 3;
 
 /// Waits for the request to end and tells the core why.
 pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
     tokio::spawn(async move {
         shutdown.requested().await;
-        let told = match machine_leaves().await {
-            Some(leave) => Told::Leave(leave),
-            None => Told::Restart,
+        let evidence = Evidence {
+            jobs: ask(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
+            manager: ask(&["is-system-running"]).await,
+            first_process: std::fs::read_to_string("/proc/1/cmdline").unwrap_or_default(),
         };
+        let told = why(&evidence);
         tracing::info!(?told, "told to end");
         // The loop may have ended by itself.
         let _ = inputs.send(Input::Shutdown(told));
     });
 }
 
-/// Whether the service manager has a job that ends this machine, and which; without one that can be asked: no.
-async fn machine_leaves() -> Option<Leave> {
-    let jobs = Command::new("systemctl").args(["list-jobs", "--plain", "--no-legend", "--no-pager"]).output();
-    let output = tokio::time::timeout(Duration::from_secs(2), jobs).await.ok()?.ok()?;
-    leave_of(&String::from_utf8_lossy(&output.stdout))
-}
-
-fn leave_of(jobs: &str) -> Option<Leave> {
-    jobs.lines().find_map(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        match (words.next()?, words.next()?) {
-            ("reboot.target" | "kexec.target" | "soft-reboot.target", "start") => Some(Leave::Reboot),
-            ("poweroff.target" | "halt.target", "start") => Some(Leave::Poweroff),
-            _ => None,
+/// What systemctl prints, whatever its status; `None` when there is no service manager that answers.
+async fn ask(words: &[&str]) -> Option<String> {
+    for _ in 0..ATTEMPTS {
+        let answer = Command::new("systemctl").args(words).kill_on_drop(true).output();
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(output)) => return Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "systemctl cannot be run");
+                return None;
+            }
+            Err(_) => {
+                tracing::warn!("the service manager does not say whether this machine ends; asking again");
+            }
         }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(jobs: &str, expected: Option<Leave>) {
-        assert_eq!(leave_of(jobs), expected, "{jobs}");
     }
-
-    #[test]
-    fn a_shutdown_is_told_from_a_restart_by_the_jobs() {
-        check("", None);
-        check("12 ha-node-agent.service restart running\n", None);
-        check("12 a.service stop running\n13 reboot.target start waiting\n", Some(Leave::Reboot));
-        check("13 poweroff.target start waiting\n", Some(Leave::Poweroff));
-    }
+    None
 }

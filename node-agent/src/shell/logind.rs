@@ -1,0 +1,135 @@
+//! The log-in manager's shutdown: heard of before it begins, and delayed until this node has left (SEMANTICS 7).
+//!
+//! The delay is a lock that `systemd-inhibit` holds for us and that lasts at most `InhibitDelayMaxSec`; the unit's own
+//! ordering and stop timeout hold from there on. Without a log-in manager there is only the unit.
+
+use super::Inputs;
+use super::machine_end::{Announcement, announced};
+use crate::core::{Input, Shutdown as Told};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::watch;
+
+/// How long the kind of a shutdown may come after its announcement.
+const KIND_WITHIN: Duration = Duration::from_millis(500);
+/// How long the service manager may take from the end of the delay to its own stop of the agent.
+const STOP_WITHIN: Duration = Duration::from_secs(90);
+/// The pause before a watch that ended is begun again.
+const AGAIN_AFTER: Duration = Duration::from_secs(10);
+
+/// Tells whether this node leaves because of an announcement.
+#[derive(Clone, Debug)]
+pub(super) struct ShutdownDelay {
+    /// `Some(true)`: it leaves, and the delay lock is held; to be let go once it has left.
+    leaves: watch::Receiver<bool>,
+    release: watch::Sender<bool>,
+}
+
+impl ShutdownDelay {
+    /// Watches for announcements, with the lock held, if this machine has a log-in manager.
+    pub(super) fn spawn(inputs: Inputs) -> ShutdownDelay {
+        let (told, leaves) = watch::channel(false);
+        let (release, released) = watch::channel(false);
+        if Path::new("/run/systemd/seats").exists() {
+            tokio::spawn(keep_watch(inputs, told, released));
+        }
+        ShutdownDelay { leaves, release }
+    }
+
+    /// The agent has ended: lets the shutdown go on. An agent that left because of the announcement waits for the service
+    /// manager to stop it, since it would be started again at once.
+    pub(super) async fn finish(self, requested: impl Future<Output = ()>) {
+        let left = *self.leaves.borrow();
+        // Nobody may be watching.
+        let _ = self.release.send(true);
+        if left && tokio::time::timeout(STOP_WITHIN, requested).await.is_err() {
+            tracing::warn!("the announced shutdown does not come; the agent ends and is started again");
+        }
+    }
+}
+
+async fn keep_watch(inputs: Inputs, told: watch::Sender<bool>, mut released: watch::Receiver<bool>) {
+    loop {
+        if let Err(error) = watch_once(&inputs, &told, &mut released).await {
+            tracing::debug!(%error, "the log-in manager is not watched");
+        }
+        if *told.borrow() || *released.borrow() {
+            return;
+        }
+        tokio::time::sleep(AGAIN_AFTER).await;
+    }
+}
+
+/// Holds the lock and listens until a shutdown was announced and this node has left, or the watch ends.
+async fn watch_once(
+    inputs: &Inputs,
+    told: &watch::Sender<bool>,
+    released: &mut watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let mut monitor = monitor()?;
+    let Some(output) = monitor.stdout.take() else { return Ok(()) };
+    let lock = lock()?;
+    let mut lines = BufReader::new(output).lines();
+    while let Some(line) = lines.next_line().await? {
+        let announcement = match announced(&line) {
+            Some(Announcement::EndsSomehow) => later_kind(&mut lines).await,
+            other => other,
+        };
+        match announcement {
+            Some(Announcement::Ends(leave)) => {
+                tracing::info!(
+                    ?leave,
+                    "a shutdown of this machine is announced, and delayed until this node has left"
+                );
+                told.send_replace(true);
+                // The loop may have ended by itself.
+                let _ = inputs.send(Input::Shutdown(Told::Leave(leave)));
+                // An error means that the agent is gone, and with it the reason to wait.
+                let _ = released.wait_for(|released| *released).await;
+                break;
+            }
+            Some(Announcement::EndsSomehow) => {
+                tracing::info!(
+                    "a shutdown of this machine is announced; its kind comes with the service manager's jobs"
+                );
+                break;
+            }
+            Some(Announcement::Cancelled) | None => {}
+        }
+    }
+    drop(lock);
+    Ok(())
+}
+
+/// The kind follows at once where the log-in manager tells it at all.
+async fn later_kind(lines: &mut tokio::io::Lines<BufReader<ChildStdout>>) -> Option<Announcement> {
+    let next = tokio::time::timeout(KIND_WITHIN, lines.next_line()).await;
+    let followed = next.ok().and_then(Result::ok).flatten();
+    followed.and_then(|line| announced(&line)).or(Some(Announcement::EndsSomehow))
+}
+
+fn monitor() -> std::io::Result<Child> {
+    Command::new("busctl")
+        .args(["--system", "monitor", "--json=short", "--match"])
+        .arg("type='signal',interface='org.freedesktop.login1.Manager'")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// A delay lock, held by a child that ends with the agent, however that ends: `cat` ends when our end of the pipe closes.
+fn lock() -> std::io::Result<Child> {
+    Command::new("systemd-inhibit")
+        .args(["--what=shutdown", "--mode=delay", "--who=ha-node-agent"])
+        .args(["--why=services of this node are moved away or stopped first", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+}
