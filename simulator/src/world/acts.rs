@@ -156,6 +156,9 @@ impl World {
             }
             Action::Maintenance { node, enable } => {
                 let node = self.machine_named(&node)?;
+                if enable && let Some(message) = self.refuses_maintenance(&node) {
+                    return Err(message);
+                }
                 self.change_spec(Kind::Node, &node, &[("maintenance".to_owned(), json!(enable))])?;
             }
             Action::ConfirmFenced { node } => {
@@ -218,6 +221,14 @@ impl World {
             return Ok(());
         }
         self.change_spec(Kind::Resource, resource, &[("state".to_owned(), json!(wanted))])
+    }
+
+    /// Why maintenance of a node cannot begin now, as the API says it.
+    fn refuses_maintenance(&self, node: &str) -> Option<String> {
+        let state = self.node_states.get(node).copied().unwrap_or_default();
+        let cluster = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
+        let disarmed = cluster.pointer("/spec/disarmed").is_some_and(Value::is_string);
+        ha_controller::core::commands::maintenance_refused(node, state, disarmed).map(|(_, message)| message)
     }
 
     /// Sets or clears `Cluster.spec.disarmed`; a notice if that is already so.
