@@ -22,7 +22,7 @@ pub enum Verdict {
 pub struct Placement {
     /// Where the service should be; `None`: nowhere.
     pub node: Option<String>,
-    /// Why there: Placed, AlreadyThere, Failback, Preferred, MaintenanceMove (back home), or NoFeasibleNode.
+    /// Why there: Placed, AlreadyThere, Failback, Preferred, MaintenanceReturn, or NoFeasibleNode.
     pub reason: Reason,
     /// The verdict on every node.
     pub verdicts: BTreeMap<String, Verdict>,
@@ -135,7 +135,7 @@ fn choose<'a>(
         same_class(score) || (!failback && score.failed_before == best_score.failed_before)
     });
     if let Some((home, _)) = home {
-        let reason = if place == Some(*home) { Reason::AlreadyThere } else { Reason::MaintenanceMove };
+        let reason = if place == Some(*home) { Reason::AlreadyThere } else { Reason::MaintenanceReturn };
         return (Some(home), reason);
     }
     let Some((current, current_score)) = place.and_then(|node| scores.get_key_value(node)) else {
