@@ -215,52 +215,43 @@ fn scale_up(time: Millis, ppm: u64) -> Millis {
 /// A machine must have time to try a heartbeat twice and still kill its services before D.
 pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
-    let mut require = |holds: bool, field: &'static str, text: String| {
+    // The sentences are made only when they are needed: an agent asks with every heartbeat.
+    let mut require = |holds: bool, field: &'static str, text: &dyn Fn() -> String| {
         if !holds {
-            found.push((field, text));
+            found.push((field, text()));
         }
     };
     let t = timings;
-    require(
-        (100..=60_000).contains(&t.heartbeat_interval_ms),
-        "heartbeatIntervalSeconds",
-        "must be between 0.1 and 60".to_owned(),
-    );
+    require((100..=60_000).contains(&t.heartbeat_interval_ms), "heartbeatIntervalSeconds", &|| {
+        "must be between 0.1 and 60".to_owned()
+    });
     let least = 2 * t.heartbeat_interval_ms + t.stop_margin_ms;
-    require(
-        t.heartbeat_valid_ms > least,
-        "heartbeatValidSeconds",
+    require(t.heartbeat_valid_ms > least, "heartbeatValidSeconds", &|| {
         format!(
             "must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds ({} s), or one slow heartbeat stops services",
             least as f64 / 1000.0
-        ),
-    );
-    require(t.heartbeat_valid_ms <= 600_000, "heartbeatValidSeconds", "must be at most 600".to_owned());
-    require(
-        t.stop_margin_ms >= 500,
-        "stopMarginSeconds",
-        "must be at least 0.5, or services cannot be killed before the deadline".to_owned(),
-    );
+        )
+    });
+    require(t.heartbeat_valid_ms <= 600_000, "heartbeatValidSeconds", &|| "must be at most 600".to_owned());
+    require(t.stop_margin_ms >= 500, "stopMarginSeconds", &|| {
+        "must be at least 0.5, or services cannot be killed before the deadline".to_owned()
+    });
     require(
         t.watchdog_timeout_ms >= 1_000
             && t.watchdog_timeout_ms <= 300_000
             && t.watchdog_timeout_ms.is_multiple_of(1000),
         "watchdogTimeoutSeconds",
-        "must be a whole number between 1 and 300: kernel watchdogs count seconds".to_owned(),
+        &|| "must be a whole number between 1 and 300: kernel watchdogs count seconds".to_owned(),
     );
-    require(
-        t.watchdog_rate_error_ppm <= 200_000,
-        "watchdogRateErrorPercent",
-        "must be at most 20".to_owned(),
-    );
-    require(t.watchdog_lateness_ms <= 60_000, "watchdogLatenessSeconds", "must be at most 60".to_owned());
-    require(t.clock_rate_error_ppm <= 200_000, "clockRateErrorPercent", "must be at most 20".to_owned());
-    require(t.io_drain_ms <= 600_000, "ioDrainSeconds", "must be at most 600".to_owned());
-    require(
-        (1_000..=600_000).contains(&t.leader_lease_ms),
-        "leaderLeaseSeconds",
-        "must be between 1 and 600".to_owned(),
-    );
+    require(t.watchdog_rate_error_ppm <= 200_000, "watchdogRateErrorPercent", &|| {
+        "must be at most 20".to_owned()
+    });
+    require(t.watchdog_lateness_ms <= 60_000, "watchdogLatenessSeconds", &|| "must be at most 60".to_owned());
+    require(t.clock_rate_error_ppm <= 200_000, "clockRateErrorPercent", &|| "must be at most 20".to_owned());
+    require(t.io_drain_ms <= 600_000, "ioDrainSeconds", &|| "must be at most 600".to_owned());
+    require((1_000..=600_000).contains(&t.leader_lease_ms), "leaderLeaseSeconds", &|| {
+        "must be between 1 and 600".to_owned()
+    });
     found
 }
 

@@ -350,12 +350,13 @@ impl AgentCore {
                 | Key::Tombstone(_)
                 | Key::Fence(_)
                 | Key::Leader
-                | Key::Candidate(_)
                 | Key::Alive(_)
                 | Key::NodeReport(_)
                 | Key::Event(..),
             )
             | None => self.all_stale = true,
+            // Refreshed every Ki by every controller; only the node's report tells of them.
+            Some(Key::Candidate(_)) => {}
         }
     }
 

@@ -128,6 +128,9 @@ pub struct Expectations {
     pub max_per_node: Option<u64>,
     /// Commands that must have been refused.
     pub refused: Option<Vec<String>>,
+    /// Once everything has settled, every Started service that can run somewhere runs, every one that cannot says why, and
+    /// every node is back. For scripts that end every fault that they begin.
+    pub progress: bool,
 }
 
 /// What must come of a service.

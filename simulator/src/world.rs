@@ -17,6 +17,7 @@ mod store_place;
 mod user;
 mod watchdog;
 
+pub(crate) use invariants::LIMITS;
 pub use invariants::Violation;
 
 use crate::clock::Clock;
@@ -47,6 +48,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const CLUSTER: &str = "default";
 /// How often a process reads everything again, milliseconds.
 const RELIST_MS: Millis = 60_000;
+/// How often the store is compacted, and how much history it keeps then, milliseconds: as hactl's guide sets etcd up.
+const COMPACT_MS: Millis = 300_000;
 
 /// A service that moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,10 @@ pub struct Failover {
     pub lost_at: Millis,
     /// When it ran again.
     pub running_at: Millis,
+    /// When the lost node's last heartbeat was applied.
+    pub heartbeat_at: Millis,
+    /// When its start elsewhere was permitted.
+    pub permitted_at: Millis,
 }
 
 /// The world.
@@ -113,6 +120,16 @@ pub struct World {
     operations: BTreeMap<String, String>,
     refused: Vec<(String, Option<String>)>,
     seen_twice: BTreeSet<String>,
+    seen_beyond: BTreeSet<(&'static str, String, String)>,
+    /// What the user was told is stored: specs by key, and whether a deletion was asked for.
+    acknowledged: BTreeMap<String, (Option<Value>, bool)>,
+    /// Where each service was last told to run.
+    placed: BTreeMap<String, String>,
+    rules_changed_at: Millis,
+    /// When each node's heartbeat was last applied.
+    last_heartbeat: BTreeMap<String, Millis>,
+    /// When the start of a service on a node was last permitted.
+    permits: BTreeMap<(String, String), Millis>,
     managed: BTreeSet<String>,
     epochs: BTreeMap<String, u64>,
     moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
@@ -155,6 +172,7 @@ impl World {
                         daemon: WatchdogCore::new(Privileges::default()),
                         timeout_seconds: 1,
                         fires_at: None,
+                        looked_at_next: None,
                         number: 0,
                         waiting: BTreeMap::new(),
                         wake_at: None,
@@ -164,6 +182,7 @@ impl World {
                     journal: Journal::default(),
                     disk_full: false,
                     resets: Vec::new(),
+                    bound: invariants::Bound::default(),
                 },
             );
         }
@@ -199,6 +218,12 @@ impl World {
             operations: BTreeMap::new(),
             refused: Vec::new(),
             seen_twice: BTreeSet::new(),
+            seen_beyond: BTreeSet::new(),
+            acknowledged: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            rules_changed_at: 0,
+            last_heartbeat: BTreeMap::new(),
+            permits: BTreeMap::new(),
             managed: BTreeSet::new(),
             epochs: BTreeMap::new(),
             moves_begun: BTreeMap::new(),
@@ -248,6 +273,7 @@ impl World {
         }
         self.look_at_store();
         self.queue.push(0, Event::Step);
+        self.queue.push(COMPACT_MS, Event::Compact(0));
         Ok(())
     }
 
@@ -326,6 +352,19 @@ impl World {
             });
         }
         self.check_expectations();
+        if self.scenario.expect.progress {
+            self.check_progress();
+        }
+    }
+
+    /// Services that were lost with their node and ran again elsewhere.
+    pub fn failovers(&self) -> &[Failover] {
+        &self.failovers
+    }
+
+    /// How much virtual time has passed, milliseconds.
+    pub fn simulated_ms(&self) -> Millis {
+        self.now
     }
 
     /// A service does not run on a node any more.
@@ -348,12 +387,15 @@ impl World {
         if let (true, Some((from, lost_at))) = (self.recovering.remove(name), lost)
             && from != node
         {
+            let permitted = self.permits.get(&(name.to_owned(), node.to_owned()));
             let failover = Failover {
                 service: name.to_owned(),
-                from,
                 to: node.to_owned(),
                 lost_at,
                 running_at: self.now,
+                heartbeat_at: self.last_heartbeat.get(&from).copied().unwrap_or_default(),
+                permitted_at: permitted.copied().unwrap_or_default(),
+                from,
             };
             self.failovers.push(failover);
         }

@@ -2,8 +2,7 @@
 
 use ha_simulator::random_run::{Size, run_seed, run_value, scenario_of, shrink};
 
-/// Small runs, so that forty take less than a minute without optimization; thousands of larger ones are run by
-/// `cargo run --release -p ha-simulator --bin ha-random-runs -- 0..5000`.
+/// Small runs, so that forty take less than a minute without optimization; thousands of larger ones are run by `dev/seeds`.
 const SIZE: Size = Size { nodes: 4, resources: 5, faults_ms: 120_000 };
 
 #[test]

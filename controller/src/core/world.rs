@@ -213,9 +213,7 @@ impl World {
     }
 
     fn put(&mut self, entry: &Entry, now: Mono) -> Touched {
-        let keys = self.keys.clone();
-        let text = entry.key.clone();
-        let Some(key) = keys.parse(&text) else { return Touched::Nothing };
+        let Some(key) = self.keys.parse(&entry.key) else { return Touched::Nothing };
         let read = match key {
             Key::Spec(kind, name) => self.put_spec(kind, name, entry, now),
             Key::Status(kind, name) => self.put_status(kind, name, entry, now),
@@ -257,11 +255,11 @@ impl World {
         };
         match read {
             Ok(()) => {
-                self.unreadable.remove(&text);
+                self.unreadable.remove(&entry.key);
             }
             Err(error) => {
                 self.forget(&key);
-                self.unreadable.insert(text, error);
+                self.unreadable.insert(entry.key.clone(), error);
             }
         }
         Touched::Something

@@ -1,5 +1,7 @@
 //! `hactl simulate`: a whole cluster under a virtual clock, from a scenario file.
 
+mod random;
+
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
@@ -14,21 +16,28 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(
     after_help = "Exit status: 0 expectations and invariants hold; 1 some do not; 2 the file is wrong. \
-        With a folder: one line a file, and the worst status."
+        With a folder: one line a file, and the worst status.\n\n\
+        With --random, clusters and faults are drawn by seed, and a seed that fails is printed as a scenario file that fails \
+        again: `hactl simulate --random --seeds 7 > seed-7.yaml; hactl simulate seed-7.yaml`."
 )]
 pub(crate) struct Simulate {
     /// A scenario file, or a folder of them
-    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath)]
-    path: PathBuf,
+    #[arg(value_name = "FILE|DIR", value_hint = ValueHint::AnyPath, required_unless_present = "random", conflicts_with = "random")]
+    path: Option<PathBuf>,
+    /// Clusters and faults by chance, and the invariants after every event
+    #[arg(long)]
+    random: bool,
+    #[command(flatten)]
+    runs: random::Random,
 }
 
 impl Simulate {
     pub(crate) fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Json, Format::Yaml])?;
-        if self.path.is_dir() {
-            folder(session, &self.path, format)
-        } else {
-            file(session, &self.path, format)
+        match &self.path {
+            None => self.runs.run(session, format),
+            Some(path) if path.is_dir() => folder(session, path, format),
+            Some(path) => file(session, path, format),
         }
     }
 }

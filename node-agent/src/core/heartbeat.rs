@@ -54,6 +54,12 @@ impl AgentCore {
 
     /// The node's report as it should stand: committed with the next heartbeat.
     pub(super) fn wanted_report(&self) -> NodeReport {
+        let (mode, armed) = self.wanted_mode();
+        NodeReport { mode, armed, ..self.base_report() }
+    }
+
+    /// What of the report may not wait for the next heartbeat: the mode, and whether it says armed.
+    fn wanted_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
             Some(Shutdown::Restart | Shutdown::Leave(_)) | None if self.lays_down_arms() => {
@@ -63,13 +69,10 @@ impl AgentCore {
             Some(Shutdown::Restart) | None if self.is_in_maintenance() => (Mode::Maintenance, true),
             Some(Shutdown::Restart) | None => (Mode::Active, true),
         };
-        NodeReport {
-            mode,
-            armed: may_arm
-                && self.wants_watchdog()
-                && self.watchdog.is_running_for_us(self.node_report().is_some_and(|report| report.armed)),
-            ..self.base_report()
-        }
+        let armed = may_arm
+            && self.wants_watchdog()
+            && self.watchdog.is_running_for_us(self.node_report().is_some_and(|report| report.armed));
+        (mode, armed)
     }
 
     /// The cluster's timings where they are sound, else those in force.
@@ -129,6 +132,14 @@ impl AgentCore {
         if !self.fence_is_own(registered) {
             return;
         }
+        let committed = self.node_report();
+        if now.raw < registered.next_beat {
+            let (mode, armed) = self.wanted_mode();
+            let urgent = committed.is_none_or(|report| report.armed != armed || report.mode != mode);
+            if !(urgent && registered.created.is_some() && self.beat_failed_at.is_none()) {
+                return;
+            }
+        }
         let mut wanted = self.wanted_report();
         let shorter = Moment::from(now).plus_ms(wanted.timings.heartbeat_valid_ms);
         if wanted.timings.heartbeat_valid_ms < self.in_force.heartbeat_valid_ms
@@ -136,14 +147,6 @@ impl AgentCore {
         {
             // A shorter validity is committed only once no longer deadline is left with the daemon.
             wanted.timings = self.in_force;
-        }
-        let committed = self.node_report();
-        let urgent =
-            committed.is_none_or(|report| report.armed != wanted.armed || report.mode != wanted.mode);
-        if now.raw < registered.next_beat
-            && !(urgent && registered.created.is_some() && self.beat_failed_at.is_none())
-        {
-            return;
         }
         let Some(lease) = self.lease.id else { return };
         let node = self.config.node.clone();

@@ -31,7 +31,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn random(random: &mut Random, size: Size) -> Cluster {
-        let count = 3 + random.below(size.nodes.max(3) - 2);
+        let count = between(random, 3, size.nodes);
         let nodes: Vec<String> = (1..=count).map(|number| format!("node{number}")).collect();
         let (profile, heartbeat_valid_ms) = match random.below(10) {
             0..=4 => ("Default", 6_000),
@@ -59,7 +59,7 @@ impl Cluster {
             cluster.objects.push(object("Node", idle, &json!({"schedulable": false})));
         }
         let groups = cluster.add_groups(random);
-        let services = 3 + random.below(size.resources.max(3) - 2);
+        let services = between(random, 3, size.resources);
         for number in 1..=services {
             let name = format!("r{number}");
             let spec = cluster.spec(random, &groups);
@@ -148,6 +148,12 @@ impl Cluster {
 
 fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// A number from `least` to `most`, both included; `most` when that is less.
+fn between(random: &mut Random, least: usize, most: usize) -> usize {
+    let least = least.min(most);
+    least + random.below(most - least + 1)
 }
 
 /// One of them, by chance.

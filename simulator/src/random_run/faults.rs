@@ -16,7 +16,7 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
         let node = pick(script.random, &cluster.nodes);
         script.at(QUIET_START_MS, format!("add {name} {node} running"));
     }
-    let most_ms = script.random.between_ms(most_ms / 4, most_ms);
+    let most_ms = script.time_of_faults_ms(most_ms);
     let count = 5 + script.random.below(20);
     let mut at = QUIET_START_MS + 5_000;
     for _ in 0..count {
@@ -53,6 +53,15 @@ impl Script<'_> {
             return idle.clone();
         }
         pick(self.random, &self.cluster.nodes)
+    }
+
+    /// How long faults go on: the time is halved again and again by chance, so that minutes are as likely as hours.
+    fn time_of_faults_ms(&mut self, most_ms: Millis) -> Millis {
+        let mut time_ms = most_ms;
+        while time_ms > 240_000 && self.random.chance(0.75) {
+            time_ms /= 2;
+        }
+        self.random.between_ms(time_ms / 2, time_ms)
     }
 
     /// A length that is short, as long as the protocol's own times, or long.

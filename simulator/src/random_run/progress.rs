@@ -1,11 +1,11 @@
-//! Progress: once the faults have stopped, what is wanted runs, and what does not says why.
+//! Progress: once the faults have stopped, what is wanted and can run runs, and what does not says why.
 
 use crate::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
+use ha_api_types::placement::RuleStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
-use serde_json::Value;
 
 impl World {
     /// Checks that everything came right; to be called after a run whose faults have all ended.
@@ -25,16 +25,24 @@ impl World {
         let mut held = Vec::new();
         for (name, resource, status) in self.services() {
             let nodes = running.get(&name).cloned().unwrap_or_default();
-            if self.is_held_by_a_rule(&name, &status) {
+            if is_waiting(&resource, &status, &nodes) && self.feasible_node(&name, &resource).is_none() {
                 held.push(name);
                 continue;
             }
+            if status.state == ServiceState::Started
+                && let [node] = nodes.as_slice()
+            {
+                missing.extend(self.broken_rules(&name, node));
+            }
             if let Some(problem) = problem(&resource, &status, &nodes) {
-                let reason = status.conditions.iter().find(|condition| condition.kind == "Ready");
-                let reason = reason.map(|ready| ready.message.clone()).unwrap_or_default();
+                let could = self.feasible_node(&name, &resource);
+                let could = could.map_or_else(String::new, |node| format!(", it could run on {node}"));
                 missing.push(format!(
-                    "{name} ({:?}) is {:?} at {:?} and runs on {nodes:?}: {problem} ({reason})",
-                    resource.spec.state, status.state, status.node
+                    "{name} ({:?}) is {:?} at {:?} and runs on {nodes:?}{could}: {problem} ({})",
+                    resource.spec.state,
+                    status.state,
+                    status.node,
+                    explanation(&status).unwrap_or("no reason is given")
                 ));
             }
         }
@@ -49,19 +57,12 @@ impl World {
         }
     }
 
-    /// No node can take it, and it says so, while a strict rule ties it to another service: it says why.
-    fn is_held_by_a_rule(&self, name: &str, status: &ResourceStatus) -> bool {
-        let tied = self.names_of(Kind::AffinityRule).iter().any(|rule| {
-            let spec = self.spec_of(Kind::AffinityRule, rule).unwrap_or_default();
-            let strict = spec.pointer("/spec/resourceAffinity/strict") == Some(&Value::Bool(true));
-            let members = spec.pointer("/spec/resourceAffinity/resources").and_then(Value::as_array);
-            strict && members.is_some_and(|members| members.iter().any(|member| member == name))
-        });
-        let says_so = status
-            .conditions
-            .iter()
-            .any(|condition| condition.reason == Reason::NoFeasibleNode && !condition.message.is_empty());
-        tied && says_so
+    /// Whether the leader says that a rule conflicts with another, so that it is not applied.
+    pub(crate) fn conflicts(&self, rule: &str) -> bool {
+        let status: Option<RuleStatus> = self.status_of(Kind::AffinityRule, rule);
+        status.is_some_and(|status| {
+            status.conditions.iter().any(|condition| condition.reason == Reason::RuleConflict)
+        })
     }
 
     fn services(&self) -> Vec<(String, Resource, ResourceStatus)> {
@@ -76,6 +77,21 @@ impl World {
     }
 }
 
+/// Why a service is not as wanted, as it says itself.
+fn explanation(status: &ResourceStatus) -> Option<&str> {
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
+    Some(ready.message.as_str()).filter(|message| !message.is_empty())
+}
+
+/// Whether a service does not run because no node can take it, and says so.
+fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> bool {
+    let says_so = status
+        .conditions
+        .iter()
+        .any(|condition| condition.reason == Reason::NoFeasibleNode && !condition.message.is_empty());
+    says_so && nodes.is_empty() && resource.spec.state == RequestedState::Started
+}
+
 /// What is wrong with how a service ended up; `None`: nothing.
 fn problem(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> Option<&'static str> {
     if resource.metadata.deletion_timestamp.is_some() {
@@ -84,17 +100,11 @@ fn problem(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> Op
     let stop_fails = resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails);
     if stop_fails {
         // Where it cannot be stopped it stays, in whatever state says so.
-        return None;
+        return explanation(status).is_none().then_some("it says nothing");
     }
     let on_its_node = nodes.len() == 1 && nodes.first() == status.node.as_ref();
     match (status.state, resource.spec.state) {
-        (ServiceState::Error, _) => {
-            let explained = status
-                .conditions
-                .iter()
-                .any(|condition| condition.kind == "Ready" && !condition.message.is_empty());
-            (!explained).then_some("its error says nothing")
-        }
+        (ServiceState::Error, _) => explanation(status).is_none().then_some("its error says nothing"),
         (ServiceState::Started, RequestedState::Started) => {
             (!on_its_node).then_some("it does not run where it should")
         }

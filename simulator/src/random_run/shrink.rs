@@ -1,10 +1,10 @@
-//! Making a failing run small: steps and objects are left out for as long as the same invariant is broken.
+//! Making a failing run small: steps, objects and nodes are left out for as long as the same invariant is broken.
 
 use super::run_value;
 use serde_json::Value;
 
 /// The lists that are shrunk, most telling first.
-const LISTS: [&str; 3] = ["steps", "objects", "later"];
+const LISTS: [&str; 4] = ["steps", "objects", "later", "nodes"];
 
 /// A smaller scenario that breaks the same invariant, after at most `runs` runs; the given one if it breaks none.
 pub fn shrink(scenario: &Value, runs: usize) -> Value {

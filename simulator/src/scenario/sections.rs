@@ -192,7 +192,7 @@ pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<String> {
     nodes
 }
 
-const EXPECT: [&str; 10] = [
+const EXPECT: [&str; 11] = [
     "services",
     "fenced",
     "watchdogResets",
@@ -203,6 +203,7 @@ const EXPECT: [&str; 10] = [
     "onOneOf",
     "maxPerNode",
     "refused",
+    "progress",
 ];
 
 /// What must come of it.
@@ -235,6 +236,10 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
         on_one_of: fields.get("onOneOf").map(|value| on_one_of(reader, value)).unwrap_or_default(),
         max_per_node: whole(reader, "maxPerNode"),
         refused: names(reader, "refused"),
+        progress: fields
+            .get("progress")
+            .and_then(|value| reader.truth(value, &fields.at("progress")))
+            .unwrap_or_default(),
     }
 }
 

@@ -2,18 +2,33 @@
 
 use super::link::{Ask, Request, Token};
 use super::process::{Generation, Who};
+use ha_api_types::record::Revision;
+use ha_api_types::time::Millis;
 use ha_controller::core::FencerRun;
 use ha_node_agent::core::{CommandId, Journal, JournalWriteId, WatchdogRequestId};
 use ha_node_agent::watchdog::protocol;
+
+/// Who sent a request, when, and as what.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    /// The process.
+    pub who: Who,
+    /// Which process of that name.
+    pub generation: Generation,
+    /// When it was sent, virtual time.
+    pub sent: Millis,
+    /// The term that a controller believed in then.
+    pub term: Option<Revision>,
+}
 
 /// Something that happens at a virtual time.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "events live in a queue of boxed nodes anyway")]
 pub(crate) enum Event {
-    /// A process looks at its clock.
-    Wake(Who, Generation),
+    /// A process looks at its clock, unless it has been woken otherwise since this was scheduled for that time.
+    Wake(Who, Generation, Millis),
     /// A request reaches the store.
-    Arrive { who: Who, generation: Generation, token: Token, ask: Ask, request: Request },
+    Arrive { sender: Sender, token: Token, ask: Ask, request: Request },
     /// An answer reaches a process.
     Answer { who: Who, generation: Generation, token: Token, ask: Ask, answer: super::link::Answer },
     /// Nobody answered in time.
@@ -27,7 +42,7 @@ pub(crate) enum Event {
     /// Leases run out.
     LeasesExpire,
     /// A journal reaches the disk.
-    JournalOnDisk { node: String, generation: Generation, id: JournalWriteId, journal: Journal },
+    JournalOnDisk { node: String, generation: Generation, id: JournalWriteId, journal: Box<Journal> },
     /// A driver's command ends.
     CommandEnds { node: String, generation: Generation, id: CommandId },
     /// A request reaches the watchdog daemon.
@@ -36,19 +51,19 @@ pub(crate) enum Event {
         boot: u64,
         generation: Generation,
         id: WatchdogRequestId,
-        request: protocol::Request,
+        request: Box<protocol::Request>,
     },
     /// A reply of the watchdog daemon reaches the agent.
     FromWatchdog {
         node: String,
         generation: Generation,
         id: Option<WatchdogRequestId>,
-        reply: protocol::Reply,
+        reply: Box<protocol::Reply>,
     },
     /// The watchdog daemon looks at its clock.
-    WatchdogWake { node: String, boot: u64 },
+    WatchdogWake { node: String, boot: u64, at: Millis },
     /// The watchdog device may have run out.
-    DeviceDue { node: String, boot: u64 },
+    DeviceDue { node: String, boot: u64, at: Millis },
     /// A machine is up.
     Booted { node: String, boot: u64 },
     /// A suspended machine wakes.
@@ -59,6 +74,8 @@ pub(crate) enum Event {
     Down { node: String, boot: u64 },
     /// A process of a machine is started again.
     StartProcess { who: Who, boot: u64 },
+    /// The store forgets its history up to this revision, as it is set up to do every few minutes.
+    Compact(Revision),
     /// The store answers again.
     StoreBack,
     /// The next step may be due.

@@ -1,11 +1,20 @@
 //! What must never be seen, checked after everything that could break it.
 
+mod bound;
+mod placement;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+pub(crate) use bound::Bound;
+pub(crate) use placement::LIMITS;
+
 use super::World;
 use super::machine::Doing;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
-use ha_api_types::record::{Fence, FenceState, Proof, ServiceReport};
+use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_store::Change;
 use std::collections::BTreeMap;
@@ -84,9 +93,14 @@ impl World {
             let entry = match change {
                 Change::Put(entry) => entry,
                 Change::Delete { key, .. } => {
-                    // What is deleted is left as it is, and nobody answers for it any more.
-                    if let Some(Key::Spec(Kind::Resource, name)) = keys.parse(key) {
-                        self.managed.remove(name);
+                    if let Some(Key::Spec(kind, name)) = keys.parse(key) {
+                        self.check_spec_deleted(kind, key);
+                        self.note_rules(kind);
+                        // What is deleted is left as it is, and nobody answers for it any more.
+                        if kind == Kind::Resource {
+                            self.managed.remove(name);
+                            self.placed.remove(name);
+                        }
                     }
                     continue;
                 }
@@ -95,24 +109,25 @@ impl World {
                 Some(Key::Fence(node)) => self.check_fence(node, &entry.value),
                 Some(Key::Status(Kind::Resource, name)) => self.note_service(name, &entry.value),
                 Some(Key::Status(Kind::Node, node)) => self.note_node(node, &entry.value),
+                Some(Key::Spec(kind, _)) => {
+                    self.check_spec(&entry.key, &entry.value);
+                    self.note_rules(kind);
+                }
+                Some(Key::Assignment(name)) => self.check_capacity(name, &entry.value),
+                Some(Key::NodeReport(node)) => self.note_node_report(node, &entry.value),
+                Some(Key::Alive(node)) => {
+                    self.last_heartbeat.insert(node.to_owned(), self.now);
+                }
+                Some(Key::ServiceReport(node, name)) => self.note_permit(node, name, &entry.value),
                 Some(
-                    Key::Spec(..)
-                    | Key::Status(..)
-                    | Key::Assignment(_)
-                    | Key::Tombstone(_)
-                    | Key::Leader
-                    | Key::Candidate(_)
-                    | Key::Alive(_)
-                    | Key::NodeReport(_)
-                    | Key::ServiceReport(..)
-                    | Key::Event(..),
+                    Key::Status(..) | Key::Tombstone(_) | Key::Leader | Key::Candidate(_) | Key::Event(..),
                 )
                 | None => {}
             }
         }
     }
 
-    /// Epochs never go back; after a release nothing exclusive of the old boot runs on the node.
+    /// Epochs never go back; a release bounds what may run on the node.
     fn check_fence(&mut self, node: &str, value: &[u8]) {
         let Ok(fence) = serde_json::from_slice::<Fence>(value) else {
             return self.violate("readable records", format!("fence of {node} cannot be read"));
@@ -124,6 +139,7 @@ impl World {
         let sentence =
             fence.proof.as_ref().map_or_else(String::new, |proof| format!(", {}", proof.sentence()));
         self.log(node, "fence", &format!("epoch {} {}{sentence}", fence.epoch, fence.state.name()));
+        self.note_release(node, &fence);
         if fence.state != FenceState::Fenced {
             if fence.state == FenceState::Fencing {
                 self.fencing.insert(node.to_owned());
@@ -141,16 +157,23 @@ impl World {
         if was_fencing || (fence.epoch > before && !by_itself) {
             self.fenced.push((node.to_owned(), self.now));
         }
-        let Some(machine) = self.machines.get(node) else { return };
-        let left: Vec<String> = machine
-            .services
-            .values()
-            .filter(|present| present.definition.exclusive && present.doing == Doing::Runs)
-            .map(|present| present.definition.name.clone())
-            .filter(|name| self.managed.contains(name))
-            .collect();
-        if machine.up && machine.boot_id(node) == fence.boot_id && !left.is_empty() {
-            self.violate("nothing runs after the release", format!("{} on {node}", left.join(", ")));
+    }
+
+    /// A permit: from then on the service may be started there.
+    fn note_permit(&mut self, node: &str, name: &str, value: &[u8]) {
+        let report = serde_json::from_slice::<ServiceReport>(value);
+        if report.is_ok_and(|report| report.phase == Phase::Starting) {
+            self.permits.insert((name.to_owned(), node.to_owned()), self.now);
+        }
+    }
+
+    /// What the rules say may have changed: moves that are under way were planned by the old ones.
+    fn note_rules(&mut self, kind: Kind) {
+        match kind {
+            Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::Node => {
+                self.rules_changed_at = self.now;
+            }
+            Kind::NodeGroup | Kind::Cluster | Kind::Operation => {}
         }
     }
 
@@ -175,11 +198,12 @@ impl World {
             self.moves_begun.insert(name.to_owned(), (status.state, node, self.now));
         }
         if !moving(Some(status.state))
-            && let Some((kind, from, _)) = self.moves_begun.get(name).cloned()
+            && let Some((kind, from, begun)) = self.moves_begun.get(name).cloned()
             && matches!(status.state, ServiceState::Started)
         {
             self.moves_begun.remove(name);
             if let Some(to) = status.node.filter(|to| *to != from) {
+                self.check_rules_after_move(name, &to, begun);
                 self.moves.push(super::Move { service: name.to_owned(), kind, from, to, at: self.now });
             }
         }

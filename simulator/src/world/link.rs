@@ -1,7 +1,7 @@
 //! Between a process and the store: requests, delays, losses, and answers that never come.
 
 use super::World;
-use super::event::Event;
+use super::event::{Event, Sender};
 use super::process::{Generation, Who};
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Millis, Mono};
@@ -102,10 +102,9 @@ impl World {
         // One request in two thousand is lost on the way there.
         if self.reaches_store(who.node()) && !self.random.chance(0.0005) {
             let delay_ms = self.store_delay_ms();
-            self.queue.push(
-                self.now + delay_ms,
-                Event::Arrive { who: who.clone(), generation, token, ask, request },
-            );
+            let sender =
+                Sender { who: who.clone(), generation, sent: self.now, term: self.believed_term(who) };
+            self.queue.push(self.now + delay_ms, Event::Arrive { sender, token, ask, request });
         }
     }
 
@@ -119,27 +118,37 @@ impl World {
     }
 
     /// A request is at the store. What it does, it does now, whether or not the answer gets back.
-    pub(super) fn arrive(
-        &mut self,
-        who: Who,
-        generation: Generation,
-        token: Token,
-        ask: Ask,
-        request: Request,
-    ) {
+    pub(super) fn arrive(&mut self, sender: Sender, token: Token, ask: Ask, request: Request) {
         if let Request::Keep(_) = &request
-            && let Some(at) = self.deposed_keeps(&who)
+            && let Some(at) = self.deposed_keeps(&sender.who)
         {
             // Answered without its peers: the lease runs out all the same.
             let answer = Answer::Kept(Ok(1));
             let delay_ms = self.random.between_ms(1, 3);
+            let Sender { who, generation, .. } = sender;
             self.queue.push(at + delay_ms, Event::Answer { who, generation, token, ask, answer });
             return;
         }
-        if !self.store_works() || self.asks_deposed(&who) {
+        if !self.store_works() || self.asks_deposed(&sender.who) {
             return;
         }
+        let deposed = self.is_of_a_deposed_leader(&sender.who, sender.term, &request);
+        let beats = match (&sender.who, &request) {
+            (Who::Agent(node), Request::Commit(transaction)) => {
+                transaction.writes_key(&self.keys.alive(node))
+            }
+            (Who::Agent(_) | Who::Controller(_), _) => false,
+        };
         let answer = self.serve(request);
+        let Sender { who, generation, sent, .. } = sender;
+        if matches!(answer, Answer::Outcome(Outcome::Applied(_))) {
+            if deposed {
+                self.violate("no write of a deposed leader", format!("{who} does not lead"));
+            }
+            if beats {
+                self.note_heartbeat(who.node(), sent);
+            }
+        }
         let lost = !self.reaches_store(who.node()) || self.random.chance(0.0005);
         if !lost {
             let delay_ms = self.random.between_ms(1, 3) + self.store_latency_ms;
@@ -360,39 +369,30 @@ impl World {
             self.queue.push(self.now + RESUME_MS, Event::Watch(who.clone(), generation));
             return;
         }
-        let Ok(changes) = self.store.changes_since(self.keys.root(), cursor + 1) else {
+        let prefixes = match who {
+            Who::Agent(node) => self.agents.get(node).map(|process| process.prefixes.as_slice()),
+            Who::Controller(node) => self.controllers.get(node).map(|process| process.prefixes.as_slice()),
+        };
+        let Ok(changes) = self.store.changes_of(prefixes.unwrap_or_default(), cursor + 1) else {
             self.set_cursor(who, None);
             self.sync_later(who, generation, 0);
             return;
         };
         let revision = self.store.revision();
         self.set_cursor(who, Some(revision));
-        let changes: Vec<_> = changes.into_iter().flat_map(|(_, changes)| changes).collect();
+        let changes: Vec<Change> = changes.into_iter().flat_map(|(_, changes)| changes).collect();
         match who {
+            Who::Agent(node) if changes.is_empty() => {
+                self.tell_agent(node, generation, agent::Input::Progress(revision));
+            }
             Who::Agent(node) => {
-                let prefixes = self.agents.get(node).map(|p| p.prefixes.clone()).unwrap_or_default();
-                let watched = |key: &str| prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()));
-                let changes: Vec<_> = changes
-                    .into_iter()
-                    .filter(|change| match change {
-                        Change::Put(entry) => watched(&entry.key),
-                        Change::Delete { key, .. } => watched(key),
-                    })
-                    .collect();
-                let input = if changes.is_empty() {
-                    agent::Input::Progress(revision)
-                } else {
-                    agent::Input::Changed { changes, revision }
-                };
-                self.tell_agent(node, generation, input);
+                self.tell_agent(node, generation, agent::Input::Changed { changes, revision });
+            }
+            Who::Controller(node) if changes.is_empty() => {
+                self.tell_controller(node, generation, controller::Input::Progress(revision));
             }
             Who::Controller(node) => {
-                let input = if changes.is_empty() {
-                    controller::Input::Progress(revision)
-                } else {
-                    controller::Input::Changed { changes, revision }
-                };
-                self.tell_controller(node, generation, input);
+                self.tell_controller(node, generation, controller::Input::Changed { changes, revision });
             }
         }
     }

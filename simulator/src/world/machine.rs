@@ -1,5 +1,6 @@
 //! A simulated machine: power, network, clocks, watchdog, what runs on it, and what its disk remembers.
 
+use super::invariants::Bound;
 use crate::clock::Clock;
 use crate::scenario::Device;
 use ha_api_types::quantity::Amounts;
@@ -58,6 +59,8 @@ pub(crate) struct Machine {
     pub disk_full: bool,
     /// Times that it was reset by its watchdog.
     pub resets: Vec<Millis>,
+    /// How long what runs on it may go on.
+    pub bound: Bound,
 }
 
 /// A service on a machine.
@@ -100,6 +103,8 @@ pub(crate) struct Watchdog {
     pub number: u64,
     /// Which requests the agent waits for, by number.
     pub waiting: BTreeMap<u64, WatchdogRequestId>,
+    /// When the device is looked at next, to see whether it has run out.
+    pub looked_at_next: Option<Millis>,
     /// When the next wake is scheduled.
     pub wake_at: Option<Millis>,
 }

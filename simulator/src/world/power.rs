@@ -2,6 +2,7 @@
 
 use super::World;
 use super::event::Event;
+use super::invariants::Bound;
 use super::process::{Generation, Process, Who};
 use crate::scenario::action::ProcessVerb;
 use ha_api_types::time::Millis;
@@ -62,8 +63,10 @@ impl World {
             machine.commands.clear();
             machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
             machine.watchdog.fires_at = None;
+            machine.watchdog.looked_at_next = None;
             machine.watchdog.wake_at = None;
             machine.watchdog.waiting.clear();
+            machine.bound = Bound::default();
             // A boot that was under way does not end.
             machine.boot += 1;
         }
@@ -273,6 +276,7 @@ impl World {
             machine.clock.set_suspended(now, true);
             // The device's timer stands still like everything else.
             machine.watchdog.fires_at = machine.watchdog.fires_at.map(|at| at + length_ms);
+            machine.bound.proven_at += length_ms;
             self.log(node, "machine", "is suspended");
             self.queue.push(now + length_ms, Event::Awake { node: node.to_owned() });
         }
@@ -283,7 +287,6 @@ impl World {
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.suspended) else { return };
         machine.suspended = false;
         machine.clock.set_suspended(now, false);
-        let boot = machine.boot;
         let fires_at = machine.watchdog.fires_at;
         self.log(node, "machine", "wakes");
         let deferred = std::mem::take(&mut self.deferred);
@@ -295,7 +298,7 @@ impl World {
             }
         }
         if let Some(at) = fires_at {
-            self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot });
+            self.look_at_device(node, at);
         }
     }
 }

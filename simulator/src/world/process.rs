@@ -2,7 +2,7 @@
 
 use super::link::Token;
 use ha_api_types::record::Revision;
-use ha_api_types::time::Mono;
+use ha_api_types::time::{Mono, Now};
 use ha_controller::core::Controller;
 use ha_node_agent::core::AgentCore;
 use ha_store::Change;
@@ -98,6 +98,16 @@ impl<C: Core> Process<C> {
             watching: false,
             wake_at: None,
         }
+    }
+
+    /// A wake that was scheduled for a virtual time is there: whether the core has something to do by its own clock.
+    /// `None`: the wake is of no account any more.
+    pub(super) fn woken(&mut self, generation: Generation, at: u64, now: &Now) -> Option<bool> {
+        if self.generation != generation || self.wake_at != Some(at) {
+            return None;
+        }
+        self.wake_at = None;
+        Some(self.core.deadline().is_some_and(|(due, _)| due <= now.raw))
     }
 
     /// The store has changed. Returns whether it is to look what: something that it watches has changed, and no look is

@@ -24,6 +24,7 @@ impl World {
                 self.deferred.push((node, event));
             } else {
                 self.happen(event);
+                self.check_bounds();
                 self.look_at_store();
                 self.look_at_condition();
             }
@@ -34,7 +35,7 @@ impl World {
     /// The machine that must be awake for this to happen, if it is suspended.
     fn suspended_machine_of(&self, event: &Event) -> Option<String> {
         let node = match event {
-            Event::Wake(who, _)
+            Event::Wake(who, ..)
             | Event::Watch(who, _)
             | Event::Relist(who, _)
             | Event::SyncAgain(who, ..)
@@ -53,6 +54,7 @@ impl World {
             | Event::Booted { .. }
             | Event::Down { .. }
             | Event::Awake { .. }
+            | Event::Compact(_)
             | Event::StoreBack
             | Event::Step => return None,
         };
@@ -61,10 +63,8 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Wake(who, generation) => self.wake(&who, generation),
-            Event::Arrive { who, generation, token, ask, request } => {
-                self.arrive(who, generation, token, ask, request);
-            }
+            Event::Wake(who, generation, at) => self.wake(&who, generation, at),
+            Event::Arrive { sender, token, ask, request } => self.arrive(sender, token, ask, request),
             Event::Answer { who, generation, token, ask, answer } => {
                 self.answered(&who, generation, token, ask, Some(answer));
             }
@@ -104,26 +104,30 @@ impl World {
                 let result = if machine.disk_full {
                     Err("no space left on device".to_owned())
                 } else {
-                    machine.journal = journal;
+                    machine.journal = *journal;
                     Ok(())
                 };
                 self.tell_agent(&node, generation, agent::Input::JournalWritten { id, result });
             }
             Event::CommandEnds { node, generation, id } => self.end_command(&node, generation, id),
             Event::ToWatchdog { node, boot, generation, id, request } => {
-                self.tell_watchdog(&node, boot, generation, id, request);
+                self.tell_watchdog(&node, boot, generation, id, *request);
             }
             Event::FromWatchdog { node, generation, id, reply } => {
                 self.hear_watchdog(&node, generation, id, &reply);
             }
-            Event::WatchdogWake { node, boot } => self.watchdog_wake(&node, boot),
-            Event::DeviceDue { node, boot } => self.device_due(&node, boot),
+            Event::WatchdogWake { node, boot, at } => self.watchdog_wake(&node, boot, at),
+            Event::DeviceDue { node, boot, at } => self.device_due(&node, boot, at),
             Event::Booted { node, boot } => self.booted(&node, boot),
             Event::Awake { node } => self.awake(&node),
             Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),
             Event::Down { node, boot } => self.down(&node, boot),
             Event::StartProcess { who, boot } => self.start_process(&who, boot),
             Event::StoreBack => self.store_back(),
+            Event::Compact(revision) => {
+                self.store.compact(revision);
+                self.queue.push(self.now + super::COMPACT_MS, Event::Compact(self.store.revision()));
+            }
             Event::Step => self.steps(),
         }
     }
@@ -137,33 +141,23 @@ impl World {
         }
     }
 
-    fn wake(&mut self, who: &Who, generation: Generation) {
+    fn wake(&mut self, who: &Who, generation: Generation, at: u64) {
         let now = self.clock_of(who.node());
-        match who {
+        // Whoever was woken otherwise in the meantime has another wake on the way.
+        let due = match who {
             Who::Agent(node) => {
-                let due =
-                    self.agents.get_mut(node).filter(|p| p.generation == generation).is_some_and(|process| {
-                        process.wake_at = None;
-                        process.core.deadline().is_some_and(|(at, _)| at <= now.raw)
-                    });
-                if due {
-                    self.tell_agent(node, generation, agent::Input::Tick);
-                } else {
-                    self.schedule_wake(who);
-                }
+                self.agents.get_mut(node).and_then(|process| process.woken(generation, at, &now))
             }
             Who::Controller(node) => {
-                let due = self.controllers.get_mut(node).filter(|p| p.generation == generation).is_some_and(
-                    |process| {
-                        process.wake_at = None;
-                        process.core.deadline().is_some_and(|(at, _)| at <= now.raw)
-                    },
-                );
-                if due {
-                    self.tell_controller(node, generation, controller::Input::Tick);
-                } else {
-                    self.schedule_wake(who);
-                }
+                self.controllers.get_mut(node).and_then(|process| process.woken(generation, at, &now))
+            }
+        };
+        match (due, who) {
+            (None, _) => {}
+            (Some(false), _) => self.schedule_wake(who),
+            (Some(true), Who::Agent(node)) => self.tell_agent(node, generation, agent::Input::Tick),
+            (Some(true), Who::Controller(node)) => {
+                self.tell_controller(node, generation, controller::Input::Tick);
             }
         }
     }
@@ -184,7 +178,7 @@ impl World {
             }
         };
         if let Some((at, generation)) = next {
-            self.queue.push(at, Event::Wake(who.clone(), generation));
+            self.queue.push(at, Event::Wake(who.clone(), generation, at));
         }
     }
 
@@ -231,7 +225,12 @@ impl World {
                 self.ask(&who, generation, Ask::Keep(lease), Request::Keep(lease), None);
             }
             agent::Effect::WriteJournal { id, journal } => {
-                let event = Event::JournalOnDisk { node: node.to_owned(), generation, id, journal };
+                let event = Event::JournalOnDisk {
+                    node: node.to_owned(),
+                    generation,
+                    id,
+                    journal: Box::new(journal),
+                };
                 self.queue.push(self.now + 1, event);
             }
             agent::Effect::Run { id, command, service } => {
@@ -241,7 +240,13 @@ impl World {
             agent::Effect::Cancel(id) => self.cancel_command(node, generation, id),
             agent::Effect::Watchdog { id, request } => {
                 let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
-                let event = Event::ToWatchdog { node: node.to_owned(), boot, generation, id, request };
+                let event = Event::ToWatchdog {
+                    node: node.to_owned(),
+                    boot,
+                    generation,
+                    id,
+                    request: Box::new(request),
+                };
                 self.queue.push(self.now + 1, event);
             }
             agent::Effect::Event(event) => {

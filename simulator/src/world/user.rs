@@ -6,7 +6,7 @@ use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::time::Timestamp;
 use ha_api_types::validation;
-use ha_store::{Guard, Transaction};
+use ha_store::{Guard, Outcome, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,9 @@ impl World {
         let guard = revision.map_or(Guard::Absent, Guard::Unchanged);
         let before = self.store.revision();
         let transaction = Transaction::new().put(key, guard, value.to_string().into_bytes());
-        self.store.commit(&transaction);
+        if matches!(self.store.commit(&transaction), Outcome::Applied(_)) {
+            self.acknowledge(key, value);
+        }
         self.committed(before + 1);
     }
 

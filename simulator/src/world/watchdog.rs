@@ -44,9 +44,12 @@ impl World {
         self.watchdog_effects(node);
     }
 
-    pub(super) fn watchdog_wake(&mut self, node: &str, boot: u64) {
+    pub(super) fn watchdog_wake(&mut self, node: &str, boot: u64, at: u64) {
         let now = self.clock_of(node);
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        let Some(machine) = self
+            .machines
+            .get_mut(node)
+            .filter(|machine| machine.boot == boot && machine.up && machine.watchdog.wake_at == Some(at))
         else {
             return;
         };
@@ -120,7 +123,12 @@ impl World {
                         .get_mut(node)
                         .and_then(|machine| machine.watchdog.waiting.remove(&reply.answers));
                     if let Some(generation) = generation {
-                        let event = Event::FromWatchdog { node: node.to_owned(), generation, id, reply };
+                        let event = Event::FromWatchdog {
+                            node: node.to_owned(),
+                            generation,
+                            id,
+                            reply: Box::new(reply),
+                        };
                         self.queue.push(self.now + 1, event);
                     }
                 }
@@ -140,7 +148,7 @@ impl World {
         }
         machine.watchdog.wake_at = Some(at);
         let boot = machine.boot;
-        self.queue.push(at, Event::WatchdogWake { node: node.to_owned(), boot });
+        self.queue.push(at, Event::WatchdogWake { node: node.to_owned(), boot, at });
     }
 
     /// A pet: the device fires after its timeout, up to 2 % and δw later.
@@ -150,16 +158,31 @@ impl World {
         let at = self.now + timeout_ms + late_ms;
         let Some(machine) = self.machines.get_mut(node) else { return };
         machine.watchdog.fires_at = Some(at);
-        let boot = machine.boot;
-        self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot });
+        if machine.watchdog.looked_at_next.is_none_or(|next| at < next) {
+            self.look_at_device(node, at);
+        }
     }
 
-    pub(super) fn device_due(&mut self, node: &str, boot: u64) {
-        let due = self.machines.get(node).is_some_and(|machine| {
-            machine.boot == boot && machine.up && machine.watchdog.fires_at.is_some_and(|at| at <= self.now)
-        });
-        if due {
-            self.reset(node);
+    /// Looks at the device at a time: there is one look on the way, however often the device is petted until then.
+    pub(super) fn look_at_device(&mut self, node: &str, at: u64) {
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        machine.watchdog.looked_at_next = Some(at);
+        let boot = machine.boot;
+        self.queue.push(at, Event::DeviceDue { node: node.to_owned(), boot, at });
+    }
+
+    pub(super) fn device_due(&mut self, node: &str, boot: u64, at: u64) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| {
+            machine.boot == boot && machine.up && machine.watchdog.looked_at_next == Some(at)
+        }) else {
+            return;
+        };
+        machine.watchdog.looked_at_next = None;
+        match machine.watchdog.fires_at {
+            Some(fires_at) if fires_at <= now => self.reset(node),
+            Some(fires_at) => self.look_at_device(node, fires_at),
+            None => {}
         }
     }
 

@@ -1,0 +1,125 @@
+//! `hactl simulate --random`: clusters and faults by chance, the invariants after every event, failing seeds made small.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::{self, Format};
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::Args;
+use ha_simulator::random_run::{Campaign, Campaigned, FailedSeed, Seeds, Size};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Failing seeds beyond these are named, and not shrunk: that takes as long as hundreds of seeds.
+const MOST_SHRUNK: usize = 3;
+/// The largest cluster that is worth a random run.
+const MOST: u32 = 1_000;
+
+/// What random runs take.
+#[derive(Args, Debug)]
+pub(crate) struct Random {
+    /// The seeds to run: a range whose end is not included, or one number
+    #[arg(long, value_name = "A..B", requires = "random", default_value = "0..100")]
+    seeds: String,
+    /// Nodes of a run, at most
+    #[arg(long, value_name = "COUNT", requires = "random", default_value_t = 5)]
+    nodes: u32,
+    /// Resources of a run, at most
+    #[arg(long, value_name = "COUNT", requires = "random", default_value_t = 20)]
+    resources: u32,
+    /// How long faults go on, in virtual hours, at most
+    #[arg(long, value_name = "HOURS", requires = "random", default_value_t = 4.0)]
+    hours: f64,
+}
+
+impl Random {
+    pub(super) fn run(&self, session: &Session, format: Option<Format>) -> Outcome {
+        let campaign = self.campaign()?;
+        let count = campaign.seeds.count();
+        let told = AtomicU64::new(0);
+        let terminal = session.terminal();
+        let progress = |ran: u64, failed: usize| {
+            let percent = ran * 100 / count.max(1);
+            if told.fetch_max(percent, Ordering::Relaxed) / 5 < percent / 5 {
+                terminal.progress(&format!("{ran} of {count} seeds, {failed} failed"));
+            }
+        };
+        let done = campaign.run(&progress).map_err(|problem| {
+            Failure::refused(format!("the generator of random runs is at fault: {problem}"))
+        })?;
+        if !session.print_value(format, &summary(campaign.seeds, &done))? {
+            terminal.out(&text(session, &done)?);
+        }
+        Ok(if done.failed.is_empty() { Exit::Done } else { Exit::Refused })
+    }
+
+    fn campaign(&self) -> Result<Campaign, Failure> {
+        let seeds =
+            Seeds::parse(&self.seeds).map_err(|problem| Failure::usage(format!("--seeds: {problem}")))?;
+        let number = |flag: &str, value: u32| match value {
+            1..=MOST => Ok(value as usize),
+            _ => Err(Failure::usage(format!("{flag}: {value} must be from 1 to {MOST}"))),
+        };
+        if !(self.hours > 0.0 && self.hours <= 1_000.0) {
+            return Err(Failure::usage(format!(
+                "--hours: {} must be more than 0 and at most 1000",
+                self.hours
+            )));
+        }
+        let size = Size {
+            nodes: number("--nodes", self.nodes)?,
+            resources: number("--resources", self.resources)?,
+            faults_ms: to_ms(self.hours),
+        };
+        Ok(Campaign { seeds, size, stop_at_first: false, shrunk: MOST_SHRUNK })
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be from 0 to 1000 hours"
+)]
+fn to_ms(hours: f64) -> u64 {
+    (hours * 3_600_000.0).round().max(1_000.0) as u64
+}
+
+fn hours(done: &Campaigned) -> f64 {
+    done.simulated_ms as f64 / 3_600_000.0
+}
+
+fn summary(seeds: Seeds, done: &Campaigned) -> Value {
+    let violations = |failed: &FailedSeed| -> Vec<Value> {
+        let one = |at: u64, invariant: &str, detail: &str| json!({"at": at as f64 / 1000.0, "invariant": invariant, "detail": detail});
+        failed.violations.iter().map(|found| one(found.at, found.invariant, &found.detail)).collect()
+    };
+    let failed: Vec<Value> = done
+        .failed
+        .iter()
+        .map(|failed| json!({"seed": failed.seed, "violations": violations(failed), "scenario": failed.scenario}))
+        .collect();
+    json!({
+        "seeds": {"from": seeds.from, "to": seeds.to}, "ran": done.ran, "simulatedHours": hours(done),
+        "failed": failed,
+    })
+}
+
+/// Every failing seed as a scenario file, so that standard output can be kept and run; the rest is comments.
+fn text(session: &Session, done: &Campaigned) -> Result<String, Failure> {
+    let terminal = session.terminal();
+    let mut text = String::new();
+    for (at, failed) in done.failed.iter().enumerate() {
+        let first = failed.violations.first();
+        let what = first.map_or_else(String::new, |found| {
+            format!("{} at {} s: {}", found.invariant, found.at as f64 / 1000.0, found.detail)
+        });
+        text += &format!("# seed {}: {}: {what}\n", failed.seed, terminal.paint(Style::Bad, "failed"));
+        if at < MOST_SHRUNK {
+            text += &format!("{}---\n", render::yaml(&failed.scenario)?);
+        }
+    }
+    let count = done.failed.len();
+    let (style, seeds) = (if count == 0 { Style::Good } else { Style::Bad }, done.ran);
+    let verdict = terminal.paint(style, &format!("{count} failed"));
+    text += &format!("# {seeds} seeds, {verdict}; {:.1} simulated hours\n", hours(done));
+    Ok(text)
+}

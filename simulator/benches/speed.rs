@@ -1,0 +1,60 @@
+//! How many hours of a cluster one core simulates in a minute: `cargo bench -p ha-simulator --bench speed`.
+
+#![allow(clippy::print_stdout, reason = "a program that prints figures")]
+
+use ha_simulator::scenario::Scenario;
+use ha_simulator::world::World;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
+
+/// Three nodes, six services; every so many minutes one machine's power is cut and comes back.
+fn scenario(hours: u64, fault_every_minutes: Option<u64>) -> Value {
+    let nodes: Vec<Value> = (1..=3).map(|number| json!({"name": format!("node{number}")})).collect();
+    let service = |number: u64| {
+        json!({
+            "apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": format!("r{number}")},
+            "spec": {"driver": {"simulated": {"type": "vm"}}},
+        })
+    };
+    let objects: Vec<Value> = (1..=6).map(service).collect();
+    let minutes = hours * 60;
+    let mut steps = Vec::new();
+    let mut at = fault_every_minutes.unwrap_or(minutes);
+    while at < minutes {
+        let node = 1 + at % 3;
+        steps.push(json!({"at": format!("{at}m"), "do": format!("power node{node} off")}));
+        steps.push(json!({"after": "1m", "do": format!("power node{node} on")}));
+        at += fault_every_minutes.unwrap_or(minutes);
+    }
+    // The last step keeps the run going to its end.
+    steps.push(json!({"at": format!("{minutes}m"), "check": "service r1 running"}));
+    json!({
+        "duration": format!("{}m", minutes + 5), "settle": "1s", "nodes": nodes, "objects": objects, "steps": steps,
+    })
+}
+
+/// Time that this process has spent on a core, seconds; on a machine that is busy otherwise the clock on the wall says less.
+fn core_seconds() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
+    Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
+}
+
+fn main() {
+    println!("{:<34} {:>8} {:>9} {:>15}", "3 nodes, 6 services", "hours", "core s", "hours a minute");
+    for (what, hours, every) in
+        [("nothing happens", 24, None), ("a node dies every ten minutes", 12, Some(10))]
+    {
+        let text = scenario(hours, every).to_string();
+        let scenario = Scenario::parse("speed", &text, Path::new(".")).expect("a valid scenario");
+        let mut world = World::new(scenario).expect("a valid world");
+        let (begun, core_begun) = (Instant::now(), core_seconds());
+        world.run();
+        let seconds = core_begun
+            .zip(core_seconds())
+            .map_or_else(|| begun.elapsed().as_secs_f64(), |(from, to)| to - from);
+        assert!(world.is_good(), "{:?}", world.violations());
+        let simulated = world.simulated_ms() as f64 / 3_600_000.0;
+        println!("{what:<34} {simulated:>8.1} {seconds:>9.2} {:>15.0}", simulated / seconds * 60.0);
+    }
+}

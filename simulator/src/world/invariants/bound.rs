@@ -1,0 +1,109 @@
+//! How long what runs on a machine may go on: not beyond D + Tw' + δw while it is armed, and not beyond a release.
+
+use super::super::World;
+use super::super::machine::Doing;
+use ha_api_types::kind::Kind;
+use ha_api_types::record::{Fence, FenceState, NodeReport};
+use ha_api_types::resource::{RequestedState, Resource, ServiceState};
+use ha_api_types::time::Millis;
+use ha_api_types::timing::watchdog_worst_ms;
+
+/// What the store says of a machine's present boot, as far as it bounds what may run there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bound {
+    /// Its epoch is closed, and what could run there is proven stopped.
+    pub released: bool,
+    /// From a heartbeat's sending to D + Tw' + δw, milliseconds; `None`: the node's report does not say armed.
+    pub lasts_ms: Option<Millis>,
+    /// When the newest heartbeat that was applied had been sent, virtual time.
+    pub proven_at: Millis,
+}
+
+impl World {
+    /// A heartbeat was applied.
+    pub(in crate::world) fn note_heartbeat(&mut self, node: &str, sent: Millis) {
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.bound.proven_at = machine.bound.proven_at.max(sent);
+        }
+    }
+
+    /// What a node's report says of its watchdog.
+    pub(super) fn note_node_report(&mut self, node: &str, value: &[u8]) {
+        let Ok(report) = serde_json::from_slice::<NodeReport>(value) else {
+            return self.violate("readable records", format!("report of {node} cannot be read"));
+        };
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        let timings = &report.timings;
+        let valid_ms = timings.heartbeat_valid_ms;
+        let drift_ms = (valid_ms * timings.clock_rate_error_ppm).div_ceil(1_000_000);
+        let device_ms = watchdog_worst_ms(timings, report.watchdog.timeout_ms) + timings.watchdog_lateness_ms;
+        machine.bound.lasts_ms = (report.armed && report.boot_id == machine.boot_id(node))
+            .then_some(valid_ms + drift_ms + device_ms);
+    }
+
+    /// What a node's fence says of its present boot.
+    pub(super) fn note_release(&mut self, node: &str, fence: &Fence) {
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.bound.released = match fence.state {
+                FenceState::Fenced | FenceState::Closed => machine.boot_id(node) == fence.boot_id,
+                FenceState::Open | FenceState::Fencing => false,
+            };
+        }
+    }
+
+    /// Looked at after every event.
+    pub(in crate::world) fn check_bounds(&mut self) {
+        let now = self.now;
+        let mut over = Vec::new();
+        for (node, machine) in &self.machines {
+            let bound = &machine.bound;
+            let invariant = if bound.released {
+                "nothing runs after the release"
+            } else if bound.lasts_ms.is_some_and(|lasts_ms| now > bound.proven_at + lasts_ms) {
+                "nothing runs after the deadline"
+            } else {
+                continue;
+            };
+            if machine.up && !machine.suspended && !machine.services.is_empty() {
+                over.push((node.clone(), invariant));
+            }
+        }
+        for (node, invariant) in over {
+            let left = self.guarded_on(&node);
+            // Said once a service.
+            let fresh = left
+                .into_iter()
+                .find(|name| self.seen_beyond.insert((invariant, node.clone(), name.clone())));
+            if let Some(name) = fresh {
+                self.violate(invariant, format!("{name} on {node}"));
+            }
+        }
+    }
+
+    /// What runs on a node and is under promise 1: exclusive, and managed as it is.
+    fn guarded_on(&self, node: &str) -> Vec<String> {
+        let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
+        present
+            .filter(|present| present.definition.exclusive && present.doing == Doing::Runs)
+            .filter(|present| self.is_guarded(&present.definition.name, &present.definition.uid))
+            .map(|present| present.definition.name.clone())
+            .collect()
+    }
+
+    /// Whether a service is managed: the leader has taken it on, and nobody has deleted it or wants it Ignored.
+    fn is_guarded(&self, name: &str, uid: &str) -> bool {
+        let resource: Option<Resource> =
+            self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
+        let wanted = resource.is_some_and(|resource| {
+            resource.metadata.uid == uid
+                && resource.metadata.deletion_timestamp.is_none()
+                && resource.spec.exclusive
+                && resource.spec.state != RequestedState::Ignored
+        });
+        let taken = self
+            .states
+            .get(name)
+            .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
+        wanted && taken && self.managed.contains(name)
+    }
+}

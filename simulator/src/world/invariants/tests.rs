@@ -1,0 +1,231 @@
+//! Each invariant can fire: a healthy cluster is tampered with from outside, and the violation must be seen.
+
+use super::super::World;
+use super::super::event::{Event, Sender};
+use super::super::link::{Ask, Request};
+use super::super::machine::{Doing, Present};
+use super::super::process::Who;
+use crate::scenario::Scenario;
+use crate::scenario::action::ProcessVerb;
+use ha_api_types::kind::Kind;
+use ha_api_types::record::{Action, Assignment, Fence, FenceState, Proof};
+use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_store::{Guard, Transaction};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Two services, kept apart by a strict rule and bound to run on the first two of three nodes.
+fn healthy() -> World {
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let service = |node: &str| json!({"driver": {"simulated": {"type": "vm"}}, "group": node, "requests": {"memory": "3Gi"}});
+    let nodes: Vec<Value> =
+        (1..=3).map(|n| json!({"name": format!("node{n}"), "capacity": {"memory": "4Gi"}})).collect();
+    let scenario = json!({
+        "duration": "1h",
+        "nodes": nodes,
+        "objects": [
+            object("Group", "first", json!({"nodes": {"node1": 1}})),
+            object("Group", "second", json!({"nodes": {"node2": 1}})),
+            object("Resource", "a", service("first")),
+            object("Resource", "b", service("second")),
+            object("AffinityRule", "apart", json!({"resourceAffinity": {"resources": ["a", "b"], "affinity": "Negative", "strict": true}})),
+        ],
+    });
+    let scenario = Scenario::parse("a test", &scenario.to_string(), Path::new(".")).expect("a scenario");
+    let mut world = World::new(scenario).expect("a world");
+    pass(&mut world, 60_000);
+    assert_eq!(world.running().get("a"), Some(&vec!["node1".to_owned()]));
+    assert_eq!(world.running().get("b"), Some(&vec!["node2".to_owned()]));
+    world
+}
+
+fn pass(world: &mut World, until: u64) {
+    while world.advance(until) {}
+    assert_eq!(world.violations(), [], "all is well before");
+}
+
+fn stored<T: DeserializeOwned>(world: &World, key: &str) -> T {
+    serde_json::from_slice(&world.store.get(key).entries[0].value).expect("readable")
+}
+
+/// Writes past every guard but the key's own.
+fn overwrite(world: &mut World, key: &str, value: &impl serde::Serialize) {
+    let revision = world.store.get(key).entries[0].mod_revision;
+    let before = world.store.revision();
+    let value = serde_json::to_vec(value).expect("serializable");
+    let outcome = world.store.commit(&Transaction::new().put(key, Guard::Unchanged(revision), value));
+    assert!(outcome.applied().is_some());
+    world.committed(before + 1);
+    world.check_bounds();
+}
+
+fn check(world: &World, invariant: &str) {
+    let found: Vec<&str> = world.violations().iter().map(|violation| violation.invariant).collect();
+    assert!(found.contains(&invariant), "{invariant:?} was not seen, but {found:?}");
+    assert!(!world.is_good());
+}
+
+fn leader_term(world: &World) -> (String, i64) {
+    let leader = world.leader().expect("a leader");
+    (leader, world.store.get(&world.keys.leader()).entries[0].create_revision)
+}
+
+#[test]
+fn a_second_copy() {
+    let mut world = healthy();
+    let definition = world.machines["node1"].services["a"].definition.clone();
+    let copy = Present { definition, doing: Doing::Runs };
+    world.machines.get_mut("node3").expect("node3").services.insert("a".to_owned(), copy);
+    world.check_never_two();
+    check(&world, "never two");
+}
+
+#[test]
+fn a_service_that_runs_on_after_the_release() {
+    let mut world = healthy();
+    let key = world.keys.fence("node1");
+    let fence: Fence = stored(&world, &key);
+    let proof = Some(Proof::Silence { waited_ms: 13_200 });
+    overwrite(&mut world, &key, &Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, proof, ..fence });
+    check(&world, "nothing runs after the release");
+}
+
+#[test]
+fn a_service_that_runs_on_after_the_deadline() {
+    let mut world = healthy();
+    world.agent_process("node1", ProcessVerb::Hang);
+    let until = world.now + 60_000;
+    // A device that never fires.
+    while world.violations().is_empty() && world.advance(until) {
+        world.machines.get_mut("node1").expect("node1").watchdog.fires_at = None;
+    }
+    check(&world, "nothing runs after the deadline");
+    // Th + Tw' + δw of the default profile, and the rate error: 6 + 6.1 + 1 s.
+    let after_ms = world.violations()[0].at - world.machines["node1"].bound.proven_at;
+    assert!((13_106..13_700).contains(&after_ms), "{after_ms}");
+}
+
+#[test]
+fn a_write_of_a_deposed_leader() {
+    let mut world = healthy();
+    let (leader, term) = leader_term(&world);
+    let key = world.keys.tombstone("ghost");
+    let send = |world: &mut World, term: Option<i64>, value: &str| {
+        let guard = world
+            .store
+            .get(&key)
+            .entries
+            .first()
+            .map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
+        let transaction = Transaction::new().put(key.clone(), guard, value.as_bytes().to_vec());
+        let sender = Sender { who: Who::Controller(leader.clone()), generation: 0, sent: world.now, term };
+        let event = Event::Arrive {
+            sender,
+            token: 0,
+            ask: Ask::ControllerCommit(0),
+            request: Request::Commit(transaction),
+        };
+        world.queue.push(world.now, event);
+        let now = world.now;
+        while world.advance(now) {}
+    };
+    send(&mut world, Some(term), "{}");
+    assert_eq!(world.violations(), [], "the leader itself may write");
+    send(&mut world, Some(term - 1), "{ }");
+    check(&world, "no write of a deposed leader");
+}
+
+#[test]
+fn an_acknowledged_write_that_is_overwritten() {
+    let mut world = healthy();
+    let key = world.keys.spec(Kind::Resource, "a");
+    let mut object: Value = stored(&world, &key);
+    object["metadata"]["finalizers"] = json!([]);
+    overwrite(&mut world, &key, &object);
+    assert_eq!(world.violations(), [], "what the user wants is untouched");
+    object["spec"]["maxRestart"] = json!(7);
+    overwrite(&mut world, &key, &object);
+    check(&world, "no acknowledged write is lost");
+}
+
+#[test]
+fn an_object_that_vanishes() {
+    let mut world = healthy();
+    let key = world.keys.spec(Kind::Resource, "b");
+    let revision = world.store.get(&key).entries[0].mod_revision;
+    let before = world.store.revision();
+    world.store.commit(&Transaction::new().delete(key, Guard::Unchanged(revision)));
+    world.committed(before + 1);
+    check(&world, "no acknowledged write is lost");
+}
+
+#[test]
+fn an_epoch_that_goes_back() {
+    let mut world = healthy();
+    let key = world.keys.fence("node1");
+    let fence: Fence = stored(&world, &key);
+    overwrite(&mut world, &key, &Fence { epoch: fence.epoch - 1, ..fence });
+    check(&world, "epochs never go back");
+}
+
+#[test]
+fn a_move_that_breaks_a_strict_rule() {
+    let mut world = healthy();
+    let key = world.keys.status(Kind::Resource, "a");
+    let status: ResourceStatus = stored(&world, &key);
+    let at = |state: ServiceState, node: &str| ResourceStatus {
+        state,
+        node: Some(node.to_owned()),
+        ..status.clone()
+    };
+    overwrite(&mut world, &key, &at(ServiceState::Migrate, "node1"));
+    overwrite(&mut world, &key, &at(ServiceState::Started, "node2"));
+    check(&world, "strict rules hold after a move");
+}
+
+#[test]
+fn a_placement_where_there_is_no_room() {
+    let mut world = healthy();
+    let key = world.keys.assignment("a");
+    let assignment: Assignment = stored(&world, &key);
+    overwrite(
+        &mut world,
+        &key,
+        &Assignment { action: Action::Start, node: "node3".to_owned(), ..assignment.clone() },
+    );
+    assert_eq!(world.violations(), [], "there is room on a free node");
+    overwrite(
+        &mut world,
+        &key,
+        &Assignment { action: Action::Start, node: "node2".to_owned(), ..assignment },
+    );
+    check(&world, "capacity is never exceeded");
+}
+
+#[test]
+fn a_needless_reset() {
+    let mut world = healthy();
+    world.reset("node3");
+    check(&world, "no needless resets");
+}
+
+#[test]
+fn a_record_that_nobody_can_read() {
+    let mut world = healthy();
+    let key = world.keys.fence("node1");
+    overwrite(&mut world, &key, &"not a fence");
+    check(&world, "readable records");
+}
+
+#[test]
+fn a_cluster_that_does_not_come_right() {
+    let mut world = healthy();
+    world.check_progress();
+    assert_eq!(world.violations(), [], "all is as wanted");
+    world.agent_process("node3", ProcessVerb::Kill);
+    let now = world.now;
+    while world.advance(now + 60_000) {}
+    world.check_progress();
+    check(&world, "progress");
+}

@@ -1,0 +1,78 @@
+//! What may be written, and by whom: no write of a deposed leader is applied, and no acknowledged API write is lost.
+
+use super::super::World;
+use super::super::link::Request;
+use super::super::process::Who;
+use ha_api_types::keys::Key;
+use ha_api_types::kind::Kind;
+use ha_api_types::record::Revision;
+use serde_json::Value;
+
+impl World {
+    /// The term that a process believes in when it sends a request.
+    pub(in crate::world) fn believed_term(&self, who: &Who) -> Option<Revision> {
+        match who {
+            Who::Agent(_) => None,
+            Who::Controller(node) => self.controllers.get(node).and_then(|process| process.core.term()),
+        }
+    }
+
+    /// Whether a request is a leader's write, and its sender does not lead (any more) when it reaches the store.
+    pub(in crate::world) fn is_of_a_deposed_leader(
+        &self,
+        who: &Who,
+        term: Option<Revision>,
+        request: &Request,
+    ) -> bool {
+        let (Who::Controller(_), Request::Commit(transaction)) = (who, request) else { return false };
+        let decides = transaction.writes().keys().any(|key| match self.keys.parse(key) {
+            Some(
+                Key::Spec(..) | Key::Status(..) | Key::Assignment(_) | Key::Tombstone(_) | Key::Fence(_),
+            ) => true,
+            Some(
+                Key::Leader
+                | Key::Candidate(_)
+                | Key::Alive(_)
+                | Key::NodeReport(_)
+                | Key::ServiceReport(..)
+                | Key::Event(..),
+            )
+            | None => false,
+        });
+        let reading = if decides { Some(self.store.get(&self.keys.leader())) } else { None };
+        reading.is_some_and(|reading| {
+            reading.entries.first().map(|entry| entry.create_revision) != term || term.is_none()
+        })
+    }
+
+    /// The user was told that this is stored.
+    pub(in crate::world) fn acknowledge(&mut self, key: &str, value: &Value) {
+        let wanted = (value.get("spec").cloned(), is_deleted(value));
+        self.acknowledged.insert(key.to_owned(), wanted);
+    }
+
+    /// An object was stored anew: what the user wants of it is still there.
+    pub(super) fn check_spec(&mut self, key: &str, value: &[u8]) {
+        let Ok(value) = serde_json::from_slice::<Value>(value) else {
+            return self.violate("readable records", format!("{key} cannot be read"));
+        };
+        let lost = self.acknowledged.get(key).is_some_and(|(spec, deleted)| {
+            value.get("spec") != spec.as_ref() || (*deleted && !is_deleted(&value))
+        });
+        if lost {
+            self.violate("no acknowledged write is lost", format!("{key} is not as it was stored"));
+        }
+    }
+
+    /// An object is gone: that was asked for. A recorded operation is cleared away when it has ended.
+    pub(super) fn check_spec_deleted(&mut self, kind: Kind, key: &str) {
+        let lost = self.acknowledged.remove(key).is_some_and(|(_, deleted)| !deleted);
+        if lost && kind != Kind::Operation {
+            self.violate("no acknowledged write is lost", format!("{key} is gone, and nobody deleted it"));
+        }
+    }
+}
+
+fn is_deleted(value: &Value) -> bool {
+    value.pointer("/metadata/deletionTimestamp").is_some_and(|at| !at.is_null())
+}
