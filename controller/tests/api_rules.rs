@@ -1,0 +1,67 @@
+//! What the API says and does about rules when objects are applied.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/http.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod http;
+
+use ha_store::MemoryStore;
+use http::{Api, resource};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn doubtful_objects_are_accepted_with_a_warning() {
+    let api = Api::over(MemoryStore::new());
+    let mut web = resource("web");
+    web["spec"]["group"] = json!("nowhere");
+    let created = api.post("resources", &web).await;
+    assert_eq!((created.code, created.warnings.len()), (201, 1));
+    assert!(created.warnings[0].contains("there is no group nowhere yet"), "{:?}", created.warnings);
+    let rule = |name: &str| {
+        json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": name},
+            "spec": {"nodeAffinity": {"resources": ["ct:web"], "nodes": ["node1"]}}})
+    };
+    let first = api.post("affinityrules", &rule("r1")).await;
+    assert!(first.warnings.iter().any(|text| text.contains("write vm:web")), "{:?}", first.warnings);
+    assert!(!first.warnings.iter().any(|text| text.contains("not applied")), "{:?}", first.warnings);
+    let second = api.post("affinityrules", &rule("r2")).await;
+    assert!(
+        second.warnings.iter().any(|text| text.contains("rule r2 is not applied")),
+        "{:?}",
+        second.warnings
+    );
+}
+
+#[tokio::test]
+async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
+    let api = Api::over(MemoryStore::new());
+    let old = json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "old"},
+        "spec": {"nodes": {"node1": 2}, "restricted": true, "nofailback": true}});
+    api.post("groups", &old).await;
+    for name in ["web", "db"] {
+        let mut resource = resource(name);
+        resource["spec"]["group"] = json!("old");
+        api.post("resources", &resource).await;
+    }
+    let rule = json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": "new"},
+        "spec": {"nodeAffinity": {"resources": ["web"], "nodes": ["node1"]}}});
+    let dry = api.post("affinityrules?dryRun=All", &rule).await;
+    let says = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
+    assert!(says(&dry.warnings, "its group old is dropped"), "{:?}", dry.warnings);
+    assert_eq!(api.get("resources/web").await.at("/spec/group"), "old");
+    let told = api.post("affinityrules", &rule).await.warnings;
+    for part in
+        ["resource web: node-affinity rule new", "failback: false is kept", "was restricted", "{node1: 2}"]
+    {
+        assert!(says(&told, part), "{told:?}");
+    }
+    let web = api.get("resources/web").await;
+    assert_eq!((web.at("/spec/group"), web.at("/spec/failback")), (&Value::Null, &json!(false)));
+    assert_eq!(web.at("/metadata/generation"), &json!(2));
+    assert_eq!(api.get("resources/db").await.at("/spec/group"), "old", "no rule names it");
+    // The file still says so: the answer does too, and nothing changes.
+    let again = api.merge("resources/web", &json!({"spec": {"group": "old"}})).await;
+    assert!(says(&again.warnings, "its group old is dropped"), "{:?}", again.warnings);
+    assert_eq!((again.at("/spec/group"), again.at("/metadata/generation")), (&Value::Null, &json!(2)));
+}
