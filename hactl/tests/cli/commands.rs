@@ -128,7 +128,9 @@ fn a_scenario_runs_under_a_virtual_clock() {
         serde_json::from_str::<Value>(&ran.stdout).expect("JSON")["services"]["web"]["state"],
         "Started"
     );
-    super::hactl::file(folder.path(), "never.yaml", &scenario("node9"));
+    // A machine that is never switched on.
+    let never = scenario("node9").replace("{name: node3}]", "{name: node3}, {name: node9, power: off}]");
+    super::hactl::file(folder.path(), "never.yaml", &never);
     let path = folder.path().display().to_string();
     run(&mut command(&["simulate", &path])).shows(1, &["good.yaml: ok", "never.yaml: failed"]);
     super::hactl::file(folder.path(), "broken.yaml", "nodes: []\n");
