@@ -125,8 +125,3 @@ impl Rules {
         self.apart.iter().filter(|partners| partners.strict)
     }
 }
-
-/// The name without its type: `100` of `vm:100`.
-pub fn bare_name(name: &str) -> String {
-    name.rsplit_once(':').map_or(name, |(_, bare)| bare).to_owned()
-}

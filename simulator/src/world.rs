@@ -2,6 +2,7 @@
 
 mod acts;
 mod by_hand;
+mod commands;
 mod driver;
 mod event;
 mod fence_device;

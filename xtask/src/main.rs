@@ -1,6 +1,7 @@
 //! Project chores, run as `cargo run -p ha-xtask -- CHORE`.
 
 mod architecture;
+mod generated;
 mod scenarios;
 mod schemas;
 

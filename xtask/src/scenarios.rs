@@ -1,5 +1,6 @@
 //! Writes the index of the simulator's scenarios, from the comment with which each file begins.
 
+use crate::generated;
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;
@@ -40,17 +41,7 @@ pub(crate) fn write(check: bool) -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../simulator/scenarios");
     let path = folder.join("README.md");
     let text = index(&folder)?;
-    if check {
-        let known = fs::read_to_string(&path).unwrap_or_default();
-        ensure!(
-            known == text,
-            "{} is not what the scenarios say; run: cargo run -p ha-xtask -- scenarios",
-            path.display()
-        );
-    } else {
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    generated::write(&path, &text, "scenarios", check)
 }
 
 fn index(folder: &Path) -> Result<String> {

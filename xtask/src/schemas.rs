@@ -1,6 +1,7 @@
 //! Writes the schema of every kind to `docs/schemas`, for editors and for whoever wants to read them.
 
-use anyhow::{Context, Result, ensure};
+use crate::generated;
+use anyhow::{Context, Result};
 use ha_api_types::kind::Kind;
 use ha_api_types::schema;
 use std::fs;
@@ -15,16 +16,7 @@ pub(crate) fn write(check: bool) -> Result<()> {
     for kind in Kind::ALL {
         let path: PathBuf = folder.join(format!("{}.json", kind.singular()));
         let text = format!("{}\n", serde_json::to_string_pretty(&schema::document(kind))?);
-        if check {
-            let known = fs::read_to_string(&path).unwrap_or_default();
-            ensure!(
-                known == text,
-                "{} is not what the types say; run: cargo run -p ha-xtask -- schemas",
-                path.display()
-            );
-        } else {
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
+        generated::write(&path, &text, "schemas", check)?;
     }
     Ok(())
 }

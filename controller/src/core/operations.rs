@@ -8,6 +8,7 @@ use super::situation::Situation;
 use super::world::{Versioned, guard_of};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
+use ha_api_types::names;
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationStatus};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Proof};
@@ -97,7 +98,7 @@ fn unknown_resource(situation: &Situation<'_>, request: &Request<'_>, plan: &mut
     let refused = match named {
         None => verdict(OperationPhase::Refused, Reason::Invalid, "it names no resource: set spec.resource"),
         Some(resource) => {
-            let bare = resource.rsplit(':').next().unwrap_or(resource);
+            let bare = names::bare(resource);
             let key = situation.world.keys.spec(Kind::Resource, bare);
             if situation.world.resources.contains_key(bare) || situation.world.unreadable.contains_key(&key) {
                 return;

@@ -28,20 +28,8 @@ pub(super) fn plan(
     cluster::plan(situation, nodes, plan);
 }
 
-/// Writes a status, if it differs from what is stored.
+/// Writes a status, if it differs from what is stored, and tells `events` once it is written.
 fn write<T: Serialize + PartialEq>(
-    situation: &Situation<'_>,
-    plan: &mut Plan,
-    kind: Kind,
-    name: &str,
-    known: Option<&Versioned<T>>,
-    status: &T,
-) {
-    write_telling(situation, plan, kind, name, known, status, Vec::new());
-}
-
-/// The same, and tells something once it is written.
-fn write_telling<T: Serialize + PartialEq>(
     situation: &Situation<'_>,
     plan: &mut Plan,
     kind: Kind,

@@ -1,5 +1,5 @@
-//! Keeps the machine awake while its watchdog is armed: a suspended machine neither heartbeats nor is it reset in time
-//! (FENCING, section 5).
+//! Inhibitors of the log-in manager's; one keeps the machine awake while its watchdog is armed: a suspended machine neither
+//! heartbeats nor is it reset in time (FENCING, section 5).
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,7 +15,7 @@ pub(super) struct SleepInhibitor {
 impl SleepInhibitor {
     pub(super) fn new() -> SleepInhibitor {
         let states = std::fs::read_to_string("/sys/power/state").unwrap_or_default();
-        let possible = can_suspend(&states) && Path::new("/run/systemd/seats").exists();
+        let possible = can_suspend(&states) && can_be_held();
         SleepInhibitor { possible, held: None }
     }
 
@@ -43,22 +43,31 @@ impl SleepInhibitor {
 }
 
 fn take() -> Option<Child> {
-    // `cat` ends when the agent's end of the pipe is closed, and the inhibitor with it.
-    let child = Command::new("systemd-inhibit")
-        .args(["--what=sleep", "--mode=block", "--who=ha-node-agent"])
-        .args(["--why=services of this node are guarded by its watchdog", "cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn();
-    match child {
+    match hold("sleep", "block", "services of this node are guarded by its watchdog") {
         Ok(child) => Some(child),
         Err(error) => {
             tracing::warn!(%error, "this machine can suspend and nothing keeps it awake: systemd-inhibit cannot be run");
             None
         }
     }
+}
+
+/// Whether this machine has a log-in manager, which keeps inhibitors.
+pub(super) fn can_be_held() -> bool {
+    Path::new("/run/systemd/seats").exists()
+}
+
+/// An inhibitor held by a child that ends with the agent, however that ends: `cat` ends when our end of the pipe closes.
+pub(super) fn hold(what: &str, mode: &str, why: &str) -> std::io::Result<Child> {
+    Command::new("systemd-inhibit")
+        .arg(format!("--what={what}"))
+        .arg(format!("--mode={mode}"))
+        .args(["--who=ha-node-agent", &format!("--why={why}"), "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
 }
 
 fn can_suspend(states: &str) -> bool {

@@ -3,10 +3,9 @@
 //! The delay is a lock that `systemd-inhibit` holds for us and that lasts at most `InhibitDelayMaxSec`; the unit's own
 //! ordering and stop timeout hold from there on. Without a log-in manager there is only the unit.
 
-use super::Inputs;
 use super::machine_end::{Announcement, announced};
+use super::{Inputs, inhibitor};
 use crate::core::{Input, Shutdown as Told};
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -33,7 +32,7 @@ impl ShutdownDelay {
     pub(super) fn spawn(inputs: Inputs) -> ShutdownDelay {
         let (told, leaves) = watch::channel(false);
         let (release, released) = watch::channel(false);
-        if Path::new("/run/systemd/seats").exists() {
+        if inhibitor::can_be_held() {
             tokio::spawn(keep_watch(inputs, told, released));
         }
         ShutdownDelay { leaves, release }
@@ -71,7 +70,7 @@ async fn watch_once(
 ) -> std::io::Result<()> {
     let mut monitor = monitor()?;
     let Some(output) = monitor.stdout.take() else { return Ok(()) };
-    let lock = lock()?;
+    let lock = inhibitor::hold("shutdown", "delay", "services of this node are moved away or stopped first")?;
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next_line().await? {
         let announcement = match announced(&line) {
@@ -117,18 +116,6 @@ fn monitor() -> std::io::Result<Child> {
         .arg("type='signal',interface='org.freedesktop.login1.Manager'")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-}
-
-/// A delay lock, held by a child that ends with the agent, however that ends: `cat` ends when our end of the pipe closes.
-fn lock() -> std::io::Result<Child> {
-    Command::new("systemd-inhibit")
-        .args(["--what=shutdown", "--mode=delay", "--who=ha-node-agent"])
-        .args(["--why=services of this node are moved away or stopped first", "cat"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()

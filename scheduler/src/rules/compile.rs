@@ -2,7 +2,8 @@
 
 use super::node_rules::{self, listed};
 use super::spread::can_all_differ;
-use super::{Declared, Partners, RuleConflict, Rules, bare_name};
+use super::{Declared, Partners, RuleConflict, Rules};
+use ha_api_types::names::bare;
 use ha_api_types::placement::Affinity;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
         let Some(rule) = &spec.resource_affinity else { continue };
         let partners = Partners {
             name: name.clone(),
-            resources: rule.resources.iter().map(|name| bare_name(name)).collect(),
+            resources: rule.resources.iter().map(|name| bare(name).to_owned()).collect(),
             strict: rule.strict,
         };
         if partners.resources.len() < 2 {

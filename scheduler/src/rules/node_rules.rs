@@ -1,6 +1,7 @@
 //! Node-affinity rules: a resource may be in one of them.
 
-use super::{NodeRule, RuleConflict, Rules, bare_name};
+use super::{NodeRule, RuleConflict, Rules};
+use ha_api_types::names::bare;
 use ha_api_types::placement::AffinityRuleSpec;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +20,12 @@ pub(super) fn add(
     let mut owners: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
     for (name, rule) in &enabled {
         for resource in &rule.resources {
-            owners.entry(bare_name(resource)).or_default().insert(name);
+            owners.entry(bare(resource).to_owned()).or_default().insert(name);
         }
     }
     for (name, rule) in enabled {
-        let resources: BTreeSet<String> = rule.resources.iter().map(|resource| bare_name(resource)).collect();
+        let resources: BTreeSet<String> =
+            rule.resources.iter().map(|resource| bare(resource).to_owned()).collect();
         let shared: BTreeSet<String> = resources
             .iter()
             .filter(|resource| owners.get(*resource).is_some_and(|names| names.len() > 1))

@@ -2,10 +2,10 @@
 
 use crate::world::{LIMITS, World};
 use ha_api_types::kind::Kind;
+use ha_api_types::names::bare;
 use ha_api_types::placement::{Affinity, AffinityRule, Group};
 use ha_api_types::quantity::Quantity;
 use ha_api_types::resource::Resource;
-use ha_scheduler::rules::bare_name;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -52,17 +52,17 @@ impl World {
         let allowed = rules.iter().all(|rule| {
             let by_node = rule.spec.node_affinity.as_ref().is_none_or(|rule| {
                 !rule.strict
-                    || !rule.resources.iter().any(|member| bare_name(member) == name)
+                    || !rule.resources.iter().any(|member| bare(member) == name)
                     || rule.nodes.0.contains_key(node)
             });
             let by_partner = rule.spec.resource_affinity.as_ref().is_none_or(|rule| {
-                let members = || rule.resources.iter().map(|member| bare_name(member));
-                let mut others = members().filter(|other| other != name);
+                let members = || rule.resources.iter().map(|member| bare(member));
+                let mut others = members().filter(|other| *other != name);
                 !rule.strict
                     || !members().any(|member| member == name)
                     || match rule.affinity {
-                        Affinity::Negative => !others.any(|other| runs_at(&other).any(|at| at == node)),
-                        Affinity::Positive => others.all(|other| runs_at(&other).all(|at| at == node)),
+                        Affinity::Negative => !others.any(|other| runs_at(other).any(|at| at == node)),
+                        Affinity::Positive => others.all(|other| runs_at(other).all(|at| at == node)),
                     }
             });
             by_node && by_partner

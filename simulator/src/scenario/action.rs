@@ -1,10 +1,12 @@
 //! What a step does: the verbs of scenario files.
 
+mod command;
 mod read;
+
+pub use command::Command;
 
 use ha_api_types::quantity::Amounts;
 use ha_api_types::time::Millis;
-use serde_json::Value;
 
 /// One verb with its objects. `node` may be the word `leader`: the node whose controller leads.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,34 +44,8 @@ pub enum Action {
     StoreCompact,
     /// `store latency DURATION`.
     StoreLatency { length_ms: Millis },
-    /// `set R field=value …`; a field may be a path such as `requests.memory`.
-    Set { resource: String, fields: Vec<(String, Value)> },
-    /// `add R [NODE [running]]`: an object given under `later`.
-    Add { resource: String, node: Option<String>, running: bool },
-    /// `delete R`.
-    Delete { resource: String },
-    /// `migrate R N`.
-    Migrate { resource: String, node: String },
-    /// `relocate R N`.
-    Relocate { resource: String, node: String },
-    /// `stop R [DURATION]`.
-    Stop { resource: String, timeout_ms: Option<Millis> },
-    /// `start R`.
-    Start { resource: String },
-    /// `restart R`.
-    Restart { resource: String },
-    /// `clear-error R`.
-    ClearError { resource: String },
-    /// `maintenance N enable|disable`.
-    Maintenance { node: String, enable: bool },
-    /// `confirm-fenced N`: an operator has made sure that it is off.
-    ConfirmFenced { node: String },
-    /// `fence N`: with its devices.
-    Fence { node: String },
-    /// `disarm freeze|ignore`.
-    Disarm { freeze: bool },
-    /// `arm`.
-    Arm,
+    /// What a user asks of the cluster.
+    Command(Command),
     /// `crash R`: its process ends.
     Crash { resource: String },
     /// `load R cpu=2 memory=4Gi`: what the agent measures.
@@ -100,8 +76,9 @@ pub enum ProcessVerb {
 }
 
 impl Action {
-    /// The machine that something happens to: it must be one of the scenario's.
-    pub(super) fn machine(&self) -> Option<&str> {
+    /// The machine and the service that something happens to: they must be the scenario's own. Most commands name what they
+    /// like, since the cluster refuses what does not exist.
+    pub(super) fn objects(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Action::Power { node, .. }
             | Action::Network { node, .. }
@@ -113,73 +90,19 @@ impl Action {
             | Action::Suspend { node, .. }
             | Action::ClockRate { node, .. }
             | Action::Journal { node, .. }
-            | Action::FenceDevice { node, .. }
-            | Action::MoveByHand { node, .. }
-            | Action::StartByHand { node, .. } => Some(node),
-            Action::Add { node, .. } => node.as_deref(),
-            // Commands name what they like: the cluster refuses what does not exist.
-            Action::Migrate { .. }
-            | Action::Relocate { .. }
-            | Action::Maintenance { .. }
-            | Action::ConfirmFenced { .. }
-            | Action::Fence { .. }
-            | Action::StoreOutage { .. }
+            | Action::FenceDevice { node, .. } => (Some(node), None),
+            Action::MoveByHand { resource, node } | Action::StartByHand { resource, node } => {
+                (Some(node), Some(resource))
+            }
+            Action::Crash { resource } | Action::Load { resource, .. } | Action::StopByHand { resource } => {
+                (None, Some(resource))
+            }
+            Action::Command(command) => (command.machine(), None),
+            Action::StoreOutage { .. }
             | Action::StoreLeaderChange
             | Action::StoreLeaderPause { .. }
             | Action::StoreCompact
-            | Action::StoreLatency { .. }
-            | Action::Set { .. }
-            | Action::Delete { .. }
-            | Action::Stop { .. }
-            | Action::Start { .. }
-            | Action::Restart { .. }
-            | Action::ClearError { .. }
-            | Action::Disarm { .. }
-            | Action::Arm
-            | Action::Crash { .. }
-            | Action::Load { .. }
-            | Action::StopByHand { .. } => None,
-        }
-    }
-
-    /// The service that something happens to outside the cluster's commands: it must be one of the scenario's.
-    pub(super) fn service(&self) -> Option<&str> {
-        match self {
-            Action::Crash { resource }
-            | Action::Load { resource, .. }
-            | Action::MoveByHand { resource, .. }
-            | Action::StartByHand { resource, .. }
-            | Action::StopByHand { resource } => Some(resource),
-            Action::Power { .. }
-            | Action::Network { .. }
-            | Action::Reboot { .. }
-            | Action::Shutdown { .. }
-            | Action::Replace { .. }
-            | Action::Agent { .. }
-            | Action::Controller { .. }
-            | Action::Suspend { .. }
-            | Action::ClockRate { .. }
-            | Action::Journal { .. }
-            | Action::FenceDevice { .. }
-            | Action::Add { .. }
-            | Action::Migrate { .. }
-            | Action::Relocate { .. }
-            | Action::Maintenance { .. }
-            | Action::ConfirmFenced { .. }
-            | Action::Fence { .. }
-            | Action::StoreOutage { .. }
-            | Action::StoreLeaderChange
-            | Action::StoreLeaderPause { .. }
-            | Action::StoreCompact
-            | Action::StoreLatency { .. }
-            | Action::Set { .. }
-            | Action::Delete { .. }
-            | Action::Stop { .. }
-            | Action::Start { .. }
-            | Action::Restart { .. }
-            | Action::ClearError { .. }
-            | Action::Disarm { .. }
-            | Action::Arm => None,
+            | Action::StoreLatency { .. } => (None, None),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::reader::{Reader, one_of};
 use super::step::{Doing, Moment};
 use super::{Power, Scenario};
-use crate::scenario::action::Action;
+use crate::scenario::action::{Action, Command};
 use crate::scenario::condition::Condition;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -108,13 +108,14 @@ fn check_condition(reader: &mut Reader<'_>, known: &Known, condition: &Condition
 }
 
 fn check_action(reader: &mut Reader<'_>, known: &Known, action: &Action, path: &str) {
-    if let Some(node) = action.machine().filter(|node| *node != "leader") {
+    let (machine, service) = action.objects();
+    if let Some(node) = machine.filter(|node| *node != "leader") {
         node_is_known(reader, known, node, path);
     }
-    if let Some(resource) = action.service() {
+    if let Some(resource) = service {
         is_known(reader, &known.resources, "resource", resource, path);
     }
-    if let Action::Add { resource, .. } = action {
+    if let Action::Command(Command::Add { resource, .. }) = action {
         is_known(reader, &known.later, "resource under `later`", resource, path);
     }
 }

@@ -6,6 +6,7 @@ use super::{Draft, Planner, Service, moves};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
+use ha_api_types::names;
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Action;
@@ -28,7 +29,7 @@ pub(super) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Reque
     let mut requests: BTreeMap<&str, Request<'_>> = BTreeMap::new();
     for (name, operation) in &situation.world.operations {
         let Some(resource) = operation.value.spec.resource.as_deref() else { continue };
-        let resource = resource.rsplit(':').next().unwrap_or(resource);
+        let resource = names::bare(resource);
         let status = situation.world.operation_statuses.get(name);
         if status.is_some_and(|status| status.value.phase.is_final()) {
             continue;

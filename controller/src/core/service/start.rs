@@ -3,6 +3,7 @@
 use super::assign::start_on;
 use super::policy::{choose, choose_start, start_failed, with_companions};
 use super::{Draft, Planner, Service, Standing, error, moves, operation, preemption, recover};
+use ha_api_types::names;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -65,7 +66,7 @@ fn not_yet_started_before(planner: &Planner<'_>, service: &Service<'_>) -> Optio
     let after = &service.resource.value.spec.after;
     after
         .iter()
-        .map(|name| name.rsplit(':').next().unwrap_or(name))
+        .map(|name| names::bare(name))
         .filter(|name| *name != service.name)
         .find(|name| {
             let wanted = world

@@ -30,7 +30,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             return;
         }
     }
-    write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status);
+    write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status, Vec::new());
 }
 
 fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> ClusterStatus {

@@ -1,6 +1,6 @@
 //! The status of nodes.
 
-use super::{condition, remove, write_telling};
+use super::{condition, remove, write};
 use crate::core::fencing::probes;
 use crate::core::health::{Health, NodeHealth, NodeTable};
 use crate::core::placement::not_online;
@@ -30,7 +30,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         }
         let status = status(situation, name, node, &loads, plan);
         let told = alert(situation, name, known.map(|known| &known.value), &status);
-        write_telling(situation, plan, Kind::Node, name, known, &status, told);
+        write(situation, plan, Kind::Node, name, known, &status, told);
     }
     for (name, known) in &world.node_statuses {
         if world.nodes.contains_key(name) {

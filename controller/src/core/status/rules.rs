@@ -4,6 +4,7 @@ use super::{condition, remove, write};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
 use ha_api_types::kind::Kind;
+use ha_api_types::names;
 use ha_api_types::placement::{AffinityRuleSpec, RuleStatus};
 use ha_api_types::reason::Reason;
 use ha_scheduler::RuleConflict;
@@ -26,7 +27,7 @@ fn groups(situation: &Situation<'_>, plan: &mut Plan) {
             unknown,
             group.value.metadata.generation,
         );
-        write(situation, plan, Kind::Group, name, known, &status);
+        write(situation, plan, Kind::Group, name, known, &status, Vec::new());
     }
     for (name, known) in world.group_statuses.iter().filter(|(name, _)| !world.groups.contains_key(*name)) {
         remove(situation, plan, Kind::Group, name, known);
@@ -42,7 +43,7 @@ fn rules(situation: &Situation<'_>, conflicts: &[RuleConflict], plan: &mut Plan)
         let generation = rule.value.metadata.generation;
         let known_value = known.map(|known| &known.value);
         let status = rule_status(situation, known_value, conflict, missing.iter(), generation);
-        write(situation, plan, Kind::AffinityRule, name, known, &status);
+        write(situation, plan, Kind::AffinityRule, name, known, &status, Vec::new());
     }
     for (name, known) in world.rule_statuses.iter().filter(|(name, _)| !world.rules.contains_key(*name)) {
         remove(situation, plan, Kind::AffinityRule, name, known);
@@ -57,7 +58,7 @@ fn missing(situation: &Situation<'_>, spec: &AffinityRuleSpec) -> Vec<String> {
         .clone()
         .flat_map(|rule| &rule.resources)
         .chain(spec.resource_affinity.iter().flat_map(|rule| &rule.resources))
-        .filter(|name| !world.resources.contains_key(name.rsplit(':').next().unwrap_or(name)));
+        .filter(|name| !world.resources.contains_key(names::bare(name)));
     let nodes = by_node.flat_map(|rule| rule.nodes.0.keys()).filter(|node| !world.nodes.contains_key(*node));
     resources.chain(nodes).cloned().collect()
 }
@@ -96,7 +97,7 @@ fn node_groups(situation: &Situation<'_>, plan: &mut Plan) {
             .collect();
         let message = Reason::Accepted.sentence();
         condition(situation, &mut status.conditions, "Ready", true, Reason::Accepted, message, generation);
-        write(situation, plan, Kind::NodeGroup, name, known, &status);
+        write(situation, plan, Kind::NodeGroup, name, known, &status, Vec::new());
     }
     for (name, known) in
         world.node_group_statuses.iter().filter(|(name, _)| !world.node_groups.contains_key(*name))

@@ -41,18 +41,29 @@ impl Command {
     }
 }
 
-async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
+/// Sets `spec.maintenance`; gives the node's name, and `false` if it was so already.
+async fn change(
+    session: &Session,
+    maintenance: &Maintenance,
+    wanted: bool,
+) -> Result<(String, bool), Failure> {
     session.format(&[])?;
     let client = session.client()?;
     let target = crate::command::node(&maintenance.node)?;
     let node = client.target(&target).await?;
-    let name = &target.name.name;
-    if node["spec"]["maintenance"] == true {
-        session.terminal().say(&format!("node/{name} is in maintenance already"));
-    } else {
-        client.patch(Kind::Node, name, &json!({"spec": {"maintenance": true}}), Commitment::Real).await?;
-        session.terminal().say(&format!("node/{name} maintenance enabled"));
+    let name = target.name.name;
+    let changed = (node["spec"]["maintenance"] == true) != wanted;
+    if changed {
+        client.patch(Kind::Node, &name, &json!({"spec": {"maintenance": wanted}}), Commitment::Real).await?;
     }
+    Ok((name, changed))
+}
+
+async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
+    let (name, changed) = change(session, maintenance, true).await?;
+    let name = name.as_str();
+    let what_is = if changed { "maintenance enabled" } else { "is in maintenance already" };
+    session.terminal().say(&format!("node/{name} {what_is}"));
     if maintenance.wait.wait {
         let what = format!("node/{name} is not empty");
         let mut left = BTreeMap::new();
@@ -154,20 +165,12 @@ fn occupies(resource: &Value, node: &str) -> bool {
 }
 
 async fn disable(session: &Session, maintenance: &Maintenance) -> Outcome {
-    session.format(&[])?;
-    let client = session.client()?;
-    let target = crate::command::node(&maintenance.node)?;
-    let node = client.target(&target).await?;
-    let name = &target.name.name;
-    if node["spec"]["maintenance"] == true {
-        client.patch(Kind::Node, name, &json!({"spec": {"maintenance": false}}), Commitment::Real).await?;
-        session.terminal().say(&format!("node/{name} maintenance disabled"));
-    } else {
-        session.terminal().say(&format!("node/{name} is not in maintenance"));
-    }
+    let (name, changed) = change(session, maintenance, false).await?;
+    let what_is = if changed { "maintenance disabled" } else { "is not in maintenance" };
+    session.terminal().say(&format!("node/{name} {what_is}"));
     if maintenance.wait.wait {
         let what = format!("node/{name} is still in maintenance");
-        let mut watcher = Watcher::object(client, Kind::Node, name);
+        let mut watcher = Watcher::object(session.client()?, Kind::Node, &name);
         bounded(maintenance.wait.timeout, &what, async {
             loop {
                 match watcher.next().await? {

@@ -1,6 +1,6 @@
 //! Reading the text of an action; an error says what is wrong, where, and what is accepted.
 
-use super::{Action, ProcessVerb, bare};
+use super::{Action, Command, ProcessVerb, bare};
 use crate::duration::Duration;
 use crate::scenario::reader::one_of;
 use ha_api_types::kind::Kind;
@@ -65,9 +65,11 @@ impl Action {
             Some(
                 "set" | "add" | "delete" | "migrate" | "relocate" | "stop" | "start" | "restart"
                 | "clear-error",
-            ) => of_resource(&words),
+            ) => of_resource(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
-            Some("maintenance" | "confirm-fenced" | "fence" | "disarm" | "arm") => of_cluster(&words),
+            Some("maintenance" | "confirm-fenced" | "fence" | "disarm" | "arm") => {
+                of_cluster(&words).map(Action::Command)
+            }
             Some(_) => of_machine(&words),
         };
         read.map_err(|problem| format!("{text:?}: {problem}"))
@@ -132,46 +134,46 @@ fn of_store(words: &[&str]) -> Result<Action, String> {
     }
 }
 
-fn of_resource(words: &[&str]) -> Result<Action, String> {
+fn of_resource(words: &[&str]) -> Result<Command, String> {
     match words {
         ["set", resource, fields @ ..] if !fields.is_empty() => {
             let fields = fields.iter().map(|field| assignment(field)).collect::<Result<_, _>>()?;
-            Ok(Action::Set { resource: bare(resource), fields })
+            Ok(Command::Set { resource: bare(resource), fields })
         }
-        ["add", resource] => Ok(Action::Add { resource: bare(resource), node: None, running: false }),
+        ["add", resource] => Ok(Command::Add { resource: bare(resource), node: None, running: false }),
         ["add", resource, node] => {
-            Ok(Action::Add { resource: bare(resource), node: Some((*node).to_owned()), running: false })
+            Ok(Command::Add { resource: bare(resource), node: Some((*node).to_owned()), running: false })
         }
         ["add", resource, node, "running"] => {
-            Ok(Action::Add { resource: bare(resource), node: Some((*node).to_owned()), running: true })
+            Ok(Command::Add { resource: bare(resource), node: Some((*node).to_owned()), running: true })
         }
-        ["delete", resource] => Ok(Action::Delete { resource: bare(resource) }),
+        ["delete", resource] => Ok(Command::Delete { resource: bare(resource) }),
         ["migrate", resource, node] => {
-            Ok(Action::Migrate { resource: bare(resource), node: (*node).to_owned() })
+            Ok(Command::Migrate { resource: bare(resource), node: (*node).to_owned() })
         }
         ["relocate", resource, node] => {
-            Ok(Action::Relocate { resource: bare(resource), node: (*node).to_owned() })
+            Ok(Command::Relocate { resource: bare(resource), node: (*node).to_owned() })
         }
-        ["stop", resource] => Ok(Action::Stop { resource: bare(resource), timeout_ms: None }),
+        ["stop", resource] => Ok(Command::Stop { resource: bare(resource), timeout_ms: None }),
         ["stop", resource, word] => {
-            Ok(Action::Stop { resource: bare(resource), timeout_ms: Some(length(word)?) })
+            Ok(Command::Stop { resource: bare(resource), timeout_ms: Some(length(word)?) })
         }
-        ["start", resource] => Ok(Action::Start { resource: bare(resource) }),
-        ["restart", resource] => Ok(Action::Restart { resource: bare(resource) }),
-        ["clear-error", resource] => Ok(Action::ClearError { resource: bare(resource) }),
+        ["start", resource] => Ok(Command::Start { resource: bare(resource) }),
+        ["restart", resource] => Ok(Command::Restart { resource: bare(resource) }),
+        ["clear-error", resource] => Ok(Command::ClearError { resource: bare(resource) }),
         _ => Err(misfit(words)),
     }
 }
 
-fn of_cluster(words: &[&str]) -> Result<Action, String> {
+fn of_cluster(words: &[&str]) -> Result<Command, String> {
     match words {
         ["maintenance", node, word] => {
-            Ok(Action::Maintenance { node: (*node).to_owned(), enable: either(word, "enable", "disable")? })
+            Ok(Command::Maintenance { node: (*node).to_owned(), enable: either(word, "enable", "disable")? })
         }
-        ["confirm-fenced", node] => Ok(Action::ConfirmFenced { node: (*node).to_owned() }),
-        ["fence", node] => Ok(Action::Fence { node: (*node).to_owned() }),
-        ["disarm", word] => Ok(Action::Disarm { freeze: either(word, "freeze", "ignore")? }),
-        ["arm"] => Ok(Action::Arm),
+        ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).to_owned() }),
+        ["fence", node] => Ok(Command::Fence { node: (*node).to_owned() }),
+        ["disarm", word] => Ok(Command::Disarm { freeze: either(word, "freeze", "ignore")? }),
+        ["arm"] => Ok(Command::Arm),
         _ => Err(misfit(words)),
     }
 }

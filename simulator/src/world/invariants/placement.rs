@@ -2,13 +2,13 @@
 
 use super::super::World;
 use ha_api_types::kind::Kind;
+use ha_api_types::names::bare;
 use ha_api_types::node::Node;
 use ha_api_types::placement::{Affinity, AffinityRule, Group};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::{Action, Assignment};
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
-use ha_scheduler::rules::bare_name;
 use serde::de::DeserializeOwned;
 
 /// One of three amounts, and by how much the sum of requests may exceed what a node has.
@@ -43,17 +43,17 @@ impl World {
             }
             let title = &rule.metadata.name;
             if let Some(by_node) = rule.spec.node_affinity.filter(|rule| rule.strict)
-                && by_node.resources.iter().any(|member| bare_name(member) == name)
+                && by_node.resources.iter().any(|member| bare(member) == name)
                 && !by_node.nodes.0.contains_key(node)
             {
                 broken.push(format!("{name} is on {node}, which rule {title} does not allow"));
             }
             if let Some(partners) = rule.spec.resource_affinity.filter(|rule| rule.strict)
                 && partners.affinity == Affinity::Negative
-                && partners.resources.iter().any(|member| bare_name(member) == name)
+                && partners.resources.iter().any(|member| bare(member) == name)
             {
-                let partners = partners.resources.iter().map(|member| bare_name(member));
-                for other in partners.filter(|other| other != name && self.is_counted_on(other, node)) {
+                let partners = partners.resources.iter().map(|member| bare(member));
+                for other in partners.filter(|other| *other != name && self.is_counted_on(other, node)) {
                     broken
                         .push(format!("{name} and {other} are on {node}, and rule {title} keeps them apart"));
                 }

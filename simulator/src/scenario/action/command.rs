@@ -1,0 +1,60 @@
+//! What a step asks of the cluster, as a user would with `hactl`.
+
+use ha_api_types::time::Millis;
+use serde_json::Value;
+
+/// One command. `node` may be the word `leader`: the node whose controller leads.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "each variant shows its text, which names its fields")]
+pub enum Command {
+    /// `set R field=value …`; a field may be a path such as `requests.memory`.
+    Set { resource: String, fields: Vec<(String, Value)> },
+    /// `add R [NODE [running]]`: an object given under `later`.
+    Add { resource: String, node: Option<String>, running: bool },
+    /// `delete R`.
+    Delete { resource: String },
+    /// `migrate R N`.
+    Migrate { resource: String, node: String },
+    /// `relocate R N`.
+    Relocate { resource: String, node: String },
+    /// `stop R [DURATION]`.
+    Stop { resource: String, timeout_ms: Option<Millis> },
+    /// `start R`.
+    Start { resource: String },
+    /// `restart R`.
+    Restart { resource: String },
+    /// `clear-error R`.
+    ClearError { resource: String },
+    /// `maintenance N enable|disable`.
+    Maintenance { node: String, enable: bool },
+    /// `confirm-fenced N`: an operator has made sure that it is off.
+    ConfirmFenced { node: String },
+    /// `fence N`: with its devices.
+    Fence { node: String },
+    /// `disarm freeze|ignore`.
+    Disarm { freeze: bool },
+    /// `arm`.
+    Arm,
+}
+
+impl Command {
+    /// The machine on which something is put for this command: it must be one of the scenario's.
+    pub(super) fn machine(&self) -> Option<&str> {
+        match self {
+            Command::Add { node, .. } => node.as_deref(),
+            Command::Set { .. }
+            | Command::Delete { .. }
+            | Command::Migrate { .. }
+            | Command::Relocate { .. }
+            | Command::Stop { .. }
+            | Command::Start { .. }
+            | Command::Restart { .. }
+            | Command::ClearError { .. }
+            | Command::Maintenance { .. }
+            | Command::ConfirmFenced { .. }
+            | Command::Fence { .. }
+            | Command::Disarm { .. }
+            | Command::Arm => None,
+        }
+    }
+}
