@@ -11,7 +11,7 @@ mod tombstone;
 pub use alive::Alive;
 pub use assignment::{Action, Assignment};
 pub use candidate::{Candidate, Leader};
-pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof};
+pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use node_report::{Mode, NodeReport, NotStopped, WatchdogKind, WatchdogReport};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;

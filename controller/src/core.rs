@@ -230,17 +230,9 @@ impl Controller {
         }
         for (note, sent, revision) in answered.applied {
             match note {
-                Note::DeviceIntent(node) => {
-                    let work = self.devices.entry(node).or_default();
-                    work.intended = Some((sent, revision));
-                    work.running = None;
-                    work.outcome = None;
-                }
-                Note::DeviceSettled(node) => {
-                    let work = self.devices.entry(node).or_default();
-                    work.intended = None;
-                    work.outcome = None;
-                }
+                Note::DeviceIntent(node) => self.devices.entry(node).or_default().intend(sent, revision),
+                Note::DeviceCarried(node) => self.devices.entry(node).or_default().carry(revision),
+                Note::DeviceSettled(node) => self.devices.entry(node).or_default().settle(),
                 Note::None | Note::ClosesOnSilence(_) | Note::Uses(_) => {}
             }
         }
@@ -263,17 +255,7 @@ impl Controller {
                 return;
             }
         };
-        let work = self.devices.entry(node).or_default();
-        if work.running != Some(id) {
-            return;
-        }
-        work.running = None;
-        work.ended = now;
-        match &outcome {
-            FencerOutcome::Confirmed => work.failures = 0,
-            FencerOutcome::Failed(_) => work.failures = work.failures.saturating_add(1),
-        }
-        work.outcome = Some(outcome);
+        self.devices.entry(node).or_default().end(id, outcome, now);
     }
 
     fn tell(&mut self, event: Event) {
@@ -384,7 +366,7 @@ impl Controller {
             self.next_run += 1;
             match run.action {
                 FencerAction::Off | FencerAction::On => {
-                    self.devices.entry(run.node.clone()).or_default().running = Some(run.id);
+                    self.devices.entry(run.node.clone()).or_default().start(run.id, run.action);
                     self.runs.insert(run.id, Run::Work(run.node.clone()));
                 }
                 FencerAction::Monitor => {

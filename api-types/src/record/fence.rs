@@ -30,6 +30,10 @@ pub struct Fence {
     /// A fence device at work: nobody starts another, or opens the epoch, before its duration has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceIntent>,
+    /// Devices of action Reboot that were told to switch the machine off and have not confirmed it on since. Once the
+    /// epoch is closed with a proof they are told to, by whoever leads.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub switched_off: Vec<String>,
     /// When the state changed, for people.
     pub at: Timestamp,
 }
@@ -149,4 +153,16 @@ pub struct DeviceIntent {
     pub duration_ms: Millis,
     /// The leader's term that starts it.
     pub term: Revision,
+    /// What it is told to do.
+    pub switch: Switch,
+}
+
+/// What a fence device is told to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Switch {
+    /// Off. Also what a record means that does not say: then either may have been meant, and off is the graver.
+    #[default]
+    Off,
+    /// On again.
+    On,
 }

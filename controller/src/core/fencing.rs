@@ -147,8 +147,7 @@ fn plan_closed(
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    if fence.value.device.is_some() {
-        devices::plan_closed(situation, subject, fence, plan);
+    if devices::plan_closed(situation, subject, fence, plan) {
         return;
     }
     registration::plan_admission(situation, subject, fence, plan);
@@ -195,6 +194,7 @@ pub(super) fn closing(
         proof: proof.cloned(),
         armed_wait_ms: subject.node.silence_proves.ok(),
         device: None,
+        switched_off: Vec::new(),
         at: situation.now.timestamp(),
         ..fence.value.clone()
     };

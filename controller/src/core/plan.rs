@@ -47,6 +47,8 @@ pub enum Note {
     ClosesOnSilence(String),
     /// It records that a fence device is about to work on this node.
     DeviceIntent(String),
+    /// It rewrites the fence of a node while the fence device that this process started goes on.
+    DeviceCarried(String),
     /// It says that the device's work on this node is done with.
     DeviceSettled(String),
     /// The nodes that a service uses from then on.

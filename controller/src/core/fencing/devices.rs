@@ -1,45 +1,24 @@
-//! Fence devices: the intent is recorded before anything is started, and only a confirmed end counts.
+//! Fence devices: the intent is recorded before anything is started, only a confirmed end counts, and what was switched
+//! off to be switched on again is.
 
-use super::registration::without_device;
+mod work;
+
+pub use work::{DeviceWork, duration_ms};
+
 use super::{Subjected, rewrite};
 use crate::core::health::device_proves;
-use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
+use crate::core::interface::{FencerAction, FencerOutcome, FencerRun};
 use crate::core::plan::{Note, Plan, Subject, node_event};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
-use ha_api_types::event::EventType;
+use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceAction, FenceDevice};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{DeviceIntent, Fence, FenceState, Proof, Revision};
-use ha_api_types::time::{Millis, Mono};
-
-/// What this process knows of the device work on one node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeviceWork {
-    /// The intent that this process recorded: when it sent the commit, and the revision at which that was applied. Its
-    /// duration counts from the sending, so it ends no later than any other process takes it to end.
-    pub intended: Option<(Mono, Revision)>,
-    /// The run under way.
-    pub running: Option<RunId>,
-    /// What became of the last run.
-    pub outcome: Option<FencerOutcome>,
-    /// Failed runs in a row; they choose the next device, and the pause before it.
-    pub failures: u32,
-    /// When the last run ended.
-    pub ended: Mono,
-}
-
-/// The pause before the next run after failures, milliseconds: 2 s, 4 s, … up to a minute.
-fn pause_ms(failures: u32) -> Millis {
-    if failures == 0 { 0 } else { (1_000_u64 << failures.min(6)).min(60_000) }
-}
-
-/// What a device's work may take in all, milliseconds: each attempt its timeout, and a second for what lies between.
-pub fn duration_ms(device: &FenceDevice) -> Millis {
-    (u64::from(device.timeout_seconds) * 1000 + 500) * (u64::from(device.retries) + 1) + 1_000
-}
+use ha_api_types::record::{DeviceIntent, Fence, FenceState, Proof, Switch};
+use ha_api_types::time::Mono;
+use work::Stage;
 
 /// Whether an operator has asked to fence this node with its devices.
 pub(super) fn is_asked_for(situation: &Situation<'_>, node: &str) -> bool {
@@ -62,6 +41,40 @@ fn devices<'a>(situation: &Situation<'a>, node: &str) -> Vec<&'a FenceDevice> {
     devices
 }
 
+/// The devices that have to switch the machine on again, so far as the record tells.
+///
+/// An operator who confirms a machine off has it in hand: nothing switches it on behind him.
+fn switched_off(fence: &Fence) -> Vec<String> {
+    if matches!(fence.proof, Some(Proof::Operator { .. })) {
+        return Vec::new();
+    }
+    let mut names = fence.switched_off.clone();
+    // A record that does not keep the list has the intent at most.
+    if let Some(intent) = fence.device.as_ref().filter(|intent| intent.switch == Switch::Off)
+        && !names.contains(&intent.name)
+    {
+        names.push(intent.name.clone());
+    }
+    names
+}
+
+/// The first device that is to switch the machine on again, of those that are declared and reboot.
+fn to_switch_on<'a>(names: &[String], devices: &[&'a FenceDevice]) -> Option<&'a FenceDevice> {
+    devices
+        .iter()
+        .find(|device| device.action == FenceAction::Reboot && names.contains(&device.name))
+        .copied()
+}
+
+/// The node's devices, and what this process knows of their work, while its fence is looked at.
+struct Desk<'p, 'a> {
+    situation: &'p Situation<'a>,
+    subject: &'p Subjected<'p>,
+    fence: &'p Versioned<Fence>,
+    devices: Vec<&'a FenceDevice>,
+    work: DeviceWork,
+}
+
 /// Works on a node that is Fencing: intent, run, proof.
 pub(super) fn plan_fencing(
     situation: &Situation<'_>,
@@ -69,195 +82,209 @@ pub(super) fn plan_fencing(
     fence: &Versioned<Fence>,
     plan: &mut Plan,
 ) {
-    let devices = devices(situation, subject.name);
-    let work = situation.devices.get(subject.name).cloned().unwrap_or_default();
+    let desk = Desk::of(situation, subject, fence);
     let Some(intent) = &fence.value.device else {
-        let resumes = work.ended + pause_ms(work.failures);
-        if work.failures > 0 && situation.now.raw < resumes {
-            plan.wake(situation, resumes, "a fence device is tried again");
+        if desk.pauses(FencerAction::Off, plan) {
             return;
         }
-        let turn = usize::try_from(work.failures).unwrap_or(0);
-        if let Some(device) = devices.get(turn % devices.len().max(1)) {
-            intend(situation, subject, fence, device, plan);
+        let turn = usize::try_from(desk.work.failures_of(FencerAction::Off)).unwrap_or(0);
+        if let Some(device) = desk.devices.get(turn % desk.devices.len().max(1)) {
+            desk.intend(fence.value.clone(), device, Switch::Off, Vec::new(), plan);
         }
         return;
     };
-    match (is_ours(situation, fence, &work), &work.outcome) {
-        (Some(sent), None) => run(situation, subject, intent, &devices, FencerAction::Off, sent, &work, plan),
-        (Some(_), Some(FencerOutcome::Confirmed)) => {
-            confirmed(situation, subject, fence, intent, &devices, plan);
+    match desk.stage(intent) {
+        Stage::ToStart { device, ends } => desk.run(device, intent.switch, ends, plan),
+        Stage::AtWork => {}
+        Stage::Ended(FencerOutcome::Confirmed) if intent.switch == Switch::Off => {
+            let proof = Proof::Device { name: intent.name.clone() };
+            let message = format!("it was fenced: {}", proof.sentence());
+            let events = vec![desk.event(EventType::Warning, Reason::FenceDeviceConfirmed, message)];
+            let value = Fence {
+                state: FenceState::Fenced,
+                proof: Some(proof),
+                at: situation.now.timestamp(),
+                ..desk.without_intent(intent)
+            };
+            desk.go_on(value, events, plan);
         }
-        (Some(_), Some(FencerOutcome::Failed(error))) => {
+        Stage::Ended(FencerOutcome::Failed(error)) => {
             let message = format!("fence device {}: {error}", intent.name);
-            let events = vec![node_event(
-                situation,
-                subject.name,
-                EventType::Warning,
-                Reason::FenceDeviceFailed,
-                message,
-            )];
-            let transaction = without_device(situation, subject, fence);
-            let note = Note::DeviceSettled(subject.name.to_owned());
-            plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
+            let events = vec![desk.event(EventType::Warning, Reason::FenceDeviceFailed, message)];
+            desk.settle(&desk.without_intent(intent), events, plan);
         }
-        (None, _) => await_stranger(situation, subject, fence, intent, plan),
+        Stage::Ended(FencerOutcome::Confirmed) | Stage::Passed => {
+            desk.settle(&desk.without_intent(intent), Vec::new(), plan);
+        }
+        Stage::Foreign { passes } => desk.await_foreign(intent, passes, plan),
     }
 }
 
-/// Works on a node that is closed with a proof while a device is still at work on it: power comes back after a reboot;
-/// anything else must have ended before the epoch is opened again.
+/// Works on a node that is closed with a proof, so that everything it had is released: what is still at work comes to
+/// its end, and what was switched off to be switched on again is. Returns whether the epoch must not be opened before
+/// that.
 pub(super) fn plan_closed(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
     fence: &Versioned<Fence>,
     plan: &mut Plan,
-) {
-    let Some(intent) = &fence.value.device else { return };
-    let devices = devices(situation, subject.name);
-    let work = situation.devices.get(subject.name).cloned().unwrap_or_default();
-    let powers_on = matches!(fence.value.proof, Some(Proof::Device { .. }));
-    match is_ours(situation, fence, &work) {
-        Some(sent) if powers_on && work.outcome.is_none() => {
-            run(situation, subject, intent, &devices, FencerAction::On, sent, &work, plan);
+) -> bool {
+    let desk = Desk::of(situation, subject, fence);
+    let Some(intent) = &fence.value.device else { return desk.switch_on_again(plan) };
+    match (desk.stage(intent), intent.switch) {
+        (Stage::ToStart { device, ends }, Switch::On) => desk.run(device, Switch::On, ends, plan),
+        (Stage::AtWork, Switch::Off | Switch::On) => {}
+        (Stage::Foreign { passes }, _) => desk.await_foreign(intent, passes, plan),
+        // Failed, too, it may have switched the machine off.
+        (Stage::ToStart { .. } | Stage::Ended(_) | Stage::Passed, Switch::Off)
+        | (Stage::Passed, Switch::On) => desk.go_on(desk.without_intent(intent), Vec::new(), plan),
+        (Stage::Ended(FencerOutcome::Confirmed), Switch::On) => {
+            let mut value = desk.without_intent(intent);
+            value.switched_off.retain(|name| *name != intent.name);
+            desk.go_on(value, Vec::new(), plan);
         }
-        Some(_) if work.outcome.is_some() => {
-            let events = match &work.outcome {
-                Some(FencerOutcome::Failed(error)) => vec![node_event(
-                    situation,
-                    subject.name,
-                    EventType::Warning,
-                    Reason::FenceDeviceFailed,
-                    format!("fence device {} did not switch it on again: {error}", intent.name),
-                )],
-                Some(FencerOutcome::Confirmed) | None => Vec::new(),
-            };
-            let transaction = without_device(situation, subject, fence);
-            let note = Note::DeviceSettled(subject.name.to_owned());
-            plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
-        }
-        Some(_) => await_stranger(situation, subject, fence, intent, plan),
-        None => {
-            let passed = fence.seen + intent.duration_ms;
-            let device = devices.iter().find(|device| device.name == intent.name);
-            // A leader before this one confirmed it off and did not come to switch it on again.
-            if let (true, true, Some(device)) = (powers_on, situation.now.raw >= passed, device)
-                && intent.term != situation.term
-            {
-                intend(situation, subject, fence, device, plan);
-                return;
-            }
-            await_stranger(situation, subject, fence, intent, plan);
+        (Stage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
+            let message = format!("fence device {} did not switch it on again: {error}", intent.name);
+            // The first of a row is told; that it goes on is what the node waits for.
+            let first = desk.work.failures == 1;
+            let event = desk.event(EventType::Warning, Reason::FenceDeviceFailed, message);
+            desk.settle(&desk.without_intent(intent), first.then_some(event).into_iter().collect(), plan);
         }
     }
+    true
 }
 
-/// When this process sent the intent that the fence holds now.
-fn is_ours(situation: &Situation<'_>, fence: &Versioned<Fence>, work: &DeviceWork) -> Option<Mono> {
-    let intent = fence.value.device.as_ref()?;
-    let (sent, revision) = work.intended?;
-    (intent.term == situation.term && revision == fence.modified).then_some(sent)
-}
-
-fn intend(
-    situation: &Situation<'_>,
-    subject: &Subjected<'_>,
-    fence: &Versioned<Fence>,
-    device: &FenceDevice,
-    plan: &mut Plan,
-) {
-    let intent =
-        DeviceIntent { name: device.name.clone(), duration_ms: duration_ms(device), term: situation.term };
-    let value = Fence { device: Some(intent), ..fence.value.clone() };
-    let events = vec![node_event(
-        situation,
-        subject.name,
-        EventType::Normal,
-        Reason::FenceDeviceStarted,
-        format!("fence device {} is started", device.name),
-    )];
-    let transaction = rewrite(situation, subject, fence, &value);
-    let note = Note::DeviceIntent(subject.name.to_owned());
-    plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
-}
-
-/// Starts the device that was intended, if there is time left to end within the intent.
-#[allow(clippy::too_many_arguments, reason = "all of them are facts about one run")]
-fn run(
-    situation: &Situation<'_>,
-    subject: &Subjected<'_>,
-    intent: &DeviceIntent,
-    devices: &[&FenceDevice],
-    action: FencerAction,
-    sent: Mono,
-    work: &DeviceWork,
-    plan: &mut Plan,
-) {
-    let ends = sent + intent.duration_ms;
-    plan.wake(situation, ends, "a fence device must have ended");
-    if work.running.is_some() || situation.now.raw >= ends {
-        return;
+impl<'p, 'a> Desk<'p, 'a> {
+    fn of(
+        situation: &'p Situation<'a>,
+        subject: &'p Subjected<'p>,
+        fence: &'p Versioned<Fence>,
+    ) -> Desk<'p, 'a> {
+        let work = situation.devices.get(subject.name).cloned().unwrap_or_default();
+        Desk { situation, subject, fence, devices: devices(situation, subject.name), work }
     }
-    if let Some(device) = devices.iter().find(|device| device.name == intent.name) {
-        plan.runs.push(FencerRun {
-            id: 0,
-            node: subject.name.to_owned(),
-            device: (*device).clone(),
-            action,
-            limit_ms: ends.since(situation.now.raw),
-        });
-    }
-}
 
-fn confirmed(
-    situation: &Situation<'_>,
-    subject: &Subjected<'_>,
-    fence: &Versioned<Fence>,
-    intent: &DeviceIntent,
-    devices: &[&FenceDevice],
-    plan: &mut Plan,
-) {
-    let proof = Proof::Device { name: intent.name.clone() };
-    let device = devices.iter().find(|device| device.name == intent.name);
-    let power_on = device.is_some_and(|device| device.action == FenceAction::Reboot);
-    let value = Fence {
-        state: FenceState::Fenced,
-        proof: Some(proof.clone()),
-        device: device.filter(|_| power_on).map(|device| DeviceIntent {
+    fn stage(&self, intent: &DeviceIntent) -> Stage<'a> {
+        Stage::of(self.situation, self.fence, intent, &self.devices, &self.work)
+    }
+
+    /// The fence once its intent is over. Whoever asked for an epoch before a device's off had ended asks anew, if it
+    /// lives: so a machine that asks is one that is on. (A registration guards the fence: none comes late.)
+    fn without_intent(&self, intent: &DeviceIntent) -> Fence {
+        let fence = &self.fence.value;
+        let asked = self.subject.registration().map(|report| report.modified);
+        let request = match intent.switch {
+            Switch::Off => asked.or(fence.request),
+            Switch::On => fence.request,
+        };
+        Fence { request, device: None, switched_off: switched_off(fence), ..fence.clone() }
+    }
+
+    /// Nothing is at work on a closed node. A machine that asks for an epoch is on.
+    fn switch_on_again(&self, plan: &mut Plan) -> bool {
+        let fence = &self.fence.value;
+        let asks = self.subject.registration().is_some_and(|report| fence.request != Some(report.modified));
+        let device = to_switch_on(&switched_off(fence), &self.devices);
+        let (false, Some(device)) = (asks, device) else { return false };
+        if self.pauses(FencerAction::On, plan) {
+            let message = format!("fence device {} has still to switch it on again", device.name);
+            plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceFailed, message);
+        } else {
+            self.intend(fence.clone(), device, Switch::On, Vec::new(), plan);
+        }
+        true
+    }
+
+    /// Writes what follows upon the end of a device's work on a closed node: the next that is to switch it on, or none.
+    fn go_on(&self, value: Fence, events: Vec<Event>, plan: &mut Plan) {
+        match to_switch_on(&switched_off(&value), &self.devices) {
+            Some(device) => self.intend(value, device, Switch::On, events, plan),
+            None => self.settle(&value, events, plan),
+        }
+    }
+
+    /// Whether runs of this kind rest after a failure.
+    fn pauses(&self, action: FencerAction, plan: &mut Plan) -> bool {
+        let resumes = self.work.resumes(action).filter(|resumes| self.situation.now.raw < *resumes);
+        if let Some(resumes) = resumes {
+            plan.wake(self.situation, resumes, "a fence device is tried again");
+        }
+        resumes.is_some()
+    }
+
+    fn intend(
+        &self,
+        value: Fence,
+        device: &FenceDevice,
+        switch: Switch,
+        mut events: Vec<Event>,
+        plan: &mut Plan,
+    ) {
+        let (what, retried) = match switch {
+            Switch::Off => ("is started", false),
+            Switch::On => ("switches it on again", self.work.failures_of(FencerAction::On) > 0),
+        };
+        if !retried {
+            let message = format!("fence device {} {what}", device.name);
+            events.push(self.event(EventType::Normal, Reason::FenceDeviceStarted, message));
+        }
+        let mut switched_off = value.switched_off.clone();
+        if switch == Switch::Off
+            && device.action == FenceAction::Reboot
+            && !switched_off.contains(&device.name)
+        {
+            switched_off.push(device.name.clone());
+        }
+        let intent = DeviceIntent {
             name: device.name.clone(),
             duration_ms: duration_ms(device),
-            term: situation.term,
-        }),
-        at: situation.now.timestamp(),
-        ..fence.value.clone()
-    };
-    let message = format!("it was fenced: {}", proof.sentence());
-    let events =
-        vec![node_event(situation, subject.name, EventType::Warning, Reason::FenceDeviceConfirmed, message)];
-    let transaction = rewrite(situation, subject, fence, &value);
-    let name = subject.name.to_owned();
-    let note = if power_on { Note::DeviceIntent(name.clone()) } else { Note::DeviceSettled(name.clone()) };
-    plan.act(Subject::Fence(name), transaction, events, note);
+            term: self.situation.term,
+            switch,
+        };
+        let value = Fence { device: Some(intent), switched_off, ..value };
+        self.write(&value, events, Note::DeviceIntent(self.subject.name.to_owned()), plan);
+    }
+
+    fn settle(&self, value: &Fence, events: Vec<Event>, plan: &mut Plan) {
+        self.write(value, events, Note::DeviceSettled(self.subject.name.to_owned()), plan);
+    }
+
+    fn write(&self, value: &Fence, events: Vec<Event>, note: Note, plan: &mut Plan) {
+        let transaction = rewrite(self.situation, self.subject, self.fence, value);
+        plan.act(Subject::Fence(self.subject.name.to_owned()), transaction, events, note);
+    }
+
+    /// Starts the device that was intended, with the time that is left of the intent.
+    fn run(&self, device: &FenceDevice, switch: Switch, ends: Mono, plan: &mut Plan) {
+        plan.wake(self.situation, ends, "a fence device must have ended");
+        let action = match switch {
+            Switch::Off => FencerAction::Off,
+            Switch::On => FencerAction::On,
+        };
+        plan.runs.push(FencerRun {
+            id: 0,
+            node: self.subject.name.to_owned(),
+            device: device.clone(),
+            action,
+            limit_ms: ends.since(self.situation.now.raw),
+        });
+    }
+
+    /// Waits until the recorded duration has passed since this process saw the record; then nobody starts that device any
+    /// more.
+    fn await_foreign(&self, intent: &DeviceIntent, passes: Mono, plan: &mut Plan) {
+        plan.wake(self.situation, passes, "a recorded fence device must have ended");
+        let message = format!("fence device {} may still be at work", intent.name);
+        plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceStarted, message);
+    }
+
+    fn event(&self, event_type: EventType, reason: Reason, message: String) -> Event {
+        node_event(self.situation, self.subject.name, event_type, reason, message)
+    }
 }
 
-/// Waits until the recorded duration has passed since this process saw the record; then nobody starts that device any
-/// more, and the record goes.
-fn await_stranger(
-    situation: &Situation<'_>,
-    subject: &Subjected<'_>,
-    fence: &Versioned<Fence>,
-    intent: &DeviceIntent,
-    plan: &mut Plan,
-) {
-    let passed = fence.seen + intent.duration_ms;
-    if situation.now.raw < passed {
-        plan.wake(situation, passed, "a recorded fence device must have ended");
-        let message = format!("fence device {} may still be at work", intent.name);
-        plan.wait(Kind::Node, subject.name, Reason::FenceDeviceStarted, message);
-        return;
-    }
-    debug_assert!(fence.value.state != FenceState::Open, "an intent is only recorded on a closed fence");
-    let transaction = without_device(situation, subject, fence);
-    let note = Note::DeviceSettled(subject.name.to_owned());
-    plan.act(Subject::Fence(subject.name.to_owned()), transaction, Vec::new(), note);
+/// What a rewriting of the fence that leaves its intent as it is means to the work behind it.
+pub(super) fn carries(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Note {
+    let ours = situation.devices.get(subject.name).and_then(|work| work::sent_by_us(situation, fence, work));
+    ours.map_or(Note::None, |_| Note::DeviceCarried(subject.name.to_owned()))
 }

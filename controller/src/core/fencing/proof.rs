@@ -1,7 +1,7 @@
 //! Proving that nothing of a closed epoch runs any more: FENCING, section 5, (a) to (g).
 
 use super::{Subjected, devices, registration, rewrite};
-use crate::core::plan::{Note, Plan, Subject, node_event};
+use crate::core::plan::{Plan, Subject, node_event};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::event::EventType;
@@ -90,5 +90,6 @@ fn settle(
         }
     };
     let events = vec![node_event(situation, subject.name, event_type, proof.reason(), message)];
-    plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, Note::None);
+    let note = devices::carries(situation, subject, fence);
+    plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
 }

@@ -1,6 +1,6 @@
 //! Admitting nodes: an open old epoch is closed first, and only the registration that was looked at is admitted.
 
-use super::{Subjected, close, rewrite};
+use super::{Subjected, close};
 use crate::core::plan::{Note, Plan, Subject, node_event, stored};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
@@ -158,6 +158,8 @@ fn admit(
         proof: None,
         armed_wait_ms: None,
         device: None,
+        // It asked after the last device had ended, so it is on.
+        switched_off: Vec::new(),
         at: situation.now.timestamp(),
     };
     let mut transaction = Transaction::new()
@@ -175,13 +177,4 @@ fn admit(
     let message = format!("it is admitted under epoch {epoch}");
     let events = vec![node_event(situation, name, EventType::Normal, Reason::Registering, message)];
     plan.act(Subject::Fence(name.to_owned()), transaction, events, Note::None);
-}
-
-/// Forgets a device's intent on a closed fence.
-pub(super) fn without_device(
-    situation: &Situation<'_>,
-    subject: &Subjected<'_>,
-    fence: &Versioned<Fence>,
-) -> Transaction {
-    rewrite(situation, subject, fence, &Fence { device: None, ..fence.value.clone() })
 }

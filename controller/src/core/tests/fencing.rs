@@ -1,17 +1,16 @@
 //! The rules of FENCING, sections 2, 3, 5 and 10, by name.
 
 use super::lab::Lab;
-use crate::core::{FencerAction, FencerOutcome};
 use ha_api_types::cluster::{ClusterSpec, CountOrPercent};
-use ha_api_types::node::{FenceDevice, FencePart, NodeSpec, NodeState};
+use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof, WatchdogKind};
 use ha_api_types::resource::ServiceState;
 
-const TH: u64 = 6_000;
+pub(super) const TH: u64 = 6_000;
 
-fn running_on(nodes: &[&str]) -> (Lab, String) {
+pub(super) fn running_on(nodes: &[&str]) -> (Lab, String) {
     let mut lab = Lab::new(1, nodes);
     lab.settle();
     lab.start("web");
@@ -96,87 +95,6 @@ fn a_stand_in_watchdog_counts_only_when_allowed() {
 }
 
 #[test]
-fn proof_b_a_fence_device_replaces_the_rest_of_w() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    let device = FenceDevice {
-        name: "pdu".to_owned(),
-        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
-        ..FenceDevice::default()
-    };
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
-    lab.fencer = Some(FencerOutcome::Confirmed);
-    lab.run(1_000);
-    let died = lab.now.raw;
-    lab.agent(&node).die();
-    lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    assert!(lab.now.raw.since(died) < TH + 500);
-    assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "pdu".to_owned() }));
-    lab.until(1_000, "runs elsewhere", |lab| lab.places("web").len() == 1);
-    let actions: Vec<_> = lab.members[0].runs.iter().map(|run| run.action).collect();
-    assert_eq!(actions, [FencerAction::Monitor, FencerAction::Off, FencerAction::On], "off, release, on");
-    assert!(lab.fence(&node).device.is_none());
-}
-
-#[test]
-fn a_fence_device_that_fails_counts_for_nothing() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    let device = FenceDevice {
-        name: "pdu".to_owned(),
-        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
-        ..FenceDevice::default()
-    };
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
-    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
-    lab.run(1_000);
-    lab.agent(&node).die();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
-    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
-    assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceFailed));
-}
-
-#[test]
-fn a_fence_device_that_does_not_answer_is_told_before_it_is_needed() {
-    let (mut lab, node) = running_on(&["node1"]);
-    let device = FenceDevice {
-        name: "pdu".to_owned(),
-        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
-        ..FenceDevice::default()
-    };
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
-    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
-    lab.run(1_000);
-    let condition =
-        |lab: &Lab| lab.node(&node).conditions.into_iter().find(|c| c.kind == "FenceDevices").unwrap();
-    assert!(condition(&lab).message.contains("no route"));
-    lab.fencer = Some(FencerOutcome::Confirmed);
-    lab.run(61_000);
-    assert_eq!(condition(&lab).reason, Reason::Accepted);
-}
-
-#[test]
-fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
-    let (mut lab, node) = running_on(&["node1", "node2"]);
-    let device = FenceDevice {
-        name: "pdu".to_owned(),
-        timeout_seconds: 20,
-        retries: 0,
-        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
-        ..FenceDevice::default()
-    };
-    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
-    lab.run(1_000);
-    lab.agent(&node).die();
-    lab.until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
-    let intended = lab.now.raw;
-    // The leader and its device's answer are lost; the machine boots again by itself.
-    lab.members[0].running = false;
-    lab.add_controller("c9", "1");
-    lab.agent(&node).boot();
-    lab.until(60_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
-    assert!(lab.now.raw.since(intended) >= 20_000, "{}", lab.now.raw.since(intended));
-}
-
-#[test]
 fn proof_c_another_boot_of_the_same_machine_releases_without_waiting_for_w() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).die();
@@ -239,7 +157,7 @@ fn proof_d_a_clean_leave_is_offline_and_recovered_at_once() {
     assert!(matches!(lab.fence(&node).proof, Some(Proof::CleanLeave { .. })));
 }
 
-fn put<T: serde::Serialize>(lab: &mut Lab, key: &str, value: &T) {
+pub(super) fn put<T: serde::Serialize>(lab: &mut Lab, key: &str, value: &T) {
     let entry = lab.state.get(key).entries[0].clone();
     let transaction = ha_store::Transaction::new().put(
         key.to_owned(),

@@ -1,7 +1,7 @@
 //! A laboratory: controllers and scripted agents over the in-memory store, under a clock that the test moves.
 
 use super::agent::Agent;
-use crate::core::{Config, Controller, Effect, FencerOutcome, FencerRun, Input};
+use crate::core::{Config, Controller, Effect, FencerAction, FencerOutcome, FencerRun, Input};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
 use ha_api_types::keys::Keys;
@@ -26,6 +26,8 @@ pub(super) struct Member {
     /// Everything it has committed, with outcomes.
     pub(super) commits: Vec<(Option<Revision>, Transaction, Outcome)>,
     pub(super) runs: Vec<FencerRun>,
+    /// Runs at work.
+    unanswered: Vec<FencerRun>,
     seen: Revision,
     answers: VecDeque<Input>,
 }
@@ -38,8 +40,10 @@ pub(super) struct Lab {
     pub(super) members: Vec<Member>,
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) events: Vec<Event>,
-    /// What fence devices answer; `None`: they do not answer.
+    /// What fence devices answer; `None`: they are still at work.
     pub(super) fencer: Option<FencerOutcome>,
+    /// What they fail to do all the same.
+    pub(super) refused: Vec<FencerAction>,
     /// The next so many leader commits are applied or not, and their outcome is lost.
     pub(super) lose: Vec<bool>,
 }
@@ -54,6 +58,7 @@ impl Lab {
             agents: nodes.iter().map(|name| ((*name).to_owned(), Agent::new(name))).collect(),
             events: Vec::new(),
             fencer: None,
+            refused: Vec::new(),
             lose: Vec::new(),
         };
         for number in 0..controllers {
@@ -75,6 +80,7 @@ impl Lab {
             running: true,
             commits: Vec::new(),
             runs: Vec::new(),
+            unanswered: Vec::new(),
             seen: 0,
             answers: VecDeque::new(),
         };
@@ -146,16 +152,33 @@ impl Lab {
             while let Some(input) = self.members[at].answers.pop_front() {
                 self.members[at].core.handle(&self.now, input);
             }
+            self.answer_runs(at);
             let mut idle = true;
             while let Some(effect) = self.members[at].core.poll_effect() {
                 idle = false;
                 self.effect(at, effect);
             }
-            if idle && self.members[at].answers.is_empty() && self.members[at].seen == self.state.revision() {
+            let member = &self.members[at];
+            let answered = self.fencer.is_none() || member.unanswered.is_empty();
+            if idle && answered && member.answers.is_empty() && member.seen == self.state.revision() {
                 return;
             }
         }
         panic!("the controller does not come to rest\n{}", self.show());
+    }
+
+    /// Ends the runs of fence devices that are at work.
+    fn answer_runs(&mut self, at: usize) {
+        let Some(outcome) = &self.fencer else { return };
+        let member = &mut self.members[at];
+        for run in std::mem::take(&mut member.unanswered) {
+            let outcome = if self.refused.contains(&run.action) {
+                FencerOutcome::Failed("no route".to_owned())
+            } else {
+                outcome.clone()
+            };
+            member.core.handle(&self.now, Input::FencerDone { id: run.id, outcome });
+        }
     }
 
     fn effect(&mut self, at: usize, effect: Effect) {
@@ -195,9 +218,9 @@ impl Lab {
                 None
             }
             Effect::RunFencer(run) => {
-                let id = run.id;
-                member.runs.push(run);
-                self.fencer.clone().map(|outcome| Input::FencerDone { id, outcome })
+                member.runs.push(run.clone());
+                member.unanswered.push(run);
+                None
             }
             Effect::Event { event, .. } => {
                 self.events.push(event);

@@ -1,0 +1,255 @@
+//! Fence devices: FENCING, sections 2 and 5, (b). An intent comes first, only a confirmed off is proof, and on follows.
+
+use super::fencing::{TH, running_on};
+use super::lab::Lab;
+use crate::core::{FencerAction, FencerOutcome};
+use ha_api_types::node::{FenceAction, FenceDevice, FencePart, NodeSpec};
+use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Proof, Switch};
+use ha_api_types::time::Millis;
+use serde_json::json;
+
+/// What the device's work may take in all.
+const DURATION_MS: Millis = 21_500;
+
+fn pdu() -> FenceDevice {
+    FenceDevice {
+        name: "pdu".to_owned(),
+        timeout_seconds: 20,
+        retries: 0,
+        parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
+        ..FenceDevice::default()
+    }
+}
+
+/// A service runs on a node with this device, whose work is under way once it begins.
+fn guarded_by(device: FenceDevice) -> (Lab, String) {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(1_000);
+    lab.fencer = None;
+    (lab, node)
+}
+
+fn operate(lab: &mut Lab, action: OperationAction, node: &str) {
+    let fence = lab.fence(node);
+    let spec = OperationSpec {
+        action,
+        node: Some(node.to_owned()),
+        epoch: Some(fence.epoch),
+        boot_id: Some(fence.boot_id),
+        ..OperationSpec::default()
+    };
+    lab.operate(&format!("{action:?}").to_lowercase(), spec);
+}
+
+/// What the device of a node was told to do by one controller.
+fn told(lab: &Lab, member: usize) -> Vec<FencerAction> {
+    let runs = lab.members[member].runs.iter().map(|run| run.action);
+    runs.filter(|action| *action != FencerAction::Monitor).collect()
+}
+
+#[test]
+fn proof_b_a_fence_device_replaces_the_rest_of_w() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(1_000);
+    let died = lab.now.raw;
+    lab.agent(&node).die();
+    lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(lab.now.raw.since(died) < TH + 500);
+    assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "pdu".to_owned() }));
+    lab.until(1_000, "runs elsewhere", |lab| lab.places("web").len() == 1);
+    let actions: Vec<_> = lab.members[0].runs.iter().map(|run| run.action).collect();
+    assert_eq!(actions, [FencerAction::Monitor, FencerAction::Off, FencerAction::On], "off, release, on");
+    assert!(lab.fence(&node).device.is_none());
+}
+
+#[test]
+fn a_fence_device_that_fails_counts_for_nothing() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    lab.run(1_000);
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
+    assert!(lab.events.iter().any(|event| event.reason == Reason::FenceDeviceFailed));
+}
+
+#[test]
+fn a_fence_device_that_does_not_answer_is_told_before_it_is_needed() {
+    let (mut lab, node) = running_on(&["node1"]);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    lab.run(1_000);
+    let condition =
+        |lab: &Lab| lab.node(&node).conditions.into_iter().find(|c| c.kind == "FenceDevices").unwrap();
+    assert!(condition(&lab).message.contains("no route"));
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(61_000);
+    assert_eq!(condition(&lab).reason, Reason::Accepted);
+}
+
+#[test]
+fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![pdu()]);
+    lab.run(1_000);
+    lab.agent(&node).die();
+    lab.until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
+    let intended = lab.now.raw;
+    // The leader and its device's answer are lost; the machine boots again by itself.
+    lab.members[0].running = false;
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.add_controller("c9", "1");
+    lab.agent(&node).boot();
+    lab.until(60_000, "admitted", |lab| lab.fence(&node).state == FenceState::Open);
+    assert!(lab.now.raw.since(intended) >= 20_000, "{}", lab.now.raw.since(intended));
+}
+
+#[test]
+fn a_node_that_registers_anew_while_its_device_works_is_switched_on_again() {
+    let (mut lab, node) = guarded_by(pdu());
+    operate(&mut lab, OperationAction::Fence, &node);
+    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert_eq!(lab.fence(&node).proof, Some(Proof::Reregistered));
+    assert_eq!(lab.fence(&node).device.unwrap().switch, Switch::Off, "still at work");
+    lab.agent(&node).die();
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(1_000);
+    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+    let fence = lab.fence(&node);
+    assert_eq!((fence.device, fence.switched_off), (None, Vec::new()));
+    assert_eq!(fence.state, FenceState::Fenced, "who asked before it was switched off is not let in");
+    lab.agent(&node).boot();
+    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    assert_eq!(told(&lab, 0).len(), 2);
+}
+
+#[test]
+fn the_next_leader_switches_on_what_a_leader_before_may_have_switched_off() {
+    let (mut lab, node) = guarded_by(pdu());
+    operate(&mut lab, OperationAction::Fence, &node);
+    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    let released = lab.now.raw;
+    lab.members[0].running = false;
+    lab.agent(&node).die();
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.add_controller("c9", "1");
+    lab.until(60_000, "switched on", |lab| told(lab, 1) == [FencerAction::On]);
+    assert!(lab.now.raw.since(released) >= DURATION_MS, "nobody starts the first one after that");
+    lab.run(1_000);
+    assert_eq!((lab.fence(&node).device, lab.fence(&node).switched_off), (None, Vec::new()));
+}
+
+#[test]
+fn a_device_that_failed_to_switch_off_is_told_on_once_silence_has_proven_the_node_dead() {
+    let (mut lab, node) = guarded_by(pdu());
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.refused = vec![FencerAction::Off];
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
+    lab.run(1_000);
+    assert_eq!(told(&lab, 0).last(), Some(&FencerAction::On));
+    assert!(lab.fence(&node).switched_off.is_empty());
+}
+
+#[test]
+fn on_is_tried_until_it_is_confirmed_also_by_the_next_leader_and_holds_up_nobody_who_asks() {
+    let (mut lab, node) = guarded_by(pdu());
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.refused = vec![FencerAction::On];
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.until(20_000, "tried again", |lab| told(lab, 0).len() >= 4);
+    lab.members[0].running = false;
+    lab.add_controller("c9", "1");
+    lab.until(60_000, "by the next leader", |lab| told(lab, 1).len() >= 3);
+    assert!(told(&lab, 1).iter().all(|action| *action == FencerAction::On));
+    lab.agent(&node).boot();
+    lab.until(DURATION_MS, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    let tries = told(&lab, 1).len();
+    lab.run(120_000);
+    assert_eq!(told(&lab, 1).len(), tries, "it is on");
+}
+
+#[test]
+fn a_device_that_does_nothing_it_is_told_keeps_no_living_node_out() {
+    let (mut lab, node) = guarded_by(pdu());
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    operate(&mut lab, OperationAction::Fence, &node);
+    lab.until(10_000, "back", |lab| {
+        let fence = lab.fence(&node);
+        fence.state == FenceState::Open && fence.epoch == 2
+    });
+    lab.run(30_000);
+    assert_eq!(lab.fence(&node).epoch, 2);
+}
+
+#[test]
+fn who_asked_before_a_device_ended_is_not_let_in_for_that() {
+    let (mut lab, node) = guarded_by(pdu());
+    operate(&mut lab, OperationAction::Fence, &node);
+    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    // It switches off, and says that it failed.
+    lab.agent(&node).die();
+    lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
+    lab.until(60_000, "tried again", |lab| told(lab, 0).len() >= 4);
+    assert_eq!((lab.fence(&node).state, lab.fence(&node).epoch), (FenceState::Fenced, 2));
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.until(60_000, "switched on", |lab| lab.fence(&node).switched_off.is_empty());
+    lab.agent(&node).boot();
+    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+}
+
+#[test]
+fn a_device_of_action_off_is_never_told_on() {
+    let (mut lab, node) = guarded_by(FenceDevice { action: FenceAction::Off, ..pdu() });
+    operate(&mut lab, OperationAction::Fence, &node);
+    lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.agent(&node).die();
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.run(60_000);
+    assert_eq!(told(&lab, 0), [FencerAction::Off]);
+    assert_eq!((lab.fence(&node).state, lab.fence(&node).device), (FenceState::Fenced, None));
+}
+
+#[test]
+fn an_operator_who_confirms_a_machine_off_has_it_in_hand() {
+    let (mut lab, node) = guarded_by(pdu());
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.refused = vec![FencerAction::On];
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    operate(&mut lab, OperationAction::ConfirmFenced, &node);
+    lab.until(DURATION_MS + 5_000, "confirmed", |lab| {
+        let fence = lab.fence(&node);
+        matches!(fence.proof, Some(Proof::Operator { .. })) && fence.device.is_none()
+    });
+    let tries = told(&lab, 0).len();
+    lab.run(120_000);
+    assert_eq!(told(&lab, 0).len(), tries);
+}
+
+#[test]
+fn a_record_that_does_not_say_what_is_switched_is_gone_on_with() {
+    let (mut lab, node) = guarded_by(pdu());
+    lab.agent(&node).die();
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.members[0].running = false;
+    let fence = lab.fence(&node);
+    let older = json!({
+        "epoch": fence.epoch + 1, "machineId": fence.machine_id, "bootId": fence.boot_id, "request": fence.request,
+        "state": "Fenced", "proof": {"kind": "device", "name": "pdu"}, "at": fence.at,
+        "device": {"name": "pdu", "durationMs": DURATION_MS, "term": 1},
+    });
+    let key = lab.keys.fence(&node);
+    super::fencing::put(&mut lab, &key, &older);
+    lab.add_controller("c9", "1");
+    lab.until(60_000, "switched on", |lab| told(lab, 1) == [FencerAction::On]);
+}
