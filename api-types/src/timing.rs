@@ -205,6 +205,61 @@ pub fn wait_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
     u64::try_from(wait.div_ceil(100) * 100).unwrap_or(Millis::MAX)
 }
 
+/// What the store and the way to it add to the waiting times, milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreTimes {
+    /// From sending a commit until everybody who watches has seen it.
+    pub commit_ms: Millis,
+    /// How much later than after its time to live the store ends a lease.
+    pub expiry_ms: Millis,
+    /// How long answers are waited for in vain on the way, in all: see [`UNANSWERED_MS`].
+    pub unanswered_ms: Millis,
+}
+
+/// The deadline of one attempt of a request to the store, milliseconds: slower than that, another member is asked too.
+pub const ATTEMPT_MS: Millis = 1_000;
+
+/// How many attempts of one request may reach the store.
+pub const ATTEMPTS: u32 = 3;
+
+/// After so long a request that nobody answered is unknown, and the store is read again. One lost message on the way costs a
+/// failover at most this, and one attempt if the second one is answered.
+pub const UNANSWERED_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
+
+/// The longest time from a node's last applied heartbeat to the permission to start its services elsewhere, milliseconds.
+///
+/// Others observe the heartbeat at most a commit later, `o`, and the proof is there at `o + W`. If the leader dies with the
+/// node, that is at most Ki and a commit after the last heartbeat; its key goes with its lease, then come a lease, the key and
+/// the declaration of the next leader, which has observed the node as a follower. Either way three commits follow: the
+/// proof, the assignment, the permit.
+///
+/// | who died | bound |
+/// |---|---|
+/// | another node | `W + 4 c + u` |
+/// | the leader's node | `max(W + c, Ki + leaderLease + e + 4 c) + 3 c + u` |
+///
+/// c: a commit until it is seen; e: lateness of lease expiry; u: time lost with answers that do not come.
+///
+/// Assumptions: silence is the proof; a place is free, and its node is armed; `maxFencing` does not delay. A candidate's own
+/// commit that is not answered restarts its observation, which delays the declaration to `o + Ki + u + Th` at most: no later
+/// than the proof plus `u`, as long as `Ki + Th` is not longer than W.
+pub fn failover_bound_ms(
+    timings: &Timings,
+    watchdog: &WatchdogBounds,
+    store: &StoreTimes,
+    leader_dies: bool,
+) -> Millis {
+    let commit_ms = store.commit_ms;
+    let proven = wait_ms(timings, watchdog) + commit_ms;
+    let declared = if leader_dies {
+        let lease_ms = u64::try_from(timings.leader_lease_seconds()).unwrap_or_default() * 1000;
+        timings.heartbeat_interval_ms + lease_ms + store.expiry_ms + 4 * commit_ms
+    } else {
+        timings.heartbeat_valid_ms + 2 * commit_ms
+    };
+    proven.max(declared) + 3 * commit_ms + store.unanswered_ms
+}
+
 /// The share of `time` that `ppm` parts per million are, rounded up.
 fn scale_up(time: Millis, ppm: u64) -> Millis {
     u64::try_from((u128::from(time) * u128::from(ppm)).div_ceil(1_000_000)).unwrap_or(Millis::MAX)
@@ -275,6 +330,33 @@ mod tests {
         check(Profile::Default, false, true, 18_300);
         check(Profile::Conservative, false, true, 54_700);
         check(Profile::Default, true, false, 24_400);
+    }
+
+    fn check_bound(timings: Timings, store: StoreTimes, leader_dies: bool, expected_ms: Millis) {
+        let bounds = WatchdogBounds {
+            timeout_ms: timings.watchdog_timeout_ms,
+            sliding: true,
+            descriptor_retained: true,
+        };
+        assert_eq!(failover_bound_ms(&timings, &bounds, &store, leader_dies), expected_ms, "{timings:?}");
+    }
+
+    #[test]
+    fn a_failover_is_bounded_also_when_the_leader_dies_with_the_node() {
+        let calm = StoreTimes { commit_ms: 10, expiry_ms: 500, unanswered_ms: 0 };
+        for (profile, wait_ms) in
+            [(Profile::Fast, 7_100), (Profile::Default, 13_200), (Profile::Conservative, 39_400)]
+        {
+            let timings = Timings::of_profile(profile);
+            check_bound(timings, calm, false, wait_ms + 40);
+            check_bound(timings, calm, true, wait_ms + 40);
+            let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS, ..calm };
+            check_bound(timings, one_lost, true, wait_ms + 3_040);
+        }
+        // A lease that outlasts W holds the failover up, but only if its leader died.
+        let long_lease = Timings { leader_lease_ms: 20_000, ..Timings::default() };
+        check_bound(long_lease, calm, false, 13_240);
+        check_bound(long_lease, calm, true, 1_000 + 20_000 + 500 + 70);
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub struct Failover {
     pub from: String,
     /// Where it ran again.
     pub to: String,
+    /// Whether the leader was lost with it.
+    pub from_leader: bool,
     /// When it ceased to run there, virtual milliseconds.
     pub lost_at: Millis,
     /// When it ran again.
@@ -84,6 +86,16 @@ pub struct Failover {
     pub heartbeat_at: Millis,
     /// When its start elsewhere was permitted.
     pub permitted_at: Millis,
+}
+
+/// A service that ceased to run.
+#[derive(Clone, Debug)]
+struct Lost {
+    /// On this node.
+    from: String,
+    /// Whose controller led then.
+    from_leader: bool,
+    at: Millis,
 }
 
 /// The world.
@@ -134,7 +146,7 @@ pub struct World {
     managed: BTreeSet<String>,
     epochs: BTreeMap<String, u64>,
     moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
-    lost: BTreeMap<String, (String, Millis)>,
+    lost: BTreeMap<String, Lost>,
     recovering: BTreeSet<String>,
     fencing: BTreeSet<String>,
     step: usize,
@@ -370,14 +382,16 @@ impl World {
 
     /// A service does not run on a node any more.
     fn lost_service(&mut self, node: &str, name: &str) {
-        self.lost.insert(name.to_owned(), (node.to_owned(), self.now));
+        let from_leader = self.leader().as_deref() == Some(node);
+        let lost = Lost { from: node.to_owned(), from_leader, at: self.now };
+        self.lost.insert(name.to_owned(), lost);
     }
 
     /// Its node has failed: when it runs elsewhere, that is a failover.
     fn recovers(&mut self, name: &str, node: Option<&str>) {
         let Some(node) = node else { return };
         self.recovering.insert(name.to_owned());
-        if self.lost.get(name).is_none_or(|(from, _)| from != node) {
+        if self.lost.get(name).is_none_or(|lost| lost.from != node) {
             self.lost_service(node, name);
         }
     }
@@ -385,14 +399,16 @@ impl World {
     /// A service has come to run on a node.
     fn came_up(&mut self, node: &str, name: &str) {
         let lost = self.lost.remove(name);
-        if let (true, Some((from, lost_at))) = (self.recovering.remove(name), lost)
-            && from != node
+        if let (true, Some(lost)) = (self.recovering.remove(name), lost)
+            && lost.from != node
         {
+            let from = lost.from;
             let permitted = self.permits.get(&(name.to_owned(), node.to_owned()));
             let failover = Failover {
                 service: name.to_owned(),
                 to: node.to_owned(),
-                lost_at,
+                from_leader: lost.from_leader,
+                lost_at: lost.at,
                 running_at: self.now,
                 heartbeat_at: self.last_heartbeat.get(&from).copied().unwrap_or_default(),
                 permitted_at: permitted.copied().unwrap_or_default(),

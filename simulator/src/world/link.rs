@@ -68,7 +68,7 @@ pub(crate) enum Answer {
 }
 
 /// How long a client waits for an answer to anything but a heartbeat.
-const PATIENCE_MS: Millis = 3_000;
+const PATIENCE_MS: Millis = ha_api_types::timing::UNANSWERED_MS;
 /// How often a watch that was cut is tried again.
 const RESUME_MS: Millis = 500;
 

@@ -1,6 +1,7 @@
 //! The settings of the etcd client: members, certificates, user, deadlines.
 
 use crate::store::StoreError;
+use ha_api_types::timing::ATTEMPT_MS;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -35,7 +36,7 @@ impl Default for Config {
             key: None,
             user: None,
             password_file: None,
-            attempt_timeout_ms: 1000,
+            attempt_timeout_ms: ATTEMPT_MS,
             allow_old_store: false,
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// How many attempts may reach the store for one request.
-pub(super) const MAX_ATTEMPTS: usize = 3;
+pub(super) const MAX_ATTEMPTS: usize = ha_api_types::timing::ATTEMPTS as usize;
 
 /// A request as it is sent to one member.
 pub(super) type Call<T> =
