@@ -6,5 +6,6 @@ mod fencing;
 mod lab;
 mod moves;
 mod random;
+mod refusals;
 mod services;
 mod unconfirmed;

@@ -6,6 +6,7 @@ use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::placement::{Affinity, AffinityRule, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Phase, ServiceReport};
 use ha_api_types::resource::{ResourceSpec, ServiceState};
 
 #[test]
@@ -103,7 +104,7 @@ fn source_lost_while_it_moves_is_fenced_first() {
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     lab.until(2_000, "moving", |lab| lab.is("web", ServiceState::Migrate));
     lab.agent(&node).die();
-    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == ha_api_types::record::FenceState::Fenced);
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     lab.agent(&target).faults.idle = false;
     lab.until(5_000, "runs on the target", |lab| lab.places("web") == [target.clone()]);
 }
@@ -228,4 +229,48 @@ fn a_move_to_a_negative_partner_is_refused_and_names_it() {
     let status = lab.operation("move");
     assert_eq!((status.phase, status.reason), (OperationPhase::Refused, Reason::NegativePartner));
     assert_eq!(status.blocked_by, ["db"]);
+}
+
+/// It moves from the first node to the second; the source has committed the hand-over, the target has the active copy, and
+/// the source registers anew, so that its report of the hand-over is overwritten.
+fn handed_over_and_registered_anew() -> (super::lab::Lab, String, String) {
+    let (mut lab, source) = started(&["node1", "node2", "node3"]);
+    let target = other(&lab, &source);
+    lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
+    let key = lab.keys.service_report(&source, "web");
+    lab.until(5_000, "handing over", |lab| {
+        lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase == Phase::HandingOver)
+    });
+    lab.agent(&target).faults.idle = true;
+    lab.agent(&source).running.clear();
+    lab.agent(&target).running.insert("web".to_owned());
+    lab.agent(&source).lose_journal();
+    lab.until(5_000, "registered anew", |lab| {
+        lab.fence(&source).epoch == 2 && lab.node_is(&source, NodeState::Online)
+    });
+    lab.until(2_000, "overwritten", |lab| {
+        lab.read::<ServiceReport>(&key).is_some_and(|report| report.phase != Phase::HandingOver)
+    });
+    (lab, source, target)
+}
+
+#[test]
+fn a_hand_over_survives_that_its_source_registers_anew() {
+    let (mut lab, _, target) = handed_over_and_registered_anew();
+    assert_eq!(lab.assignment("web").unwrap().node, target, "the only place that is left: {}", lab.show());
+    lab.agent(&target).faults.idle = false;
+    lab.until(5_000, "runs on the target", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web"), [target]);
+}
+
+#[test]
+fn after_a_hand_over_nothing_starts_afresh_before_the_target_too_is_proven_empty() {
+    let (mut lab, source, target) = handed_over_and_registered_anew();
+    lab.agent(&target).cut = true;
+    lab.until(20_000, "elsewhere", |lab| {
+        let fenced = lab.fence(&target).state == FenceState::Fenced;
+        assert!(fenced || lab.assignment("web").is_some_and(|assignment| assignment.node == target));
+        fenced && lab.places("web").iter().any(|place| *place != target)
+    });
+    assert!(lab.fence(&source).epoch == 2 && lab.places("web").len() == 1);
 }

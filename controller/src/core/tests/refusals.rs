@@ -1,0 +1,173 @@
+//! What a command is refused for, word for word: SEMANTICS, section 5.
+
+use super::lab::Lab;
+use super::services::{group, grouped, lab, operation, other, started};
+use ha_api_types::node::NodeSpec;
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use ha_api_types::placement::{Affinity, AffinityRule, AffinityRuleSpec, ResourceAffinity};
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
+
+const MOVES: [OperationAction; 2] = [OperationAction::Migrate, OperationAction::Relocate];
+
+/// Asks, and compares what it is refused for.
+fn check(lab: &mut Lab, spec: OperationSpec, reason: Reason, message: &str) {
+    let action = spec.action;
+    let name = format!("{action:?}-{}", lab.now.raw.0).to_lowercase();
+    lab.operate(&name, spec);
+    lab.run(300);
+    let said = lab.operation(&name);
+    assert_eq!(
+        (said.phase, said.reason, said.message.as_str()),
+        (OperationPhase::Refused, reason, message),
+        "{action:?}"
+    );
+}
+
+/// Both moves, to a node.
+fn check_moves(lab: &mut Lab, node: &str, reason: Reason, message: &str) {
+    for action in MOVES {
+        check(lab, operation(action, Some(node)), reason, message);
+    }
+}
+
+#[test]
+fn what_does_not_exist() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    for action in [
+        OperationAction::Migrate,
+        OperationAction::Relocate,
+        OperationAction::Start,
+        OperationAction::Stop,
+        OperationAction::Restart,
+        OperationAction::ClearError,
+    ] {
+        let spec = |resource: Option<&str>| OperationSpec {
+            resource: resource.map(str::to_owned),
+            ..operation(action, Some(&node))
+        };
+        check(&mut lab, spec(Some("vm:other")), Reason::NotFound, "there is no resource other");
+        check(&mut lab, spec(None), Reason::Invalid, "it names no resource: set spec.resource");
+    }
+    check_moves(&mut lab, "node9", Reason::NotFound, "there is no node node9");
+    for action in MOVES {
+        let message = "it names no target node: set spec.node";
+        check(&mut lab, operation(action, None), Reason::Invalid, message);
+    }
+    check_moves(&mut lab, &node, Reason::AlreadyThere, &format!("web is already on {node}"));
+}
+
+#[test]
+fn a_target_that_may_not_take_it() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = true);
+    lab.run(500);
+    let message = format!("{target} may not take it: the node is in maintenance");
+    check_moves(&mut lab, &target, Reason::NodeInMaintenance, &message);
+    lab.edit::<NodeSpec>(&target, |node| node.spec.maintenance = false);
+    lab.edit::<NodeSpec>(&target, |node| node.spec.schedulable = false);
+    lab.run(500);
+    let message = format!("{target} may not take it: the node is marked unschedulable");
+    check_moves(&mut lab, &target, Reason::NodeUnschedulable, &message);
+    lab.edit::<NodeSpec>(&target, |node| node.spec.schedulable = true);
+    group(&mut lab, &[(&node, 1)], true);
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.group = Some("g".to_owned()));
+    lab.run(500);
+    let message = format!("{target} may not take it: the node is not a member of the restricted group g");
+    check_moves(&mut lab, &target, Reason::NotInGroup, &message);
+    // Every reason is named, not only the first.
+    lab.agent(&target).die();
+    lab.run(10_000);
+    lab.operate("both", operation(OperationAction::Migrate, Some(&target)));
+    lab.run(300);
+    let said = lab.operation("both");
+    assert_eq!((said.phase, said.reason), (OperationPhase::Refused, Reason::NodeNotOnline));
+    assert!(said.message.starts_with(&format!("{target} may not take it: the node is not online: ")));
+    assert!(
+        said.message.ends_with(", the node is not a member of the restricted group g"),
+        "{}",
+        said.message
+    );
+}
+
+#[test]
+fn a_target_that_a_partner_uses_names_the_partner() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    let apart = ResourceAffinity {
+        resources: vec!["web".to_owned(), "db".to_owned()],
+        affinity: Affinity::Negative,
+        strict: true,
+    };
+    let spec = AffinityRuleSpec { resource_affinity: Some(apart), ..AffinityRuleSpec::default() };
+    lab.apply(AffinityRule::new("apart", spec));
+    lab.start("db");
+    let message = format!("{target} may not take it: db uses the node and rule apart keeps them apart");
+    check_moves(&mut lab, &target, Reason::NegativePartner, &message);
+    lab.operate("named", operation(OperationAction::Migrate, Some(&target)));
+    lab.run(300);
+    assert_eq!(lab.operation("named").blocked_by, ["db"]);
+}
+
+#[test]
+fn a_state_in_which_it_would_never_be_carried_out() {
+    let (mut lab, node) = started(&["node1", "node2"]);
+    let target = other(&lab, &node);
+    let web = |action: OperationAction| operation(action, Some(&target));
+    let all = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
+    let message = "web is not in Error, it is Started";
+    check(&mut lab, web(OperationAction::ClearError), Reason::Refused, message);
+    lab.want("web", RequestedState::Stopped);
+    lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    let message = "web is stopped: hactl start web starts it";
+    check(&mut lab, web(OperationAction::Restart), Reason::Refused, message);
+    lab.want("web", RequestedState::Disabled);
+    lab.until(5_000, "disabled", |lab| lab.is("web", ServiceState::Disabled));
+    check_moves(&mut lab, &target, Reason::Refused, "web is Disabled and keeps its place");
+    lab.want("web", RequestedState::Ignored);
+    lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
+    for action in all {
+        check(&mut lab, web(action), Reason::IgnoredAsWanted, "web is Ignored: it is not managed");
+    }
+    lab.want("web", RequestedState::Started);
+    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.agent(&node).faults.fails_stop.insert("web".to_owned());
+    lab.want("web", RequestedState::Stopped);
+    lab.until(5_000, "in error", |lab| lab.is("web", ServiceState::Error));
+    for action in all.into_iter().chain([OperationAction::Start]) {
+        let message = "web is in Error: hactl clear-error web leaves it";
+        check(&mut lab, web(action), Reason::Refused, message);
+    }
+}
+
+#[test]
+fn fence_recovery_and_freeze() {
+    let all = [OperationAction::Migrate, OperationAction::Relocate, OperationAction::Restart];
+    let mut lab = lab(&["node1", "node2"]);
+    group(&mut lab, &[("node1", 0)], true);
+    grouped(&mut lab, "web");
+    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.agent("node1").armed = false;
+    lab.run(1_500);
+    lab.agent("node1").leave(ha_api_types::record::Mode::Restart);
+    lab.until(5_000, "frozen", |lab| lab.is("web", ServiceState::Freeze));
+    for action in all {
+        check(&mut lab, operation(action, Some("node2")), Reason::Frozen, "web is frozen");
+    }
+    lab.agent("node1").armed = true;
+    lab.agent("node1").mode = None;
+    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.run(2_000);
+    lab.agent("node1").die();
+    lab.until(10_000, "in fence", |lab| lab.is("web", ServiceState::Fence));
+    for action in all {
+        let message = "web waits for its node to be fenced";
+        check(&mut lab, operation(action, Some("node2")), Reason::Fencing, message);
+    }
+    lab.until(20_000, "in recovery", |lab| lab.is("web", ServiceState::Recovery));
+    for action in all {
+        let spec = operation(action, Some("node2"));
+        check(&mut lab, spec, Reason::Recovering, "web is looking for a place");
+    }
+}
