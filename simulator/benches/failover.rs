@@ -17,6 +17,8 @@ const DEATHS: usize = 1_000;
 const DEATHS_IN_A_RUN: usize = 20;
 /// The simulated store, when nothing is slow: up to 4 ms there, up to 6 ms until a change is seen.
 const STORE: StoreTimes = StoreTimes { commit_ms: 10, expiry_ms: 0, unanswered_ms: 0 };
+/// What its sender takes to read again and decide anew once a request is given up.
+const READ_AGAIN_MS: u64 = 100;
 
 /// Three nodes, six services, and machines that lose their power one after the other, at any moment.
 fn scenario(profile: &str, random: &mut Random) -> Value {
@@ -76,7 +78,7 @@ fn line(name: &str, profile: Profile, failovers: &[Failover], from_leader: bool)
     let watchdog =
         WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding: true, descriptor_retained: true };
     let bound_ms = failover_bound_ms(&timings, &watchdog, &STORE, from_leader);
-    let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS, ..STORE };
+    let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS + READ_AGAIN_MS, ..STORE };
     let one_lost_ms = failover_bound_ms(&timings, &watchdog, &one_lost, from_leader);
     let of: Vec<&Failover> = failovers.iter().filter(|one| one.from_leader == from_leader).collect();
     let since = |at: fn(&Failover) -> u64| -> Vec<u64> {
