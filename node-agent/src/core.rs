@@ -265,7 +265,7 @@ impl AgentCore {
             Session::Waiting | Session::Clearing | Session::Registered(_) | Session::Ended => None,
         };
         let restart = self.shutdown_at.map(|at| at + leave::RESTART_PATIENCE_MS);
-        let moves = self.moves_until().filter(|_| self.awaits_moves());
+        let moves = if self.awaits_moves() { self.moves_until() } else { None };
         let services = self
             .services
             .values()

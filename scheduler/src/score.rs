@@ -120,13 +120,18 @@ fn missed_by_one(view: &View, unit: &Unit<'_>, name: &str, node_name: &str) -> u
 pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
     let Some((name, service)) = unit.members.first() else { return BTreeMap::new() };
     match view.settings.mode {
-        SchedulerMode::Basic => candidates
-            .iter()
-            .map(|node| {
-                let users = view.users_of(node, name).filter(|(other, _)| !unit.contains(other));
-                ((*node).to_owned(), users.count() as u64)
-            })
-            .collect(),
+        SchedulerMode::Basic => {
+            let mut loads: BTreeMap<String, u64> =
+                candidates.iter().map(|node| ((*node).to_owned(), 0)).collect();
+            for (_, facts) in view.services.iter().filter(|(other, _)| !unit.contains(other)) {
+                for node in &facts.uses {
+                    if let Some(load) = loads.get_mut(node) {
+                        *load += 1;
+                    }
+                }
+            }
+            loads
+        }
         SchedulerMode::Static | SchedulerMode::Dynamic => {
             let all = ServiceFacts { requests: unit.requests(), ..(*service).clone() };
             topsis::loads(view, name, &all, candidates)

@@ -44,6 +44,11 @@ pub enum Turn {
 /// named at all.
 pub fn turns(view: &View) -> BTreeMap<String, Turn> {
     let units = units(view);
+    let shared = someone_shares(view);
+    // Most of the time nobody wants to go anywhere.
+    if !shared && !units.values().any(|unit| is_restless(view, unit)) {
+        return BTreeMap::new();
+    }
     // What each would like, if those that could make room, and those on their way, were nowhere.
     let mut bare = view.clone();
     let stays: BTreeSet<&String> = units.values().flat_map(|unit| &unit.members).collect();
@@ -59,7 +64,7 @@ pub fn turns(view: &View) -> BTreeMap<String, Turn> {
         .filter(|(name, wishes)| units.get(*name).is_some_and(|unit| wishes.amiss(unit.place.as_deref())))
         .collect();
     let mut turns = BTreeMap::new();
-    if amiss.is_empty() && !someone_shares(view) {
+    if amiss.is_empty() && !shared {
         return turns;
     }
     for component in component::components(view, &units, &amiss) {

@@ -186,7 +186,7 @@ impl World {
     }
 
     pub(crate) fn exists(&self, name: &str) -> bool {
-        self.spec_of(Kind::Resource, name).is_some()
+        self.is_stored(Kind::Resource, name)
     }
 
     fn requested(&self, name: &str) -> RequestedState {

@@ -144,6 +144,8 @@ pub struct World {
     /// When the start of a service on a node was last permitted.
     permits: BTreeMap<(String, String), Millis>,
     managed: BTreeSet<String>,
+    /// Services whose status says that nothing is under way with them.
+    settled: BTreeSet<String>,
     epochs: BTreeMap<String, u64>,
     moves_begun: BTreeMap<String, (ServiceState, String, Millis)>,
     lost: BTreeMap<String, Lost>,
@@ -238,6 +240,7 @@ impl World {
             last_heartbeat: BTreeMap::new(),
             permits: BTreeMap::new(),
             managed: BTreeSet::new(),
+            settled: BTreeSet::new(),
             epochs: BTreeMap::new(),
             moves_begun: BTreeMap::new(),
             lost: BTreeMap::new(),

@@ -229,7 +229,7 @@ mod tests {
     use crate::store::Reading;
 
     fn put(key: &str, mod_revision: Revision) -> Entry {
-        Entry { key: key.to_owned(), value: vec![], create_revision: 2, mod_revision, lease: 0 }
+        Entry { key: key.to_owned(), value: [].into(), create_revision: 2, mod_revision, lease: 0 }
     }
 
     fn synced(entries: Vec<Entry>, revision: Revision) -> Item {

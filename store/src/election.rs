@@ -17,6 +17,7 @@ use crate::transaction::{Entry, Guard, LeaseId, Outcome, Transaction};
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{Candidate, Leader, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
+use leadership::{candidate_of, leader_of};
 
 /// What the election asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +109,8 @@ pub struct Election {
     interval_ms: Millis,
     ttl_seconds: i64,
     view: ElectionView,
+    /// Whom the leader key of that view names.
+    leader: Option<Leader>,
     presence: Presence,
     lead: Lead,
     commits: CommitClock,
@@ -128,6 +131,7 @@ impl Election {
             interval_ms: 1_000,
             ttl_seconds: 5,
             view: ElectionView::default(),
+            leader: None,
             presence: Presence::Unread(1),
             lead: Lead::Following,
             commits: CommitClock::default(),
@@ -192,6 +196,9 @@ impl Election {
         if view.revision < self.view.revision {
             return;
         }
+        if self.view.leader != view.leader {
+            self.leader = view.leader.as_ref().map(leader_of);
+        }
         self.view = view;
         if let Presence::Unread(reading) = self.presence
             && readings.is_answered(reading)
@@ -229,8 +236,8 @@ impl Election {
 
     /// Takes over leadership from a key that this very process wrote, whatever was said about that write.
     fn adopt_own_key(&mut self, now: &Now) -> bool {
-        let Some(entry) = &self.view.leader else { return false };
-        if leader_of(entry).instance != self.candidate.instance {
+        let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };
+        if leader.instance != self.candidate.instance {
             return false;
         }
         let leadership = Leadership { key: self.keys.leader(), term: entry.create_revision };
@@ -371,18 +378,18 @@ impl Election {
                     return None;
                 }
                 let first = !std::mem::replace(&mut self.looked_for_predecessor, true);
-                match &self.view.leader {
-                    None => {
+                match (&self.view.leader, &self.leader) {
+                    (None, _) => {
                         self.lead = Lead::Granting;
                         Some(Step::GrantLease { ttl_seconds: self.ttl_seconds })
                     }
-                    Some(entry) if first && leader_of(entry).id == self.candidate.id => {
+                    (Some(entry), Some(leader)) if first && leader.id == self.candidate.id => {
                         let guard = Guard::Unchanged(entry.mod_revision);
                         self.lead = Lead::Evicting;
                         let transaction = Transaction::new().delete(self.keys.leader(), guard);
                         Some(Step::Commit(Subject::Leader, transaction))
                     }
-                    Some(_) => None,
+                    (Some(_), _) => None,
                 }
             }
             Lead::Granted { lease } => {
@@ -485,13 +492,4 @@ impl Election {
 
 fn known(entry: &Entry) -> Known {
     Known { create: entry.create_revision, modified: entry.mod_revision }
-}
-
-/// The leader that a key names; an unreadable one is somebody else.
-fn leader_of(entry: &Entry) -> Leader {
-    serde_json::from_slice(&entry.value).unwrap_or_default()
-}
-
-fn candidate_of(entry: &Entry) -> Candidate {
-    serde_json::from_slice(&entry.value).unwrap_or_default()
 }

@@ -177,7 +177,7 @@ fn reader(client: &Client) -> KvClient {
 fn to_entry(found: &etcd_client::KeyValue) -> Entry {
     Entry {
         key: String::from_utf8_lossy(found.key()).into_owned(),
-        value: found.value().to_vec(),
+        value: found.value().into(),
         create_revision: found.create_revision(),
         mod_revision: found.mod_revision(),
         lease: found.lease(),

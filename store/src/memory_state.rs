@@ -7,6 +7,7 @@ use crate::transaction::{
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// Keys, history and leases. Time is passed in.
 #[derive(Clone, Debug)]
@@ -52,14 +53,14 @@ impl MemoryState {
 
     /// One key.
     pub fn get(&self, key: &str) -> Reading {
-        self.list(key)
+        Reading { entries: self.entries.get(key).cloned().into_iter().collect(), revision: self.revision }
     }
 
     /// All keys under a selector.
     pub fn list(&self, selector: &str) -> Reading {
         let entries = self
             .entries
-            .range(selector.to_owned()..)
+            .range::<str, _>((Bound::Included(selector), Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(selector))
             .filter(|(key, _)| selects(selector, key))
             .map(|(_, entry)| entry.clone())

@@ -3,6 +3,7 @@
 use ha_api_types::record::Revision;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A lease's id.
 pub type LeaseId = i64;
@@ -12,8 +13,8 @@ pub type LeaseId = i64;
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Its value.
-    pub value: Vec<u8>,
+    /// Its value; shared, since an entry goes to everybody who watches.
+    pub value: Arc<[u8]>,
     /// When the key was created (0 never occurs).
     pub create_revision: Revision,
     /// When it was last written.
@@ -39,7 +40,7 @@ pub enum Write {
     /// Write a value; a leased key names its lease each time, since the store detaches it otherwise.
     Put {
         /// The value.
-        value: Vec<u8>,
+        value: Arc<[u8]>,
         /// The lease; 0: none.
         lease: LeaseId,
     },
@@ -99,7 +100,7 @@ impl Transaction {
     ) -> Transaction {
         let key = key.into();
         self.add_guard(key.clone(), guard);
-        self.writes.insert(key, Write::Put { value, lease });
+        self.writes.insert(key, Write::Put { value: value.into(), lease });
         self
     }
 

@@ -128,7 +128,9 @@ async fn history(store: &EtcdStore, from: Revision) -> BTreeMap<Vec<u8>, Vec<Rev
         };
         for change in changes {
             match change {
-                Change::Put(entry) => written.entry(entry.value).or_default().push(entry.mod_revision),
+                Change::Put(entry) => {
+                    written.entry(entry.value.to_vec()).or_default().push(entry.mod_revision);
+                }
                 Change::Delete { .. } => {}
             }
         }

@@ -34,7 +34,7 @@ pub(crate) async fn commit<S: Store>(
         Outcome::Unknown(message) => {
             let reading = store.get(key).await.map_err(|_| ApiError::unknown_outcome(&message))?;
             let found = reading.entries.first();
-            if found.map(|entry| entry.value.as_slice()) == value {
+            if found.map(|entry| &*entry.value) == value {
                 Ok(Written::Applied(found.map_or(reading.revision, |entry| entry.mod_revision)))
             } else {
                 Err(ApiError::unknown_outcome(&message))

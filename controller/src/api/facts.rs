@@ -69,7 +69,7 @@ pub(crate) fn view(world: &World) -> (View, Vec<RuleConflict>) {
             .map(|(name, group)| (name.clone(), group.value.spec.allocation_policy))
             .collect(),
         rules,
-        settings: world.settings().scheduler,
+        settings: world.settings().scheduler.clone(),
     };
     (view, conflicts)
 }

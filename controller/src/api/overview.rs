@@ -70,8 +70,7 @@ fn controllers<S>(
 ) -> Vec<ControllerOverview> {
     let observer = state.observer();
     world
-        .candidates
-        .iter()
+        .candidates()
         .map(|(id, candidate)| {
             let silent_ms = observer.silent_ms(&world.keys.candidate(id));
             // One that was not heard yet is lost only when it had the time to be heard.
@@ -86,8 +85,8 @@ fn controllers<S>(
             };
             ControllerOverview {
                 id: id.clone(),
-                url: candidate.value.url.clone(),
-                version: candidate.value.version.clone(),
+                url: candidate.url,
+                version: candidate.version,
                 state: controller_state,
                 silent_ms,
             }

@@ -93,7 +93,8 @@ pub(crate) async fn of<S: Store>(
     for (kind, name, value) in changed {
         let value = serde_json::to_vec(value).map_err(|error| ApiError::internal(error.to_string()))?;
         let key = state.keys().spec(*kind, name);
-        let entry = Entry { key, value, create_revision: revision, mod_revision: revision, lease: 0 };
+        let entry =
+            Entry { key, value: value.into(), create_revision: revision, mod_revision: revision, lease: 0 };
         changes.push(Change::Put(entry));
     }
     for (kind, name) in deleted {

@@ -48,7 +48,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             .map(|(name, group)| (name.clone(), group.value.spec.allocation_policy))
             .collect(),
         rules,
-        settings: world.settings().scheduler,
+        settings: world.settings().scheduler.clone(),
     };
     (view, conflicts)
 }

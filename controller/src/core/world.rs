@@ -20,6 +20,7 @@ use ha_api_types::time::Mono;
 use ha_api_types::timing::Timings;
 use ha_store::{Change, Entry, Guard};
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Objects or records by name.
@@ -28,7 +29,7 @@ pub type Table<T> = BTreeMap<String, Versioned<T>>;
 /// The typed view.
 ///
 /// Guarantees: it is what the store held at `revision`, as a whole. A key whose value cannot be read is in `unreadable`
-/// and nowhere else, so that nobody takes it for absent.
+/// and nowhere else, so that nobody takes it for absent; candidates alone are not read before they are shown.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The layout of the keys.
@@ -69,8 +70,6 @@ pub struct World {
     pub tombstones: Table<Tombstone>,
     /// Fences by node.
     pub fences: Table<Fence>,
-    /// Candidates by id.
-    pub candidates: Table<Candidate>,
     /// Heartbeats by node.
     pub alive: Table<Alive>,
     /// What agents say of their nodes.
@@ -79,12 +78,15 @@ pub struct World {
     pub service_reports: BTreeMap<String, Table<ServiceReport>>,
     /// The leader key.
     pub leader: Option<Entry>,
-    /// Raw candidate entries, for the election.
+    /// Candidates by id, as they were read: each is written anew every Ki, and only who shows them wants to know what they
+    /// say ([`World::candidates`]).
     pub candidate_entries: BTreeMap<String, Entry>,
     /// Keys whose value cannot be read, and why.
     pub unreadable: BTreeMap<String, String>,
     /// When each node was last heard.
     pub observations: BTreeMap<String, Observation>,
+    /// Everything above as it was read: of a complete reading, only what differs from it is looked at.
+    read: BTreeMap<String, Entry>,
 }
 
 /// What a change was about, as far as it decides whether to plan again.
@@ -121,7 +123,6 @@ impl World {
             assignments: Table::new(),
             tombstones: Table::new(),
             fences: Table::new(),
-            candidates: Table::new(),
             alive: Table::new(),
             node_reports: Table::new(),
             service_reports: BTreeMap::new(),
@@ -129,6 +130,7 @@ impl World {
             candidate_entries: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             observations: BTreeMap::new(),
+            read: BTreeMap::new(),
         }
     }
 
@@ -138,12 +140,16 @@ impl World {
         if revision < self.revision {
             return;
         }
-        let present: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
-        for key in self.known_keys().difference(&present) {
+        let present: BTreeSet<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+        let is_gone = |key: &&String| !present.contains(key.as_str());
+        let gone: Vec<String> = self.read.keys().filter(is_gone).cloned().collect();
+        for key in &gone {
             self.remove(key);
         }
         for entry in entries {
-            self.put(&entry, now);
+            if self.read.get(&entry.key) != Some(&entry) {
+                self.put(entry, now);
+            }
         }
         self.revision = revision;
     }
@@ -153,7 +159,7 @@ impl World {
         let mut touched = Touched::Nothing;
         for change in changes {
             let found = match change {
-                Change::Put(entry) if entry.mod_revision > self.revision => self.put(&entry, now),
+                Change::Put(entry) if entry.mod_revision > self.revision => self.put(entry, now),
                 Change::Delete { key, revision } if revision > self.revision => self.remove(&key),
                 Change::Put(_) | Change::Delete { .. } => Touched::Nothing,
             };
@@ -164,8 +170,11 @@ impl World {
     }
 
     /// The settings of the cluster; defaults when there is no Cluster object.
-    pub fn settings(&self) -> ClusterSpec {
-        self.cluster.as_ref().map(|cluster| cluster.value.spec.clone()).unwrap_or_default()
+    pub fn settings(&self) -> Cow<'_, ClusterSpec> {
+        match &self.cluster {
+            Some(cluster) => Cow::Borrowed(&cluster.value.spec),
+            None => Cow::Owned(ClusterSpec::default()),
+        }
     }
 
     /// The timings that the Cluster object asks for; defaults when they are not valid.
@@ -207,14 +216,31 @@ impl World {
         }
     }
 
+    /// The controllers by id; one that cannot be read says nothing.
+    pub fn candidates(&self) -> impl Iterator<Item = (&String, Candidate)> {
+        let read = |entry: &Entry| serde_json::from_slice(&entry.value).unwrap_or_default();
+        self.candidate_entries.iter().map(move |(id, entry)| (id, read(entry)))
+    }
+
     /// Whether any of these keys cannot be read.
     pub fn is_unreadable(&self, keys: &[String]) -> Option<(&String, &String)> {
         keys.iter().find_map(|key| self.unreadable.get_key_value(key))
     }
 
-    fn put(&mut self, entry: &Entry, now: Mono) -> Touched {
-        let Some(key) = self.keys.parse(&entry.key) else { return Touched::Nothing };
-        let read = match key {
+    fn put(&mut self, entry: Entry, now: Mono) -> Touched {
+        let touched = match self.keys.parse(&entry.key) {
+            None | Some(Key::Event(..)) => return Touched::Nothing,
+            Some(key) => self.take_in(&key, &entry, now),
+        };
+        match self.read.get_mut(&entry.key) {
+            Some(known) => *known = entry,
+            None => drop(self.read.insert(entry.key.clone(), entry)),
+        }
+        touched
+    }
+
+    fn take_in(&mut self, key: &Key<'_>, entry: &Entry, now: Mono) -> Touched {
+        let read = match *key {
             Key::Spec(kind, name) => self.put_spec(kind, name, entry, now),
             Key::Status(kind, name) => self.put_status(kind, name, entry, now),
             Key::Assignment(name) => put(&mut self.assignments, name, entry, now),
@@ -229,13 +255,11 @@ impl World {
                 Ok(())
             }
             Key::Candidate(name) => {
-                self.candidate_entries.insert(name.to_owned(), entry.clone());
-                let known = self.candidates.contains_key(name);
-                let read = put(&mut self.candidates, name, entry, now);
-                if known && read.is_ok() {
+                let known = self.candidate_entries.insert(name.to_owned(), entry.clone());
+                if known.is_some() {
                     return Touched::Nothing;
                 }
-                read
+                Ok(())
             }
             Key::Alive(name) => {
                 let expected =
@@ -258,7 +282,7 @@ impl World {
                 self.unreadable.remove(&entry.key);
             }
             Err(error) => {
-                self.forget(&key);
+                self.forget(key);
                 self.unreadable.insert(entry.key.clone(), error);
             }
         }
@@ -290,9 +314,9 @@ impl World {
     }
 
     fn remove(&mut self, key: &str) -> Touched {
+        self.read.remove(key);
         self.unreadable.remove(key);
-        let keys = self.keys.clone();
-        match keys.parse(key) {
+        match self.keys.parse(key) {
             None | Some(Key::Event(..)) => Touched::Nothing,
             Some(parsed) => {
                 self.forget(&parsed);
@@ -327,10 +351,7 @@ impl World {
             Key::Tombstone(name) => drop(self.tombstones.remove(name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
             Key::Leader => self.leader = None,
-            Key::Candidate(name) => {
-                self.candidate_entries.remove(name);
-                self.candidates.remove(name);
-            }
+            Key::Candidate(name) => drop(self.candidate_entries.remove(name)),
             // A deleted heartbeat is only silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => drop(self.node_reports.remove(name)),
@@ -344,43 +365,6 @@ impl World {
             }
             Key::Event(..) => {}
         }
-    }
-
-    /// All keys that the view holds.
-    fn known_keys(&self) -> BTreeSet<String> {
-        let k = &self.keys;
-        let mut known: BTreeSet<String> = self.unreadable.keys().cloned().collect();
-        let mut specs = |kind: Kind, names: &mut dyn Iterator<Item = &String>| {
-            known.extend(names.map(|name| k.spec(kind, name)));
-        };
-        specs(Kind::Resource, &mut self.resources.keys());
-        specs(Kind::Group, &mut self.groups.keys());
-        specs(Kind::AffinityRule, &mut self.rules.keys());
-        specs(Kind::Node, &mut self.nodes.keys());
-        specs(Kind::NodeGroup, &mut self.node_groups.keys());
-        specs(Kind::Operation, &mut self.operations.keys());
-        let mut statuses = |kind: Kind, names: &mut dyn Iterator<Item = &String>| {
-            known.extend(names.map(|name| k.status(kind, name)));
-        };
-        statuses(Kind::Resource, &mut self.resource_statuses.keys());
-        statuses(Kind::Group, &mut self.group_statuses.keys());
-        statuses(Kind::AffinityRule, &mut self.rule_statuses.keys());
-        statuses(Kind::Node, &mut self.node_statuses.keys());
-        statuses(Kind::NodeGroup, &mut self.node_group_statuses.keys());
-        statuses(Kind::Operation, &mut self.operation_statuses.keys());
-        known.extend(self.cluster.iter().map(|_| k.spec(Kind::Cluster, CLUSTER_NAME)));
-        known.extend(self.cluster_status.iter().map(|_| k.status(Kind::Cluster, CLUSTER_NAME)));
-        known.extend(self.assignments.keys().map(|name| k.assignment(name)));
-        known.extend(self.tombstones.keys().map(|name| k.tombstone(name)));
-        known.extend(self.fences.keys().map(|name| k.fence(name)));
-        known.extend(self.candidate_entries.keys().map(|name| k.candidate(name)));
-        known.extend(self.alive.keys().map(|name| k.alive(name)));
-        known.extend(self.node_reports.keys().map(|name| k.node_report(name)));
-        known.extend(self.leader.iter().map(|_| k.leader()));
-        for (name, reports) in &self.service_reports {
-            known.extend(reports.keys().map(|node| k.service_report(node, name)));
-        }
-        known
     }
 }
 
@@ -396,7 +380,10 @@ fn put<T: DeserializeOwned>(
         Some(_) | None => now,
     };
     let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
-    table.insert(name.to_owned(), versioned);
+    match table.get_mut(name) {
+        Some(known) => *known = versioned,
+        None => drop(table.insert(name.to_owned(), versioned)),
+    }
     Ok(())
 }
 

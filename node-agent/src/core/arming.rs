@@ -312,8 +312,8 @@ impl AgentCore {
             return None;
         }
         // FENCING 4: released only once armed: false is committed, or when nothing was ever committed.
-        let may_be_armed = self.may_be_committed_armed();
-        if !may_be_armed && !self.wants_watchdog() {
+        let idle = !self.may_be_committed_armed() && !self.wants_watchdog();
+        if idle {
             // A device that was found running belongs to services that may still be here.
             if self.watchdog.is_running() && self.inherited_is_settled() {
                 return Some(Request::Release);
@@ -323,7 +323,7 @@ impl AgentCore {
         if self.watchdog.is_running() && self.may_stay(now) {
             return (!self.watchdog.is_staying()).then_some(Request::Stay);
         }
-        if !may_be_armed && !self.wants_watchdog() {
+        if idle {
             // Find out what the device is, once, and again while it could not be armed; it is released again at once.
             let unknown = self.watchdog.facts.is_none() || !self.watchdog.problem.is_empty();
             return (unknown && state == State::Released && self.may_look()).then(|| arm(None)).flatten();

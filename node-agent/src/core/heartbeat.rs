@@ -34,6 +34,7 @@ pub(super) struct Beat {
 impl AgentCore {
     /// What does not change of the node's report.
     pub(super) fn base_report(&self) -> NodeReport {
+        let timings = self.wanted_timings();
         NodeReport {
             instance: self.config.instance.clone(),
             machine_id: self.config.machine_id.clone(),
@@ -41,8 +42,8 @@ impl AgentCore {
             epoch: self.registered().map_or(0, |registered| registered.epoch),
             mode: Mode::Active,
             armed: false,
-            watchdog: self.watchdog.report(self.wanted_timings().watchdog_timeout_ms),
-            timings: self.wanted_timings(),
+            watchdog: self.watchdog.report(timings.watchdog_timeout_ms),
+            timings,
             is_virtual: self.config.is_virtual,
             candidate_generation: self.view.candidate_generation(),
             not_stopped: Vec::new(),
@@ -70,8 +71,8 @@ impl AgentCore {
             Some(Shutdown::Restart) | None => (Mode::Active, true),
         };
         let armed = may_arm
-            && self.wants_watchdog()
-            && self.watchdog.is_running_for_us(self.node_report().is_some_and(|report| report.armed));
+            && self.watchdog.is_running_for_us(self.node_report().is_some_and(|report| report.armed))
+            && self.wants_watchdog();
         (mode, armed)
     }
 
@@ -134,9 +135,11 @@ impl AgentCore {
         }
         let committed = self.node_report();
         if now.raw < registered.next_beat {
+            if registered.created.is_none() || self.beat_failed_at.is_some() {
+                return;
+            }
             let (mode, armed) = self.wanted_mode();
-            let urgent = committed.is_none_or(|report| report.armed != armed || report.mode != mode);
-            if !(urgent && registered.created.is_some() && self.beat_failed_at.is_none()) {
+            if committed.is_some_and(|report| report.armed == armed && report.mode == mode) {
                 return;
             }
         }
@@ -229,6 +232,7 @@ impl AgentCore {
     pub(super) fn beat_answer(&mut self, now: &Now, beat: Beat, outcome: &Outcome) {
         let node = self.config.node.clone();
         let interval_ms = self.in_force.heartbeat_interval_ms;
+        let held_on = beat.report.is_none() && self.active().is_some() && self.before_margin(now);
         let Some(registered) = self.registered_mut() else { return };
         registered.beat = None;
         match outcome {
@@ -237,7 +241,8 @@ impl AgentCore {
                     registered.created = Some(*revision);
                 }
                 registered.held = true;
-                self.all_stale = true;
+                // One that comes while the one before still holds lets nothing go on that waited.
+                self.all_stale |= !held_on;
                 self.view.alive.wrote(&node, beat.alive, *revision);
                 if let Some(report) = beat.report {
                     self.report_committed(report, *revision);

@@ -32,8 +32,9 @@ impl AgentCore {
 
     /// Until when it waits at most; `None`: for as long as it takes.
     pub(super) fn moves_until(&self) -> Option<Mono> {
+        let at = self.shutdown_at?;
         let length_ms = self.wanted_timings().shutdown_timeout_ms;
-        self.shutdown_at.filter(|_| length_ms > 0).map(|at| at + length_ms)
+        (length_ms > 0).then(|| at + length_ms)
     }
 
     /// Once it has ended, by the operator, by time or because nothing is left, the waiting does not begin again.
@@ -60,15 +61,16 @@ impl AgentCore {
     }
 
     fn may_await_moves(&self) -> bool {
+        if !self.is_leaving() || self.moves_over {
+            return false;
+        }
         let policy = self.view.cluster().map(|cluster| cluster.spec.shutdown_policy).unwrap_or_default();
         let moves_away = self.is_in_maintenance()
             || match policy {
                 ShutdownPolicy::Migrate => true,
                 ShutdownPolicy::Conditional | ShutdownPolicy::Freeze | ShutdownPolicy::Failover => false,
             };
-        self.is_leaving()
-            && moves_away
-            && !self.moves_over
+        moves_away
             && !self.is_disarmed()
             && self.moves_until().is_none_or(|until| self.last < until)
             && !self.is_told_to_go_on()

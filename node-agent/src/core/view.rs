@@ -5,7 +5,7 @@ use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::operation::Operation;
-use ha_api_types::record::{Alive, Assignment, Candidate, Fence, NodeReport, Revision, ServiceReport};
+use ha_api_types::record::{Alive, Assignment, Fence, NodeReport, Revision, ServiceReport};
 use ha_api_types::resource::Resource;
 use ha_store::{Change, Entry, Guard};
 use serde::de::DeserializeOwned;
@@ -57,22 +57,28 @@ impl<T: DeserializeOwned> Table<T> {
     }
 
     fn put(&mut self, name: &str, entry: &Entry, as_of: Revision) {
+        self.put_as(name, entry, as_of, |value| serde_json::from_slice(value).ok());
+    }
+
+    fn put_as(&mut self, name: &str, entry: &Entry, as_of: Revision, read: impl Fn(&[u8]) -> Option<T>) {
         let as_of = as_of.max(entry.mod_revision);
-        if let Some(cell) = self.cells.get_mut(name)
-            && cell.as_of >= entry.mod_revision
-        {
-            // The same, or older than what is known; a reading may confirm it at a later revision.
-            if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) {
-                cell.as_of = cell.as_of.max(as_of);
-            }
-            return;
-        }
-        let stored = Stored {
-            value: serde_json::from_slice(&entry.value).ok(),
+        let stored = || Stored {
+            value: read(&entry.value),
             created: entry.create_revision,
             modified: entry.mod_revision,
         };
-        self.cells.insert(name.to_owned(), Cell { stored: Some(stored), as_of });
+        match self.cells.get_mut(name) {
+            Some(cell) if cell.as_of >= entry.mod_revision => {
+                // The same, or older than what is known; a reading may confirm it at a later revision.
+                if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) {
+                    cell.as_of = cell.as_of.max(as_of);
+                }
+            }
+            Some(cell) => *cell = Cell { stored: Some(stored()), as_of },
+            None => {
+                self.cells.insert(name.to_owned(), Cell { stored: Some(stored()), as_of });
+            }
+        }
     }
 
     fn remove(&mut self, name: &str, revision: Revision) {
@@ -118,7 +124,8 @@ pub(super) struct View {
     pub(super) resources: Table<Resource>,
     pub(super) assignments: Table<Assignment>,
     pub(super) fences: Table<Fence>,
-    pub(super) candidates: Table<Candidate>,
+    /// Only that they exist: what they say is nothing to an agent, and every one says something new each Ki.
+    candidates: Table<()>,
     /// By node: our own, and no other.
     pub(super) node_reports: Table<NodeReport>,
     /// Our own, by resource.
@@ -229,8 +236,7 @@ impl View {
     }
 
     fn put(&mut self, entry: &Entry, as_of: Revision) {
-        let keys = self.keys.clone();
-        let Some(key) = keys.parse(&entry.key) else { return };
+        let Some(key) = self.keys.parse(&entry.key) else { return };
         match key {
             Key::Spec(Kind::Cluster, name) => self.clusters.put(name, entry, as_of),
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.put(name, entry, as_of),
@@ -239,7 +245,7 @@ impl View {
             Key::Spec(Kind::Resource, name) => self.resources.put(name, entry, as_of),
             Key::Assignment(name) => self.assignments.put(name, entry, as_of),
             Key::Fence(name) => self.fences.put(name, entry, as_of),
-            Key::Candidate(name) => self.candidates.put(name, entry, as_of),
+            Key::Candidate(name) => self.candidates.put_as(name, entry, as_of, |_| None),
             Key::NodeReport(node) if node == self.node => self.node_reports.put(node, entry, as_of),
             Key::ServiceReport(node, name) if node == self.node => self.reports.put(name, entry, as_of),
             Key::ServiceReport(node, name) => self.peer_reports.put(&peer(node, name), entry, as_of),
@@ -255,8 +261,7 @@ impl View {
     }
 
     fn remove(&mut self, key: &str, revision: Revision) {
-        let keys = self.keys.clone();
-        let Some(key) = keys.parse(key) else { return };
+        let Some(key) = self.keys.parse(key) else { return };
         match key {
             Key::Spec(Kind::Cluster, name) => self.clusters.remove(name, revision),
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name, revision),

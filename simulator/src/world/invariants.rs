@@ -88,11 +88,14 @@ impl World {
 
     /// What a commit has changed.
     pub(super) fn check_store_changes(&mut self, changes: &[Change]) {
+        let keys = self.keys.clone();
         for change in changes {
-            let keys = self.keys.clone();
             let entry = match change {
                 Change::Put(entry) => entry,
                 Change::Delete { key, .. } => {
+                    if let Some(Key::Status(Kind::Resource, name)) = keys.parse(key) {
+                        self.settled.remove(name);
+                    }
                     if let Some(Key::Spec(kind, name)) = keys.parse(key) {
                         self.check_spec_deleted(kind, key);
                         self.note_rules(kind);
@@ -181,6 +184,11 @@ impl World {
         let Ok(status) = serde_json::from_slice::<ResourceStatus>(value) else {
             return self.violate("readable records", format!("status of {name} cannot be read"));
         };
+        if super::steps::is_busy(&status) {
+            self.settled.remove(name);
+        } else {
+            self.settled.insert(name.to_owned());
+        }
         let node = status.node.clone().unwrap_or_default();
         let before = self.states.insert(name.to_owned(), (status.state, status.node.clone()));
         if before != Some((status.state, status.node.clone())) {

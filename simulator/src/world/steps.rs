@@ -119,7 +119,7 @@ impl World {
     /// (for a node, a proof, an operator) is not.
     pub(super) fn is_pending(&self) -> bool {
         self.step < self.scenario.steps.len()
-            || self.names_of(Kind::Resource).iter().any(|name| self.is_busy(name))
+            || self.names_of(Kind::Resource).iter().any(|name| !self.settled.contains(name))
             || self.machines.values().any(|machine| {
                 !machine.commands.is_empty()
                     || machine.suspended
@@ -130,35 +130,6 @@ impl World {
             || self.operations_pending()
             || self.store_down_until > self.now
             || self.deposed.is_some()
-    }
-
-    fn is_busy(&self, name: &str) -> bool {
-        let status: ResourceStatus = self.status_of(Kind::Resource, name).unwrap_or_default();
-        let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
-        let for_others = [Reason::NoFeasibleNode, Reason::NotProbed, Reason::NoProofPossible, Reason::Frozen];
-        let only_waits = ready.is_some_and(|ready| {
-            for_others.contains(&ready.reason)
-                || (ready.reason == Reason::Disarmed && status.state == ServiceState::Queued)
-        });
-        match status.state {
-            ServiceState::Queued
-            | ServiceState::RequestStart
-            | ServiceState::Starting
-            | ServiceState::RequestStop
-            | ServiceState::Stopping
-            | ServiceState::Migrate
-            | ServiceState::Relocate
-            | ServiceState::Fence
-            | ServiceState::Deleting => !only_waits,
-            // Failed moves are tried again after a back-off.
-            ServiceState::Started => status.move_failures > 0,
-            ServiceState::Stopped
-            | ServiceState::Recovery
-            | ServiceState::Freeze
-            | ServiceState::Error
-            | ServiceState::Disabled
-            | ServiceState::Ignored => false,
-        }
     }
 
     /// Whether a node's epoch is closed and its proof is still to come by itself.
@@ -172,5 +143,34 @@ impl World {
                     && (fence.armed_wait_ms.is_some() || fence.device.is_some())
             })
         })
+    }
+}
+
+/// Whether something is under way with a service, as its status says, or must come of it.
+pub(super) fn is_busy(status: &ResourceStatus) -> bool {
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+    let for_others = [Reason::NoFeasibleNode, Reason::NotProbed, Reason::NoProofPossible, Reason::Frozen];
+    let only_waits = ready.is_some_and(|ready| {
+        for_others.contains(&ready.reason)
+            || (ready.reason == Reason::Disarmed && status.state == ServiceState::Queued)
+    });
+    match status.state {
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Starting
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Deleting => !only_waits,
+        // Failed moves are tried again after a back-off.
+        ServiceState::Started => status.move_failures > 0,
+        ServiceState::Stopped
+        | ServiceState::Recovery
+        | ServiceState::Freeze
+        | ServiceState::Error
+        | ServiceState::Disabled
+        | ServiceState::Ignored => false,
     }
 }

@@ -190,6 +190,11 @@ impl World {
         reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
     }
 
+    /// Whether there is an object.
+    pub(crate) fn is_stored(&self, kind: Kind, name: &str) -> bool {
+        !self.store.get(&self.keys.spec(kind, name)).entries.is_empty()
+    }
+
     /// A stored object.
     pub(crate) fn spec_of(&self, kind: Kind, name: &str) -> Option<Value> {
         let reading = self.store.get(&self.keys.spec(kind, name));

@@ -26,7 +26,7 @@ pub(super) async fn unchanged_holds_only_at_the_revision(subject: impl Subject, 
     let entry = found.entries.first().ok_or("the key is gone")?;
     expect("create revision", &entry.create_revision, &created)?;
     expect("mod revision", &entry.mod_revision, &changed)?;
-    expect("value", &entry.value, &vec![2])?;
+    expect("value", &entry.value.to_vec(), &vec![2])?;
     hold("a reading is not older than what it shows", found.revision >= changed)
 }
 
@@ -126,7 +126,7 @@ pub(super) async fn an_empty_value_is_a_value(subject: impl Subject, at: String)
     let found = store.get(&key).await.map_err(|error| error.to_string())?;
     expect(
         "values",
-        &found.entries.iter().map(|entry| entry.value.clone()).collect::<Vec<_>>(),
+        &found.entries.iter().map(|entry| entry.value.to_vec()).collect::<Vec<_>>(),
         &vec![vec![]],
     )?;
     conflict(&store, "it exists", Transaction::new().put(&key, Guard::Absent, vec![1])).await

@@ -1,7 +1,7 @@
 //! What a candidate sees of the two keys, and what proves that it leads.
 
 use crate::transaction::{Entry, Guard, Transaction};
-use ha_api_types::record::Revision;
+use ha_api_types::record::{Candidate, Leader, Revision};
 
 /// Proof that this process became leader: only an applied commit of the leader key makes one, and it is the only way to
 /// sign a leader's write.
@@ -33,4 +33,14 @@ pub struct ElectionView {
     pub leader: Option<Entry>,
     /// This controller's candidate key.
     pub candidate: Option<Entry>,
+}
+
+/// The leader that a key names; an unreadable one is somebody else.
+pub(super) fn leader_of(entry: &Entry) -> Leader {
+    serde_json::from_slice(&entry.value).unwrap_or_default()
+}
+
+/// The candidate that a key names; an unreadable one is somebody else.
+pub(super) fn candidate_of(entry: &Entry) -> Candidate {
+    serde_json::from_slice(&entry.value).unwrap_or_default()
 }

@@ -124,7 +124,7 @@ fn to_request(transaction: &Transaction) -> Txn {
         .iter()
         .map(|(key, write)| match write {
             Write::Put { value, lease } => {
-                TxnOp::put(key.as_str(), value.clone(), Some(PutOptions::new().with_lease(*lease)))
+                TxnOp::put(key.as_str(), value.to_vec(), Some(PutOptions::new().with_lease(*lease)))
             }
             Write::Delete => TxnOp::delete(key.as_str(), None::<DeleteOptions>),
         })

@@ -87,7 +87,7 @@ fn is_result_of(entry: &Entry, guard: Guard, value: &[u8], lease: LeaseId) -> bo
         Guard::Unchanged(revision) => entry.create_revision <= revision,
         Guard::Created(revision) => entry.create_revision == revision,
     };
-    created_as_expected && entry.value == value && entry.lease == lease
+    created_as_expected && *entry.value == *value && entry.lease == lease
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
         mod_revision: Revision,
         lease: LeaseId,
     ) -> Entry {
-        Entry { key: key.to_owned(), value: vec![value], create_revision, mod_revision, lease }
+        Entry { key: key.to_owned(), value: [value].into(), create_revision, mod_revision, lease }
     }
 
     fn check(transaction: &Transaction, found: &[Entry], expected: Resolution) {

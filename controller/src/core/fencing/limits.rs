@@ -25,7 +25,7 @@ impl Budget {
     /// when this process saw it closed. A commit whose outcome is unknown counts as a declaration.
     pub(super) fn of(situation: &Situation<'_>) -> Budget {
         let world = situation.world;
-        let settings = world.settings().fencing;
+        let settings = &world.settings().fencing;
         let nodes = world.nodes.len();
         let limit = settings.max_fencing.of(nodes).unwrap_or(1).max(1);
         let window_ms = u64::from(settings.window_seconds) * 1000;

@@ -268,7 +268,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     ];
     (key, value, 1..200_i64, 0..3_i64).prop_map(|(key, value, revision, lease)| Entry {
         key,
-        value: value.into_bytes(),
+        value: value.into_bytes().into(),
         create_revision: revision / 2 + 1,
         mod_revision: revision,
         lease,

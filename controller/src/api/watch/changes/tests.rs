@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 fn put(key: String, value: &Value, create: i64, revision: i64) -> Change {
     Change::Put(Entry {
         key,
-        value: value.to_string().into_bytes(),
+        value: value.to_string().into_bytes().into(),
         create_revision: create,
         mod_revision: revision,
         lease: 0,
