@@ -87,6 +87,8 @@ fn refused(error: &serde_yaml::Error) -> YamlError {
         error.location().and_then(|location| u32::try_from(location.line()).ok()).filter(|line| *line > 0);
     let text = error.without_snippet().to_string();
     let message = text.lines().next().unwrap_or("the text is not YAML");
+    // The reader's advice to its programmer is none to the user.
+    let message = message.find(", set DuplicateKeyPolicy").map_or(message, |end| &message[..end]);
     let message = message.rfind(" at line ").map_or(message, |end| &message[..end]);
     YamlError { line, message: message.trim_end_matches([':', ',', ' ']).to_owned() }
 }
@@ -137,6 +139,8 @@ mod tests {
     #[test]
     fn what_is_refused_names_its_line() {
         check_refused("a: 1\nb: 2\na: 3\n", 3, "duplicate");
+        let twice = documents("a: 1\na: 2\n").expect_err("a key that stands twice");
+        assert_eq!(twice.message, "duplicate mapping key: a");
         check_refused("{\"a\": 1,\n \"a\": 2}", 2, "duplicate");
         check_refused("a: [1, 2\nb: 3\n", 2, "");
         check_refused("a: .nan\n", 1, "");

@@ -119,7 +119,7 @@ impl World {
     /// The run as JSON.
     pub fn summary(&self) -> Value {
         let running = self.running();
-        let seconds = |ms: u64| ms as f64 / 1000.0;
+        let seconds = |ms: u64| self.elapsed_ms(ms) as f64 / 1000.0;
         let services: BTreeMap<String, Value> = self
             .names_of(Kind::Resource)
             .into_iter()
@@ -177,7 +177,9 @@ impl World {
         let violations: Vec<Value> = self
             .violations
             .iter()
-            .map(|one| json!({"at": seconds(one.at), "invariant": one.invariant, "detail": one.detail}))
+            .map(
+                |one| json!({"at": one.at as f64 / 1000.0, "invariant": one.invariant, "detail": one.detail}),
+            )
             .collect();
         json!({
             "services": services, "nodes": nodes, "fenced": fenced, "watchdogResets": resets, "moves": moves,

@@ -1,11 +1,13 @@
 //! The simulated world: machines, processes, the store, and the script that breaks them.
 
 mod acts;
+mod beginning;
 mod by_hand;
 mod commands;
 mod driver;
 mod event;
 mod fence_device;
+mod history;
 mod invariants;
 mod leaving;
 mod link;
@@ -25,13 +27,12 @@ use crate::clock::Clock;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Check;
-use crate::scenario::{Place, Power, Scenario};
+use crate::scenario::{Power, Scenario};
 use event::Event;
 use ha_api_types::keys::Keys;
-use ha_api_types::kind::API_VERSION;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
-use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
+use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 use ha_api_types::timing::Timings;
 use ha_controller::core::Controller;
@@ -39,10 +40,9 @@ use ha_node_agent::core::{AgentCore, Journal};
 use ha_node_agent::watchdog::core::Core as WatchdogCore;
 use ha_node_agent::watchdog::protocol::Privileges;
 use ha_store::memory_state::MemoryState;
-use ha_store::{Guard, Transaction};
-use machine::{Doing, Machine, Present, Watchdog};
+use machine::{Machine, Watchdog};
 use process::Process;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The cluster's name in keys.
@@ -103,6 +103,8 @@ struct Lost {
 pub struct World {
     pub(crate) scenario: Scenario,
     pub(crate) now: Millis,
+    /// When the scenario's time 0 was, on the world's own time: before it the cluster formed.
+    pub(crate) began: Option<Millis>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) checks: Vec<Check>,
     pub(crate) fenced: Vec<(String, Millis)>,
@@ -203,6 +205,7 @@ impl World {
         }
         let mut world = World {
             now: 0,
+            began: None,
             violations: Vec::new(),
             checks: Vec::new(),
             fenced: Vec::new(),
@@ -254,97 +257,9 @@ impl World {
         Ok(world)
     }
 
-    /// Stores the objects, places services, switches machines on.
-    fn begin(&mut self) -> Result<(), String> {
-        let objects = self.scenario.objects.clone();
-        for (at, object) in objects.iter().enumerate() {
-            self.apply(object).map_err(|problem| format!("objects[{at}]: {problem}"))?;
-        }
-        let on: Vec<String> = self
-            .scenario
-            .nodes
-            .iter()
-            .filter(|machine| machine.power == Power::On)
-            .map(|machine| machine.name.clone())
-            .collect();
-        for node in &on {
-            if let Some(machine) = self.machines.get_mut(node) {
-                machine.boot = 1;
-            }
-            self.booted(node, 1);
-        }
-        let places = self.scenario.place.clone();
-        for (name, place) in places {
-            let object = objects
-                .iter()
-                .find(|object| {
-                    object.pointer("/metadata/name").and_then(Value::as_str) == Some(name.as_str())
-                })
-                .cloned()
-                .ok_or_else(|| format!("place.{name}: there is no such object"))?;
-            if place.running {
-                self.place_running(&object, &place.node)?;
-            }
-            self.lie_in(&name, place)?;
-        }
-        self.look_at_store();
-        self.queue.push(0, Event::Step);
-        self.queue.push(COMPACT_MS, Event::Compact(0));
-        Ok(())
-    }
-
-    /// A service lies on a node without running.
-    fn lie(&mut self, name: &str, node: &str) -> Result<(), String> {
-        self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
-    }
-
-    fn lie_in(&mut self, name: &str, place: Place) -> Result<(), String> {
-        let status = ResourceStatus {
-            uid: self.uid_of(name),
-            state: place.state.unwrap_or(ServiceState::Queued),
-            node: Some(place.node),
-            target: place.target,
-            ..ResourceStatus::default()
-        };
-        let value = serde_json::to_vec(&status).map_err(|error| error.to_string())?;
-        let key = self.keys.status(ha_api_types::kind::Kind::Resource, name);
-        let before = self.store.revision();
-        self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
-        self.committed(before + 1);
-        Ok(())
-    }
-
-    fn uid_of(&self, name: &str) -> String {
-        let reading = self.store.get(&self.keys.spec(ha_api_types::kind::Kind::Resource, name));
-        reading
-            .entries
-            .first()
-            .and_then(|entry| serde_json::from_slice::<Resource>(&entry.value).ok())
-            .map(|resource| resource.metadata.uid)
-            .unwrap_or_default()
-    }
-
-    /// A service runs on a machine although nobody here has started it.
-    fn place_running(&mut self, object: &Value, node: &str) -> Result<(), String> {
-        let mut object = object.clone();
-        if object.get("metadata").is_none() {
-            return Err("no metadata".to_owned());
-        }
-        object["apiVersion"] = json!(API_VERSION);
-        let resource: Resource = serde_json::from_value(object).map_err(|error| error.to_string())?;
-        let definition = ServiceDefinition::of(&resource);
-        let machine = self.machines.get_mut(node).ok_or_else(|| format!("there is no node {node:?}"))?;
-        if !machine.up {
-            return Err(format!("{node} is off, so nothing runs there"));
-        }
-        machine.services.insert(definition.name.clone(), Present { definition, doing: Doing::Runs });
-        self.check_never_two();
-        Ok(())
-    }
-
     /// Runs to the end: the steps, then until nothing was pending for `settle`, at most for `duration`.
     pub fn run(&mut self) {
-        let end = self.scenario.duration.0;
+        let end = self.now.saturating_add(self.scenario.duration.0);
         let settle = self.scenario.settle.0;
         let mut quiet_since = None;
         while self.now < end {
@@ -360,7 +275,7 @@ impl World {
             }
         }
         if let Some(left) = self.scenario.steps.len().checked_sub(self.step).filter(|left| *left > 0) {
-            let got = format!("{left} steps were left at {} s", end as f64 / 1000.0);
+            let got = format!("{left} steps were left at {} s", self.elapsed_ms(end) as f64 / 1000.0);
             self.checks.push(Check {
                 check: "every step is reached within `duration`".to_owned(),
                 ok: false,
@@ -380,7 +295,12 @@ impl World {
 
     /// How much virtual time has passed, milliseconds.
     pub fn simulated_ms(&self) -> Millis {
-        self.now
+        self.elapsed_ms(self.now)
+    }
+
+    /// A moment of the world's own time as the scenario counts it: from time 0.
+    pub(crate) fn elapsed_ms(&self, at: Millis) -> Millis {
+        at.saturating_sub(self.began.unwrap_or(at))
     }
 
     /// A service does not run on a node any more.
@@ -424,8 +344,11 @@ impl World {
 
     /// A line of the timeline: time, node, component, text.
     fn log(&mut self, node: &str, component: &str, text: &str) {
-        let seconds = self.now / 1000;
-        let ms = self.now % 1000;
+        // How the cluster formed before time 0 is not what the scenario is about.
+        let Some(began) = self.began else { return };
+        let passed_ms = self.now.saturating_sub(began);
+        let seconds = passed_ms / 1000;
+        let ms = passed_ms % 1000;
         self.timeline.push(format!("{seconds:>6}.{ms:03} {node:<8} {component:<10} {text}"));
     }
 }

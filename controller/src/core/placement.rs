@@ -188,11 +188,13 @@ pub fn service_facts(resource: &Resource, status: &ResourceStatus) -> ServiceFac
 }
 
 /// The nodes that a service uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error
-/// services use none, but one that could not be stopped counts as running (SEMANTICS, section 2).
+/// services use none, but one that could not be stopped counts as running (SEMANTICS, section 2), and one that is still
+/// asked for counts where it was seen last.
 pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
     match status.state {
         ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),
-        ServiceState::Starting
+        ServiceState::Queued
+        | ServiceState::Starting
         | ServiceState::Started
         | ServiceState::RequestStop
         | ServiceState::Stopping
@@ -201,8 +203,7 @@ pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
         | ServiceState::Freeze
         | ServiceState::Fence
         | ServiceState::Deleting => status.node.iter().chain(&status.target).cloned().collect(),
-        ServiceState::Queued
-        | ServiceState::RequestStart
+        ServiceState::RequestStart
         | ServiceState::Stopped
         | ServiceState::Recovery
         | ServiceState::Error

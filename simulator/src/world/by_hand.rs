@@ -1,13 +1,15 @@
 //! What happens to services behind the cluster's back: they crash, or somebody starts, stops and moves them by hand.
 
 use super::World;
+use super::event::Event;
 use super::machine::{Doing, Present};
+use super::process::Generation;
 use ha_api_types::kind::Kind;
 use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::core::{DriverEvent, Input};
 
 impl World {
-    /// Ends a service wherever it runs; its agents notice at once.
+    /// Ends a service wherever it runs; its agents notice a crash at once.
     fn end_service(&mut self, name: &str, message: &str, by_hand: bool) -> Vec<String> {
         let found: Vec<(String, Present)> = self
             .machines
@@ -27,7 +29,9 @@ impl World {
                 by_hand,
             };
             self.lost_service(node, name);
-            if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+            if by_hand {
+                self.notice_later(node, event);
+            } else if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
                 self.tell_agent(node, generation, Input::Driver(event));
             }
         }
@@ -60,11 +64,27 @@ impl World {
         machine.services.insert(name.to_owned(), Present { definition, doing: Doing::Runs });
         self.came_up(node, name);
         self.check_never_two();
-        if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
-            let event = DriverEvent::Appeared { name: name.to_owned(), uid };
+        self.notice_later(node, DriverEvent::Appeared { name: name.to_owned(), uid });
+        Ok(())
+    }
+
+    /// An agent sees what was done by hand when it looks next: until then it has been told what the user said just before.
+    fn notice_later(&mut self, node: &str, event: DriverEvent) {
+        let Some(generation) = self.agents.get(node).map(|process| process.generation) else { return };
+        let delay_ms = self.random.between_ms(500, 1_500);
+        self.queue.push(self.now + delay_ms, Event::ByHand { node: node.to_owned(), generation, event });
+    }
+
+    /// An agent looks at what was done by hand, if it is still so.
+    pub(super) fn notice_by_hand(&mut self, node: &str, generation: Generation, event: DriverEvent) {
+        let runs = |name: &str| self.machines.get(node).is_some_and(|machine| machine.runs(name));
+        let is_so = match &event {
+            DriverEvent::Appeared { name, .. } => runs(name),
+            DriverEvent::Exited { name, .. } => !runs(name),
+        };
+        if is_so {
             self.tell_agent(node, generation, Input::Driver(event));
         }
-        Ok(())
     }
 
     /// Somebody stops it and starts it on another node.

@@ -5,7 +5,7 @@ use super::process::{Generation, Who};
 use ha_api_types::record::Revision;
 use ha_api_types::time::Millis;
 use ha_controller::core::FencerRun;
-use ha_node_agent::core::{CommandId, Journal, JournalWriteId, WatchdogRequestId};
+use ha_node_agent::core::{CommandId, DriverEvent, Journal, JournalWriteId, WatchdogRequestId};
 use ha_node_agent::watchdog::protocol;
 
 /// Who sent a request, when, and as what.
@@ -64,6 +64,8 @@ pub(crate) enum Event {
     WatchdogWake { node: String, boot: u64, at: Millis },
     /// The watchdog device may have run out.
     DeviceDue { node: String, boot: u64, at: Millis },
+    /// An agent sees what was done to a service by hand.
+    ByHand { node: String, generation: Generation, event: DriverEvent },
     /// A machine is up.
     Booted { node: String, boot: u64 },
     /// A suspended machine wakes.

@@ -38,7 +38,7 @@ impl World {
 
     pub(crate) fn violate(&mut self, invariant: &'static str, detail: String) {
         self.log("simulator", "VIOLATION", &format!("{invariant}: {detail}"));
-        self.violations.push(Violation { at: self.now, invariant, detail });
+        self.violations.push(Violation { at: self.elapsed_ms(self.now), invariant, detail });
     }
 
     /// Where each service runs now.

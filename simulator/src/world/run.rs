@@ -44,6 +44,7 @@ impl World {
             | Event::StartProcess { who, .. } => who.node(),
             Event::JournalOnDisk { node, .. }
             | Event::CommandEnds { node, .. }
+            | Event::ByHand { node, .. }
             | Event::ToWatchdog { node, .. }
             | Event::FromWatchdog { node, .. }
             | Event::WatchdogWake { node, .. }
@@ -110,6 +111,7 @@ impl World {
                 self.tell_agent(&node, generation, agent::Input::JournalWritten { id, result });
             }
             Event::CommandEnds { node, generation, id } => self.end_command(&node, generation, id),
+            Event::ByHand { node, generation, event } => self.notice_by_hand(&node, generation, event),
             Event::ToWatchdog { node, boot, generation, id, request } => {
                 self.tell_watchdog(&node, boot, generation, id, *request);
             }

@@ -16,7 +16,7 @@ impl World {
     pub(super) fn steps(&mut self) {
         while let Some(step) = self.scenario.steps.get(self.step).cloned() {
             let due = match &step.moment {
-                Moment::At(at) => at.0,
+                Moment::At(at) => self.began.unwrap_or_default() + at.0,
                 Moment::After(after) => self.step_began + after.0,
                 Moment::When { text, condition, within } => {
                     let end = self.step_began + within.0;

@@ -67,7 +67,7 @@ impl World {
         }
         let elected = self.scenario.store.iter().find(|node| self.member_works(node)).cloned();
         self.store_leader.clone_from(&elected);
-        // At time 0 it has been there for long.
+        // At the beginning it has been there for long.
         if self.now > 0 {
             self.log("store", "", &format!("elects {}", elected.unwrap_or_default()));
             self.election();

@@ -1,6 +1,6 @@
 //! Ignored: not managed, never touched.
 
-use super::{Assign, Draft, Service};
+use super::{Assign, Draft, Service, Standing};
 use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
@@ -12,9 +12,13 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
         draft.wait(Reason::Waiting, "it is being handed over, which ends first");
         return;
     }
+    if let Some(target) = draft.status.target.take()
+        && received(situation, service) == Some(Phase::Running)
+    {
+        draft.status.node = Some(target);
+    }
     draft.assign = Assign::Delete;
     draft.forget_failures();
-    draft.status.target = None;
     draft.status.maintenance_node = None;
     draft.status.displaced_by = None;
     draft.status.epoch = None;
@@ -25,12 +29,49 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
 /// Whether the service may be on either of two nodes right now.
 pub(super) fn is_handing_over(situation: &Situation<'_>, service: &Service<'_>) -> bool {
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return false };
-    match &assignment.action {
-        Action::Migrate { .. } => service
-            .phase(situation)
-            .is_some_and(|phase| matches!(phase, Phase::HandingOver | Phase::HandedOver)),
-        Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => false,
+    let Action::Migrate { target, target_epoch, .. } = &assignment.action else { return false };
+    let standing = |node: &str, epoch| Service::standing(situation, node, epoch);
+    match service.phase(situation) {
+        Some(Phase::HandingOver) => standing(&assignment.node, assignment.epoch) != Standing::Released,
+        // It has ended once the target has said what came of it.
+        Some(Phase::HandedOver) => match received(situation, service) {
+            Some(Phase::Running | Phase::Failed | Phase::Stopped | Phase::ProbedStopped) => false,
+            Some(
+                Phase::Starting
+                | Phase::Stopping
+                | Phase::StopFailed
+                | Phase::ProbedRunning
+                | Phase::ProbedUnknown
+                | Phase::Receiving
+                | Phase::HandingOver
+                | Phase::HandedOver
+                | Phase::MoveFailed,
+            )
+            | None => standing(target, *target_epoch) != Standing::Released,
+        },
+        Some(
+            Phase::Starting
+            | Phase::Running
+            | Phase::Stopping
+            | Phase::Stopped
+            | Phase::Failed
+            | Phase::StopFailed
+            | Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Receiving
+            | Phase::MoveFailed,
+        )
+        | None => false,
     }
+}
+
+/// What the target of a migration says of it.
+fn received(situation: &Situation<'_>, service: &Service<'_>) -> Option<Phase> {
+    let assignment = &service.assignment?.value;
+    let Action::Migrate { target, target_epoch, .. } = &assignment.action else { return None };
+    let report = service.answer_of(situation, target, *target_epoch, &assignment.action_uid)?;
+    Some(report.value.phase)
 }
 
 /// Managed again: every place is asked anew, since anybody may have started it anywhere.

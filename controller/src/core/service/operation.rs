@@ -10,7 +10,7 @@ use ha_api_types::names;
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Action;
-use ha_api_types::resource::ServiceState;
+use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::Millis;
 use ha_scheduler::Verdict;
 use std::collections::BTreeMap;
@@ -185,7 +185,6 @@ fn refusal_of_state(
         ServiceState::Stopped | ServiceState::Disabled if action == OperationAction::Restart => {
             Some((Reason::Refused, format!("{name} is stopped: hactl start {name} starts it")))
         }
-        ServiceState::Disabled => Some((Reason::Refused, format!("{name} is Disabled and keeps its place"))),
         ServiceState::Queued
         | ServiceState::RequestStart
         | ServiceState::Starting
@@ -193,6 +192,7 @@ fn refusal_of_state(
         | ServiceState::RequestStop
         | ServiceState::Stopping
         | ServiceState::Stopped
+        | ServiceState::Disabled
         | ServiceState::Migrate
         | ServiceState::Relocate => None,
     }
@@ -241,6 +241,7 @@ fn is_at_home(state: ServiceState) -> bool {
         | ServiceState::RequestStop
         | ServiceState::Stopping
         | ServiceState::Stopped
+        | ServiceState::Disabled
         | ServiceState::Freeze => true,
         ServiceState::Queued
         | ServiceState::RequestStart
@@ -249,7 +250,6 @@ fn is_at_home(state: ServiceState) -> bool {
         | ServiceState::Fence
         | ServiceState::Recovery
         | ServiceState::Error
-        | ServiceState::Disabled
         | ServiceState::Ignored
         | ServiceState::Deleting => false,
     }
@@ -355,7 +355,9 @@ pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     // An operator's move ends the wish to go back where it was before maintenance.
     draft.status.maintenance_node = None;
     draft.status.operation = Some(request.name.to_owned());
-    draft.say(Reason::StoppedAsWanted, format!("it is stopped, and {target} is its home"));
+    let disabled = service.wanted() == RequestedState::Disabled;
+    let reason = if disabled { Reason::DisabledAsWanted } else { Reason::StoppedAsWanted };
+    draft.say(reason, format!("it is stopped, and {target} is its home"));
     set(
         &situation,
         service,

@@ -8,7 +8,7 @@ use crate::core::health::Health;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Assignment, FenceState, Leave, Phase, Proof};
+use ha_api_types::record::{Action, Assignment, FenceState, Leave, Mode, Phase, Proof};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 
@@ -75,6 +75,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             wants_stop(service, draft);
         }
         RequestedState::Started if stops_first(planner, service, draft) => {}
+        RequestedState::Started | RequestedState::Stopped if comes_back(planner, draft) => {}
         RequestedState::Started | RequestedState::Stopped => {
             if preemption::is_held_back(planner, draft) {
                 return;
@@ -165,6 +166,43 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
             | None => settle(service, draft, assignment, service.phase(&situation)),
         },
     }
+}
+
+/// Whether the node where it was is about to be admitted again, as after a power failure of a whole cluster: it counts
+/// again in a moment, so nothing is chosen before. Waits for Th at most.
+pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
+    let world = planner.situation.world;
+    let Some(node) = draft.status.node.clone() else { return false };
+    let registers = match planner.nodes.get(&node).map(|node| &node.health) {
+        Some(Health::Registering) => true,
+        Some(Health::Down(Proof::NewBoot { boot_id })) => {
+            let asks = world.node_reports.get(&node).is_some_and(|report| {
+                report.value.mode == Mode::Registering && report.value.boot_id == *boot_id
+            });
+            let valid_ms = world.heartbeat_valid_ms(&node);
+            let closed = world.fences.get(&node).map(|fence| fence.seen).filter(|_| asks);
+            let waits = closed.filter(|seen| planner.situation.now.raw < *seen + valid_ms);
+            if let Some(seen) = waits {
+                draft.wake_after(seen, valid_ms, "a node that asked to be admitted again was not");
+            }
+            waits.is_some()
+        }
+        Some(
+            Health::Unregistered
+            | Health::Online
+            | Health::Late
+            | Health::ShuttingDown(_)
+            | Health::Restarting
+            | Health::Leaving(_)
+            | Health::Fencing
+            | Health::Down(_),
+        )
+        | None => false,
+    };
+    if registers {
+        draft.wait(Reason::Registering, format!("{node}, where it was, is registering"));
+    }
+    registers
 }
 
 /// Whether its node's agent is away for a restart: then it is frozen.

@@ -22,6 +22,9 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
         draft.wait(Reason::Waiting, format!("{first} starts before it"));
         return;
     }
+    if recover::comes_back(planner, draft) {
+        return;
+    }
     let placement = with_companions(planner, service, draft, choose_start(planner, service, draft));
     match &placement.node {
         None => preemption::make_room(planner, service, draft, &placement),

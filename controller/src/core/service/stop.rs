@@ -153,10 +153,13 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
-/// Confirmed stopped, and it keeps its place.
+/// Confirmed stopped, and it keeps its place, unless an operator moves it.
 pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     draft.forget_failures();
-    if changes(service, draft, RequestedState::Disabled) || started_outside(planner, service, draft) {
+    if changes(service, draft, RequestedState::Disabled)
+        || started_outside(planner, service, draft)
+        || operation::rehome(planner, service, draft)
+    {
         return;
     }
     match home(planner, service, draft) {

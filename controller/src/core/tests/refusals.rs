@@ -122,9 +122,6 @@ fn a_state_in_which_it_would_never_be_carried_out() {
     lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
     let message = "web is stopped: hactl start web starts it";
     check(&mut lab, web(OperationAction::Restart), Reason::Refused, message);
-    lab.want("web", RequestedState::Disabled);
-    lab.until(5_000, "disabled", |lab| lab.is("web", ServiceState::Disabled));
-    check_moves(&mut lab, &target, Reason::Refused, "web is Disabled and keeps its place");
     lab.want("web", RequestedState::Ignored);
     lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
     for action in all {

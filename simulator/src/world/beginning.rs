@@ -1,0 +1,165 @@
+//! How a world begins: the cluster forms, and at time 0 the services are there where the scenario says.
+
+use super::World;
+use super::event::Event;
+use super::machine::{Doing, Present};
+use crate::scenario::{Place, Power};
+use ha_api_types::kind::{API_VERSION, Kind};
+use ha_api_types::record::{Fence, FenceState};
+use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
+use ha_api_types::time::Millis;
+use ha_store::{Guard, Transaction};
+use serde_json::{Value, json};
+
+/// A cluster that has not formed by then goes into time 0 as it is: nobody may be able to lead it.
+const MOST_FORMING_MS: Millis = 30_000;
+/// What every agent and controller was told by then, also when a message was a little late.
+const CALM_MS: Millis = 1_000;
+
+impl World {
+    /// Switches machines on, lets the cluster form, and begins at time 0 with every service in its place. A node that is
+    /// on at time 0 has been on for long: nobody's place may depend on which of them came up first.
+    pub(super) fn begin(&mut self) -> Result<(), String> {
+        let objects = self.scenario.objects.clone();
+        // What is true of the cluster is known while it forms; what runs in it comes at time 0.
+        let (cluster, services): (Vec<_>, Vec<_>) =
+            objects.iter().enumerate().partition(|(_, object)| is_of_the_cluster(object));
+        self.apply_each(&cluster)?;
+        let is_on = |machine: &&crate::scenario::Machine| machine.power == Power::On;
+        let on: Vec<String> =
+            self.scenario.nodes.iter().filter(is_on).map(|machine| machine.name.clone()).collect();
+        for node in &on {
+            if let Some(machine) = self.machines.get_mut(node) {
+                machine.boot = 1;
+            }
+            self.booted(node, 1);
+        }
+        self.look_at_store();
+        self.form(&on);
+        self.began = Some(self.now);
+        self.step_began = self.now;
+        for node in &on {
+            self.log(node, "machine", "is up");
+        }
+        if let Some(leader) = self.leader() {
+            self.log(&leader, "controller", "leads");
+        }
+        self.apply_each(&services)?;
+        for (name, place) in self.scenario.place.clone() {
+            let object = objects
+                .iter()
+                .find(|object| {
+                    object.pointer("/metadata/name").and_then(Value::as_str) == Some(name.as_str())
+                })
+                .ok_or_else(|| format!("place.{name}: there is no such object"))?;
+            if place.running {
+                self.place_running(object, &place.node)?;
+            }
+            self.lie_in(&name, place)?;
+        }
+        self.remember_the_lost()?;
+        self.queue.push(self.now, Event::Step);
+        self.queue.push(self.now + super::COMPACT_MS, Event::Compact(self.store.revision()));
+        Ok(())
+    }
+
+    /// Nodes that are off and have services were members before time 0.
+    fn remember_the_lost(&mut self) -> Result<(), String> {
+        let off = self.scenario.nodes.iter().filter(|machine| machine.power == Power::Off);
+        let off: Vec<String> = off.map(|machine| machine.name.clone()).collect();
+        for node in off {
+            let there = self.scenario.place.iter().filter(|(_, place)| place.node == node);
+            let there: Vec<(String, Place)> =
+                there.map(|(name, place)| (name.clone(), place.clone())).collect();
+            if !there.is_empty() {
+                self.was_lost(&node, &there)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_each(&mut self, objects: &[(usize, &Value)]) -> Result<(), String> {
+        for (at, object) in objects {
+            self.apply(object).map_err(|problem| format!("objects[{at}]: {problem}"))?;
+        }
+        Ok(())
+    }
+
+    /// Time passes until every machine that is on is admitted and somebody leads.
+    fn form(&mut self, on: &[String]) {
+        let mut until = MOST_FORMING_MS;
+        while !on.is_empty() && self.now < until {
+            let next = (self.now + 100).min(until);
+            while self.advance(next) {}
+            if until == MOST_FORMING_MS && self.has_formed(on) {
+                until = self.now + CALM_MS;
+            }
+        }
+    }
+
+    fn has_formed(&self, on: &[String]) -> bool {
+        let is_admitted = |node: &String| {
+            let reading = self.store.get(&self.keys.fence(node));
+            let fence =
+                reading.entries.first().and_then(|one| serde_json::from_slice::<Fence>(&one.value).ok());
+            fence.is_some_and(|fence| fence.state == FenceState::Open)
+                && !self.store.get(&self.keys.alive(node)).entries.is_empty()
+        };
+        self.leader().is_some() && on.iter().all(is_admitted)
+    }
+
+    /// A service lies on a node without running.
+    pub(super) fn lie(&mut self, name: &str, node: &str) -> Result<(), String> {
+        self.lie_in(name, Place { node: node.to_owned(), ..Place::default() })
+    }
+
+    fn lie_in(&mut self, name: &str, place: Place) -> Result<(), String> {
+        let status = ResourceStatus {
+            uid: self.uid_of(name),
+            state: place.state.unwrap_or(ServiceState::Queued),
+            node: Some(place.node),
+            target: place.target,
+            ..ResourceStatus::default()
+        };
+        let value = serde_json::to_vec(&status).map_err(|error| error.to_string())?;
+        let key = self.keys.status(Kind::Resource, name);
+        let before = self.store.revision();
+        self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
+        self.committed(before + 1);
+        Ok(())
+    }
+
+    fn uid_of(&self, name: &str) -> String {
+        let reading = self.store.get(&self.keys.spec(Kind::Resource, name));
+        reading
+            .entries
+            .first()
+            .and_then(|entry| serde_json::from_slice::<Resource>(&entry.value).ok())
+            .map(|resource| resource.metadata.uid)
+            .unwrap_or_default()
+    }
+
+    /// A service runs on a machine although nobody here has started it.
+    pub(super) fn place_running(&mut self, object: &Value, node: &str) -> Result<(), String> {
+        let mut object = object.clone();
+        if object.get("metadata").is_none() {
+            return Err("no metadata".to_owned());
+        }
+        object["apiVersion"] = json!(API_VERSION);
+        let resource: Resource = serde_json::from_value(object).map_err(|error| error.to_string())?;
+        let definition = ServiceDefinition::of(&resource);
+        let machine = self.machines.get_mut(node).ok_or_else(|| format!("there is no node {node:?}"))?;
+        if !machine.up {
+            return Err(format!("{node} is off, so nothing runs there"));
+        }
+        machine.services.insert(definition.name.clone(), Present { definition, doing: Doing::Runs });
+        self.check_never_two();
+        Ok(())
+    }
+}
+
+/// Whether an object tells what the cluster is, not what is to run in it.
+fn is_of_the_cluster(object: &Value) -> bool {
+    let kind = object.get("kind").and_then(Value::as_str).and_then(Kind::parse);
+    matches!(kind, Some(Kind::Cluster | Kind::Node | Kind::NodeGroup | Kind::Group))
+}

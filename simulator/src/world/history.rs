@@ -1,0 +1,128 @@
+//! What the store knows of a machine that is off at time 0 and has services: it was a member, and has fallen silent.
+
+use super::World;
+use super::machine::Machine;
+use crate::scenario::{Device, Place};
+use ha_api_types::kind::Kind;
+use ha_api_types::record::{
+    Action, Assignment, Fence, FenceState, Mode, NodeReport, Phase, ServiceReport, WatchdogKind,
+    WatchdogReport,
+};
+use ha_api_types::resource::{Resource, ServiceDefinition, ServiceState};
+use ha_api_types::timing::Timings;
+use ha_store::{Guard, Transaction};
+use serde::Serialize;
+use serde_json::json;
+
+/// The epoch and the action under which it was at work.
+const EPOCH: u64 = 1;
+const ACTION: &str = "before";
+
+impl World {
+    /// A node lost its power before time 0, with these services. Of those whose stored state says that they ran, its agent
+    /// had said so, under an armed watchdog: they need a fence. Of all others it had not, so they need none.
+    pub(super) fn was_lost(&mut self, node: &str, services: &[(String, Place)]) -> Result<(), String> {
+        if self.spec_of(Kind::Node, node).is_none() {
+            let object =
+                json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": node}, "spec": {}});
+            self.apply(&object)?;
+        }
+        let Some(machine) = self.machines.get(node) else { return Err(format!("there is no node {node:?}")) };
+        let ran = services.iter().filter(|(_, place)| place.state.is_some_and(runs));
+        let ran: Vec<String> = ran.map(|(name, _)| name.clone()).collect();
+        let report = last_report(machine, node, Timings::from(&self.scenario.timing), !ran.is_empty());
+        let (machine_id, boot_id) = (report.machine_id.clone(), report.boot_id.clone());
+        self.remember(self.keys.node_report(node), &report)?;
+        let fence = Fence {
+            epoch: EPOCH,
+            machine_id,
+            boot_id: boot_id.clone(),
+            request: Some(self.store.revision()),
+            state: FenceState::Open,
+            ..Fence::default()
+        };
+        self.remember(self.keys.fence(node), &fence)?;
+        for name in ran {
+            let spec = self.spec_of(Kind::Resource, &name).unwrap_or_default();
+            let resource: Resource = serde_json::from_value(spec).map_err(|error| error.to_string())?;
+            let report = ServiceReport {
+                uid: resource.metadata.uid.clone(),
+                action_uid: Some(ACTION.to_owned()),
+                epoch: EPOCH,
+                boot_id: boot_id.clone(),
+                exclusive: resource.spec.exclusive,
+                phase: Phase::Running,
+                ..ServiceReport::default()
+            };
+            self.remember(self.keys.service_report(node, &name), &report)?;
+            let assignment = Assignment {
+                node: node.to_owned(),
+                epoch: EPOCH,
+                boot_id: boot_id.clone(),
+                action_uid: ACTION.to_owned(),
+                action: Action::Start,
+                definition: ServiceDefinition::of(&resource),
+            };
+            self.remember(self.keys.assignment(&name), &assignment)?;
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, key: String, value: &impl Serialize) -> Result<(), String> {
+        let value = serde_json::to_vec(value).map_err(|error| error.to_string())?;
+        let before = self.store.revision();
+        self.store.commit(&Transaction::new().put(key, Guard::Absent, value));
+        self.committed(before + 1);
+        Ok(())
+    }
+}
+
+/// Whether a service in this state may have been running.
+fn runs(state: ServiceState) -> bool {
+    match state {
+        ServiceState::Starting
+        | ServiceState::Started
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence => true,
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Stopped
+        | ServiceState::Recovery
+        | ServiceState::Freeze
+        | ServiceState::Error
+        | ServiceState::Disabled
+        | ServiceState::Ignored
+        | ServiceState::Deleting => false,
+    }
+}
+
+fn last_report(machine: &Machine, node: &str, timings: Timings, armed: bool) -> NodeReport {
+    let kind = match machine.device {
+        Device::Sliding | Device::Fixed => WatchdogKind::Kernel,
+        Device::StandIn => WatchdogKind::StandIn,
+        Device::Missing => WatchdogKind::None,
+    };
+    NodeReport {
+        instance: ACTION.to_owned(),
+        machine_id: machine.machine_id(node),
+        boot_id: machine.boot_id(node),
+        epoch: EPOCH,
+        mode: Mode::Active,
+        armed: armed && kind != WatchdogKind::None,
+        watchdog: WatchdogReport {
+            kind,
+            timeout_ms: timings.watchdog_timeout_ms,
+            sliding: machine.device == Device::Sliding,
+            descriptor_retained: true,
+            ..WatchdogReport::default()
+        },
+        timings,
+        is_virtual: machine.is_virtual,
+        capacity: machine.capacity,
+        drivers: machine.drivers.clone(),
+        ..NodeReport::default()
+    }
+}
