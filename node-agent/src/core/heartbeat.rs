@@ -124,6 +124,20 @@ impl AgentCore {
             })
     }
 
+    /// Whether a heartbeat is under way, or was never answered, that takes *armed: true* back: a permit that overtakes it
+    /// would be followed by a report that says otherwise.
+    pub(super) fn may_be_taking_armed_back(&self) -> bool {
+        self.unseen_report
+            || self.commits.values().any(|purpose| match purpose {
+                Purpose::Beat(beat) => beat.report.as_ref().is_some_and(|report| !report.armed),
+                Purpose::Request { .. }
+                | Purpose::DeleteAlive
+                | Purpose::Service { .. }
+                | Purpose::Forget { .. }
+                | Purpose::Leave { .. } => false,
+            })
+    }
+
     /// Sends the heartbeat that is due.
     pub(super) fn heartbeat_step(&mut self, now: &Now) {
         let Some(registered) = self.registered() else { return };

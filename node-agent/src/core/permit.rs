@@ -68,6 +68,9 @@ impl AgentCore {
             if !armed {
                 return Some("the watchdog being armed and that being committed");
             }
+            if self.may_be_taking_armed_back() {
+                return Some("a heartbeat that says otherwise to be answered");
+            }
             if !self.watchdog.is_acknowledged() {
                 return Some("the watchdog daemon to acknowledge the deadline");
             }

@@ -62,6 +62,9 @@ pub(super) struct World {
     /// Commands by name that do not end by themselves.
     pub(super) hold: BTreeSet<&'static str>,
     pub(super) held: Vec<(CommandId, Command, ServiceDefinition)>,
+    /// Heartbeats stay on their way.
+    pub(super) hold_beats: bool,
+    held_beats: Vec<(CommitId, Transaction)>,
     pub(super) copies: BTreeMap<String, Copy>,
     pub(super) ran: Vec<(String, Command)>,
     pub(super) commits: Vec<(Transaction, Outcome)>,
@@ -121,6 +124,8 @@ impl World {
             net: Net::Up,
             hold: BTreeSet::new(),
             held: Vec::new(),
+            hold_beats: false,
+            held_beats: Vec::new(),
             copies: BTreeMap::new(),
             ran: Vec::new(),
             commits: Vec::new(),
@@ -264,6 +269,10 @@ impl World {
         match effect {
             Effect::Commit { id, transaction, lane } => {
                 self.check_transaction(&transaction);
+                if self.hold_beats && matches!(lane, Lane::Heartbeat { .. }) {
+                    self.held_beats.push((id, transaction));
+                    return;
+                }
                 let reaches = self.net != Net::Down;
                 let outcome = if reaches {
                     self.state.commit(&transaction)
@@ -399,6 +408,16 @@ impl World {
     pub(super) fn finish_held(&mut self) {
         for (id, command, service) in std::mem::take(&mut self.held) {
             self.finish(id, &command, &service);
+        }
+    }
+
+    /// Heartbeats that were on their way arrive.
+    pub(super) fn deliver_beats(&mut self) {
+        self.hold_beats = false;
+        for (id, transaction) in std::mem::take(&mut self.held_beats) {
+            let outcome = self.state.commit(&transaction);
+            self.commits.push((transaction, outcome.clone()));
+            self.input(Input::Committed { id, outcome });
         }
     }
 

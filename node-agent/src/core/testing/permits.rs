@@ -31,6 +31,23 @@ fn a_start_needs_every_precondition() {
 }
 
 #[test]
+fn no_permit_overtakes_a_heartbeat_that_takes_armed_back() {
+    let mut world = World::running();
+    world.hold_beats = true;
+    world.assign("web", Action::Stop { timeout_ms: None });
+    // The heartbeat is on its way by which the idle node is not armed any more; the permit would be applied before it.
+    world.advance(1_000);
+    assert!(world.report().armed && !world.copies["web"].running, "{:?}", world.logs);
+    world.assign("web", Action::Start);
+    world.advance(100);
+    assert_eq!(world.count("web", "start"), 1, "{:?}", world.logs);
+    world.deliver_beats();
+    world.advance(1_000);
+    assert_eq!(world.count("web", "start"), 2, "{:?}", world.core.waiting(&world.now()));
+    assert!(world.report().armed && world.copies["web"].running);
+}
+
+#[test]
 fn without_a_watchdog_only_what_may_run_twice_starts() {
     let mut world = World::active();
     world.refuse_arm = true;
