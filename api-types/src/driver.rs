@@ -211,6 +211,9 @@ pub struct SimulatedDriver {
     pub migrate_failures: u32,
     /// Stops fail.
     pub stop_fails: bool,
+    /// Its configuration is wrong: it starts nowhere.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub bad_configuration: bool,
     /// Failures happen only on these nodes; empty: everywhere.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fail_on: Vec<String>,
@@ -230,6 +233,7 @@ impl Default for SimulatedDriver {
             start_failures: 0,
             migrate_failures: 0,
             stop_fails: false,
+            bad_configuration: false,
             fail_on: Vec::new(),
             missing: Vec::new(),
         }

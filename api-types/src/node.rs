@@ -172,6 +172,18 @@ pub enum NodeState {
     Gone,
 }
 
+impl NodeState {
+    /// Every state.
+    pub const ALL: [NodeState; 6] = [
+        NodeState::Online,
+        NodeState::Offline,
+        NodeState::Unknown,
+        NodeState::Fence,
+        NodeState::Maintenance,
+        NodeState::Gone,
+    ];
+}
+
 /// What the leader reports about a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -88,6 +88,15 @@ pub enum OperationPhase {
 }
 
 impl OperationPhase {
+    /// Every phase.
+    pub const ALL: [OperationPhase; 5] = [
+        OperationPhase::Pending,
+        OperationPhase::Running,
+        OperationPhase::Succeeded,
+        OperationPhase::Failed,
+        OperationPhase::Refused,
+    ];
+
     /// Whether nothing more will happen.
     pub fn is_final(self) -> bool {
         match self {

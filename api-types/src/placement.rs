@@ -24,7 +24,8 @@ impl Spec for AffinityRuleSpec {
     const KIND: Kind = Kind::AffinityRule;
 }
 
-/// Node names with priorities; a higher number is preferred. A list of names (all 0) is accepted too.
+/// Node names with priorities; a higher number is preferred. A list of names (all 0) is accepted too, and a text as
+/// `node1:2,node2:1,node3`, where a name without a number has 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct NodePriorities(pub BTreeMap<String, i64>);
@@ -35,7 +36,29 @@ impl<'de> Deserialize<'de> for NodePriorities {
         impl<'de> de::Visitor<'de> for Visitor {
             type Value = NodePriorities;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of node names to priorities, or a list of node names")
+                f.write_str(
+                    "a map of node names to priorities, a list of node names, or a text as node1:2,node2:1,node3",
+                )
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<NodePriorities, E> {
+                let mut nodes = BTreeMap::new();
+                for part in text.split(',').map(str::trim) {
+                    let (name, priority) = match part.split_once(':') {
+                        None => (part, 0),
+                        Some((name, number)) => {
+                            let number = number.trim();
+                            let problem = || E::custom(format!("{number:?} is no priority of {name}"));
+                            (name.trim_end(), number.parse().map_err(|_| problem())?)
+                        }
+                    };
+                    if name.is_empty() {
+                        return Err(E::custom(format!("a node's name is missing in {text:?}")));
+                    }
+                    if nodes.insert(name.to_owned(), priority).is_some() {
+                        return Err(E::custom(format!("node {name} is there twice")));
+                    }
+                }
+                Ok(NodePriorities(nodes))
             }
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut names: A) -> Result<NodePriorities, A::Error> {
                 let mut nodes = BTreeMap::new();
@@ -62,10 +85,11 @@ impl JsonSchema for NodePriorities {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Node names with priorities, a higher number is preferred; or a list of node names, all with priority 0.",
+            "description": "Node names with priorities, a higher number is preferred; or a list of node names, all with priority 0; or a text as node1:2,node2:1,node3.",
             "anyOf": [
                 {"type": "object", "additionalProperties": {"type": ["integer", "null"], "format": "int64"}},
-                {"type": "array", "items": {"type": "string"}}
+                {"type": "array", "items": {"type": "string"}},
+                {"type": "string"}
             ]
         })
     }
@@ -155,4 +179,29 @@ pub struct RuleStatus {
     /// Ready (applied), or why not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn nodes_are_read_from_a_map_a_list_and_a_text() {
+        let check = |written: Value, expected: Option<Value>| {
+            let read = serde_json::from_value::<NodePriorities>(written.clone());
+            let read = read.ok().map(|nodes| serde_json::to_value(nodes).expect("a map"));
+            assert_eq!(read, expected, "{written}");
+        };
+        check(json!({"node1": 2, "node2": null}), Some(json!({"node1": 2, "node2": 0})));
+        check(json!(["node1", "node2"]), Some(json!({"node1": 0, "node2": 0})));
+        let text = "node1:2,node2:1,node3:1,node4";
+        check(json!(text), Some(json!({"node1": 2, "node2": 1, "node3": 1, "node4": 0})));
+        check(json!(" node1 : 2 , node2 "), Some(json!({"node1": 2, "node2": 0})));
+        check(json!("node1:-3"), Some(json!({"node1": -3})));
+        for wrong in ["", "node1:", "node1:high", ":2", "node1,,node2", "node1:1,node1:2"] {
+            check(json!(wrong), None);
+        }
+        check(json!(5), None);
+    }
 }

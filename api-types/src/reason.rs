@@ -272,3 +272,23 @@ impl fmt::Display for Reason {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_read_back() {
+        for reason in Reason::ALL {
+            let text = serde_json::to_string(reason).expect("a word");
+            assert_eq!(text, format!("{:?}", reason.as_str()));
+            assert_eq!(serde_json::from_str::<Reason>(&text).expect("a reason"), *reason);
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_newer_version_is_unknown() {
+        assert_eq!(serde_json::from_str::<Reason>("\"Moonstruck\"").expect("a reason"), Reason::Unknown);
+        assert!(!Reason::Unknown.sentence().is_empty());
+    }
+}

@@ -100,6 +100,12 @@ pub enum RequestedState {
     Ignored,
 }
 
+impl RequestedState {
+    /// Every state that can be asked for.
+    pub const ALL: [RequestedState; 4] =
+        [RequestedState::Started, RequestedState::Stopped, RequestedState::Disabled, RequestedState::Ignored];
+}
+
 /// Where a service's data is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -4,6 +4,7 @@
 //! it wants goes out through [`Controller::poll_effect`].
 
 pub mod commands;
+pub mod explain;
 pub mod fencing;
 pub mod health;
 pub mod interface;
@@ -12,6 +13,7 @@ pub mod plan;
 pub mod reconcile;
 pub mod service;
 pub mod situation;
+pub mod stored_view;
 pub mod world;
 
 mod operations;

@@ -7,4 +7,5 @@ pub mod random;
 pub mod random_run;
 pub mod report;
 pub mod scenario;
+pub mod vocabulary;
 pub mod world;

@@ -88,6 +88,10 @@ pub enum Device {
     Fixed,
     /// A process that plays one.
     StandIn,
+    /// A kernel device that another process holds.
+    Busy,
+    /// A kernel device that takes no timeout shorter than a minute.
+    Coarse,
     /// None.
     Missing,
 }

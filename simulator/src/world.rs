@@ -18,6 +18,7 @@ mod run;
 mod steps;
 mod store_place;
 mod user;
+mod vocabulary;
 mod watchdog;
 
 pub(crate) use invariants::LIMITS;
@@ -28,6 +29,7 @@ use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Check;
 use crate::scenario::{Power, Scenario};
+use crate::vocabulary::Vocabulary;
 use event::Event;
 use ha_api_types::keys::Keys;
 use ha_api_types::node::NodeState;
@@ -114,7 +116,10 @@ pub struct World {
     pub(crate) node_states: BTreeMap<String, NodeState>,
     pub(crate) machines: BTreeMap<String, Machine>,
     pub(crate) timeline: Vec<String>,
-    pub(crate) reasons: BTreeSet<Reason>,
+    /// What events have told: why, and about what.
+    pub(crate) told: BTreeSet<(Reason, String)>,
+    /// What users could read, if anybody collects it.
+    vocabulary: Option<Box<Vocabulary>>,
     keys: Keys,
     queue: Queue<Event>,
     random: Random,
@@ -134,6 +139,8 @@ pub struct World {
     migrate_failures: BTreeMap<String, u32>,
     operations: BTreeMap<String, String>,
     refused: Vec<(String, Option<String>)>,
+    /// Why commands were refused at once.
+    refused_for: BTreeMap<String, Reason>,
     seen_twice: BTreeSet<String>,
     seen_beyond: BTreeSet<(&'static str, String, String)>,
     /// What the user was told is stored: specs by key, and whether a deletion was asked for.
@@ -215,7 +222,8 @@ impl World {
             node_states: BTreeMap::new(),
             machines,
             timeline: Vec::new(),
-            reasons: BTreeSet::new(),
+            told: BTreeSet::new(),
+            vocabulary: None,
             keys: Keys::new(CLUSTER),
             queue: Queue::default(),
             random,
@@ -235,6 +243,7 @@ impl World {
             migrate_failures: BTreeMap::new(),
             operations: BTreeMap::new(),
             refused: Vec::new(),
+            refused_for: BTreeMap::new(),
             seen_twice: BTreeSet::new(),
             seen_beyond: BTreeSet::new(),
             acknowledged: BTreeMap::new(),
@@ -282,6 +291,7 @@ impl World {
                 got,
             });
         }
+        self.ask_why();
         self.check_expectations();
         if self.scenario.expect.progress {
             self.check_progress();

@@ -17,6 +17,7 @@ mod watch;
 pub use config::Config;
 pub use options::StoreOptions;
 pub use status::MemberStatus;
+pub use version::is_too_old;
 
 use crate::store::{Reading, Store, StoreError, WatchItem};
 use crate::transaction::{Entry, LeaseId, Outcome, Transaction};

@@ -53,6 +53,10 @@ pub enum FenceState {
 }
 
 impl FenceState {
+    /// Every state.
+    pub const ALL: [FenceState; 4] =
+        [FenceState::Open, FenceState::Fencing, FenceState::Fenced, FenceState::Closed];
+
     /// As printed.
     pub fn name(self) -> &'static str {
         match self {
@@ -102,6 +106,23 @@ pub enum Proof {
 }
 
 impl Proof {
+    /// The name of every proof, in the order of FENCING, section 5.
+    pub const NAMES: [&'static str; 7] =
+        ["Silence", "Device", "NewBoot", "CleanLeave", "Operator", "Reregistered", "NothingActive"];
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Proof::Silence { .. } => "Silence",
+            Proof::Device { .. } => "Device",
+            Proof::NewBoot { .. } => "NewBoot",
+            Proof::CleanLeave { .. } => "CleanLeave",
+            Proof::Operator { .. } => "Operator",
+            Proof::Reregistered => "Reregistered",
+            Proof::NothingActive => "NothingActive",
+        }
+    }
+
     /// The proof as a reason.
     pub fn reason(&self) -> Reason {
         match self {

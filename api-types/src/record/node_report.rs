@@ -2,6 +2,7 @@
 
 use super::{Leave, Revision};
 use crate::quantity::Amounts;
+use crate::reason::Reason;
 use crate::time::Millis;
 use crate::timing::{Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,10 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The name of every mode.
+    pub const NAMES: [&'static str; 7] =
+        ["Registering", "Active", "Maintenance", "Shutdown", "Restart", "Disarmed", "Left"];
+
     /// As printed.
     pub fn name(self) -> &'static str {
         match self {
@@ -142,6 +147,9 @@ pub struct WatchdogReport {
     /// Why it cannot be armed; empty when it can.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
+    /// The same in a word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
 }
 
 impl WatchdogReport {

@@ -73,7 +73,9 @@ fn groups_and_rules() {
     check(Kind::Group, "g", json!({"nodes": {"node1": 2, "node4": null}}), &[]);
     check(Kind::Group, "g", json!({"nodes": ["node1", "node2"], "restricted": true}), &[]);
     check(Kind::Group, "g", json!({"restricted": true}), &["spec.nodes"]);
-    check(Kind::Group, "g", json!({"nodes": "node1"}), &["spec.nodes"]);
+    check(Kind::Group, "g", json!({"nodes": "node1:2,node2:1,node3"}), &[]);
+    check(Kind::Group, "g", json!({"nodes": "node1:high"}), &["spec"]);
+    check(Kind::Group, "g", json!({"nodes": 5}), &["spec.nodes"]);
     check(Kind::Group, "g", json!({"nodes": {"node1": "high"}}), &["spec.nodes.node1"]);
     check(Kind::AffinityRule, "r", json!({}), &["spec"]);
     check(

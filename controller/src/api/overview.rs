@@ -4,6 +4,7 @@ mod problems;
 
 use super::ApiState;
 use super::facts;
+use crate::core::stored_view::status_of;
 use crate::core::world::World;
 use axum::Json;
 use axum::extract::State;
@@ -53,7 +54,7 @@ fn fill<S>(state: &ApiState<S>, world: &World, overview: &mut Overview) {
     overview.nodes = nodes(state, world);
     let mut services: BTreeMap<ServiceState, u32> = BTreeMap::new();
     for resource in world.resources.values() {
-        *services.entry(facts::status_of(world, &resource.value).state).or_default() += 1;
+        *services.entry(status_of(world, &resource.value).state).or_default() += 1;
     }
     overview.services = services;
     if let Some(status) = world.cluster_status.as_ref().map(|status| &status.value) {

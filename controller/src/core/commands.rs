@@ -2,6 +2,7 @@
 
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment, FenceState};
 
 /// Why maintenance of a node cannot begin now; its end is never refused.
 ///
@@ -24,9 +25,71 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
     }
 }
 
+/// Why a node cannot be deleted now: something may run there under its epoch, or it is assigned there.
+///
+/// `assigned` are the services whose assignment names the node ([`names_node`]).
+pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[&str]) -> Option<String> {
+    match fence {
+        Some(FenceState::Open) => Some(format!(
+            "its epoch is open: the node may run services. Shut its agent down cleanly (hactl node maintenance enable \
+             {node}, then power off) and try again"
+        )),
+        Some(FenceState::Fencing) => Some(
+            "it is being fenced: wait until that is proven, or confirm it with hactl node confirm-fenced"
+                .to_owned(),
+        ),
+        Some(FenceState::Fenced | FenceState::Closed) | None => (!assigned.is_empty())
+            .then(|| format!("services are assigned to it: {}. Move them away first", assigned.join(", "))),
+    }
+}
+
+/// Whether an assignment names a node, as its place or its target. One that cannot be read might.
+pub fn names_node(assignment: Option<&Assignment>, node: &str) -> bool {
+    assignment.is_none_or(|assignment| {
+        let target = match &assignment.action {
+            Action::Migrate { target, .. } => target == node,
+            Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => false,
+        };
+        assignment.node == node || target
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_goes_only_when_nothing_can_run_there() {
+        let check = |fence: Option<FenceState>, assigned: &[&str], expected: Option<&str>| {
+            let refused = node_deletion_refused("node1", fence, assigned);
+            assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
+            assert!(refused.unwrap_or_default().contains(expected.unwrap_or_default()), "{fence:?}");
+        };
+        check(None, &[], None);
+        check(Some(FenceState::Closed), &[], None);
+        check(Some(FenceState::Fenced), &[], None);
+        check(Some(FenceState::Fenced), &["web"], Some("assigned to it: web"));
+        check(Some(FenceState::Open), &[], Some("epoch is open"));
+        check(Some(FenceState::Fencing), &[], Some("being fenced"));
+    }
+
+    #[test]
+    fn an_assignment_names_its_node_and_its_target() {
+        let check = |assignment: Option<Assignment>, expected: bool| {
+            assert_eq!(names_node(assignment.as_ref(), "node1"), expected, "{assignment:?}");
+        };
+        let on = |node: &str| Assignment { node: node.to_owned(), ..Assignment::default() };
+        let to = |target: &str| Action::Migrate {
+            target: target.to_owned(),
+            target_epoch: 1,
+            target_boot_id: String::new(),
+        };
+        check(Some(on("node1")), true);
+        check(Some(on("node2")), false);
+        check(Some(Assignment { action: to("node1"), ..on("node2") }), true);
+        check(Some(Assignment { action: to("node3"), ..on("node2") }), false);
+        check(None, true);
+    }
 
     #[test]
     fn maintenance_begins_only_on_a_node_that_can_be_left() {

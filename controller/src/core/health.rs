@@ -173,12 +173,14 @@ pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason>
         WatchdogKind::Kernel => true,
         WatchdogKind::StandIn => fencing.allow_stand_in,
     };
+    let problem = report.watchdog.reason;
     if !accepted {
         let stand_in = report.watchdog.kind == WatchdogKind::StandIn;
-        return Err(if stand_in { Reason::WatchdogStandIn } else { Reason::WatchdogMissing });
+        let missing = problem.unwrap_or(Reason::WatchdogMissing);
+        return Err(if stand_in { Reason::WatchdogStandIn } else { missing });
     }
     if !report.watchdog.problem.is_empty() || (fencing.require_tested && !report.watchdog.tested) {
-        return Err(Reason::WatchdogFailed);
+        return Err(problem.unwrap_or(Reason::WatchdogFailed));
     }
     Ok(())
 }

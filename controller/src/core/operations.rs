@@ -3,7 +3,7 @@
 use super::fencing::{self, Subjected};
 use super::health::{Health, NodeTable};
 use super::plan::{Note, Plan, Subject, node_event, stored};
-use super::service::operation::status_in;
+use super::service::operation::{self, status_in};
 use super::situation::Situation;
 use super::world::{Versioned, guard_of};
 use ha_api_types::event::{Event, EventType};
@@ -42,6 +42,7 @@ fn verdict(phase: OperationPhase, reason: Reason, message: impl Into<String>) ->
 /// Plans the operations that no service's own plan covers.
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let world = situation.world;
+    let next = operation::requests(situation);
     for (name, operation) in &world.operations {
         let status = world.operation_statuses.get(name);
         let request = Request { name, operation, status };
@@ -63,7 +64,13 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             | OperationAction::Stop
             | OperationAction::Start
             | OperationAction::Restart
-            | OperationAction::ClearError => unknown_resource(situation, &request, plan),
+            | OperationAction::ClearError => {
+                let resource = names::bare(spec.resource.as_deref().unwrap_or_default());
+                match next.get(resource).filter(|first| first.name != name && status.is_none()) {
+                    Some(first) => queued(situation, &request, first.name, plan),
+                    None => unknown_resource(situation, &request, plan),
+                }
+            }
         }
     }
     for (name, status) in &world.operation_statuses {
@@ -91,6 +98,12 @@ fn expire(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
             .delete(keys.status(Kind::Operation, request.name), Guard::Unchanged(status.modified));
         plan.act(Subject::Operation(request.name.to_owned()), transaction, Vec::new(), Note::None);
     }
+}
+
+/// Another operation on the same resource is under way: one at a time.
+fn queued(situation: &Situation<'_>, request: &Request<'_>, first: &str, plan: &mut Plan) {
+    let message = format!("it waits for operation {first} on the same resource to end");
+    write(situation, request, &verdict(OperationPhase::Pending, Reason::Pending, message), plan);
 }
 
 fn unknown_resource(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {

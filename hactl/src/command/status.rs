@@ -165,7 +165,8 @@ fn nodes(terminal: &Terminal, nodes: &[NodeOverview], wide: bool, disarmed: bool
             );
         }
         // That its heartbeat is seen goes without saying.
-        let quiet = node.message.is_empty() || node.reason == Reason::HeartbeatSeen;
+        let quiet =
+            node.message.is_empty() || matches!(node.reason, Reason::HeartbeatSeen | Reason::Maintenance);
         row.push(if quiet { Cell::blank() } else { Cell::plain(&node.message) });
         table.row(row);
     }

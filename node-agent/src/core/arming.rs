@@ -4,7 +4,8 @@ use super::effect::{Effect, Level, WatchdogRequestId};
 use super::input::WatchdogNews;
 use super::{AgentCore, Session};
 use crate::watchdog::Moment;
-use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Request, State, Status};
+use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Refusal, Request, State, Status};
+use ha_api_types::reason::Reason;
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_api_types::time::{Millis, Mono, Now};
 
@@ -22,6 +23,8 @@ pub(super) struct Watchdog {
     facts: Option<DeviceFacts>,
     /// Why it cannot be armed; empty while it can, or while nobody has tried.
     pub(super) problem: String,
+    /// The problem in a word.
+    pub(super) problem_reason: Option<Reason>,
     asked: Option<(WatchdogRequestId, Request)>,
     /// The deadline that the daemon acknowledged since armed: true was committed.
     acknowledged: Option<Moment>,
@@ -115,7 +118,8 @@ impl Watchdog {
     /// What the node's report says of it. While a longer timeout is wanted, the longer one: W must cover both.
     pub(super) fn report(&self, wanted_timeout_ms: Millis) -> WatchdogReport {
         let Some(facts) = self.facts else {
-            return WatchdogReport { problem: self.problem.clone(), ..WatchdogReport::default() };
+            let (problem, reason) = (self.problem.clone(), self.problem_reason);
+            return WatchdogReport { problem, reason, ..WatchdogReport::default() };
         };
         let timeout_ms = u64::from(facts.timeout_seconds) * 1000;
         WatchdogReport {
@@ -133,7 +137,13 @@ impl Watchdog {
             descriptor_retained: facts.descriptor_retained,
             tested: false,
             problem: self.problem.clone(),
+            reason: self.problem_reason,
         }
+    }
+
+    fn is_well(&mut self) {
+        self.problem.clear();
+        self.problem_reason = None;
     }
 
     pub(super) fn due(&self) -> Option<Mono> {
@@ -153,7 +163,7 @@ impl AgentCore {
                 self.watchdog.armed_with = None;
                 self.watchdog.retry_at = None;
                 self.watchdog.away_since = None;
-                self.watchdog.problem.clear();
+                self.watchdog.is_well();
                 self.take_status(status);
             }
             WatchdogNews::Answered { id, refusal, status } => {
@@ -165,7 +175,7 @@ impl AgentCore {
                 self.take_status(status);
                 match refusal {
                     None => self.watchdog_done(request),
-                    Some(text) => self.watchdog_refused(now, request, text),
+                    Some(refusal) => self.watchdog_refused(now, request, refusal),
                 }
             }
             WatchdogNews::Notice { notice, status } => {
@@ -223,7 +233,7 @@ impl AgentCore {
     fn watchdog_done(&mut self, request: Request) {
         match request {
             Request::Arm(arm) => {
-                self.watchdog.problem.clear();
+                self.watchdog.is_well();
                 self.watchdog.armed_with = Some((arm.timeout_seconds, arm.heartbeat_valid_ms));
                 self.watchdog.looked = arm.deadline.is_none();
                 if self.node_report().is_some_and(|report| report.armed) {
@@ -232,7 +242,7 @@ impl AgentCore {
             }
             Request::Deadline(deadline) => {
                 if !self.must_rearm() {
-                    self.watchdog.problem.clear();
+                    self.watchdog.is_well();
                 }
                 if self.node_report().is_some_and(|report| report.armed) {
                     self.watchdog.acknowledged = Some(deadline);
@@ -249,7 +259,8 @@ impl AgentCore {
         }
     }
 
-    fn watchdog_refused(&mut self, now: &Now, request: Request, text: String) {
+    fn watchdog_refused(&mut self, now: &Now, request: Request, refusal: Refusal) {
+        let text = refusal.to_string();
         self.watchdog.retry_at = Some(now.raw + RETRY_MS);
         match request {
             Request::Arm(arm) => {
@@ -263,6 +274,7 @@ impl AgentCore {
                     self.log(Level::Error, format!("the watchdog cannot be armed: {text}"));
                 }
                 self.watchdog.problem = text;
+                self.watchdog.problem_reason = Some(refusal.reason());
             }
             Request::Deadline(deadline) => {
                 self.watchdog.too_late = Some(deadline);
@@ -285,6 +297,7 @@ impl AgentCore {
             {
                 "ha-watchdogd is not reachable: start it, or name its socket"
                     .clone_into(&mut self.watchdog.problem);
+                self.watchdog.problem_reason = Some(Reason::WatchdogMissing);
                 self.changed = true;
             }
             return;

@@ -4,7 +4,8 @@ use super::effect::{CommitId, Effect, Lane, Level};
 use super::heartbeat::Beat;
 use super::session::ReadFor;
 use super::{AgentCore, Now};
-use ha_api_types::record::{NodeReport, ServiceReport};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{NodeReport, Phase, ServiceReport};
 use ha_api_types::time::Millis;
 use ha_store::{Outcome, Transaction};
 
@@ -61,6 +62,7 @@ impl AgentCore {
         outcome: &Outcome,
     ) {
         let applied = outcome.applied();
+        let phase = report.phase;
         self.stale.insert(name.to_owned());
         if let Some(revision) = applied {
             self.view.reports.wrote(name, report, revision);
@@ -75,8 +77,18 @@ impl AgentCore {
             service.reread = true;
             service.write_not_before = Some(now.raw + REWRITE_MS);
             self.tell_outcome(&format!("the report of {name}"), outcome);
+            self.tell_permit_refused(now, name, phase, outcome);
         }
         self.changed = true;
+    }
+
+    /// A permit conflicted: what it rested on was no longer so when it reached the store.
+    fn tell_permit_refused(&mut self, now: &Now, name: &str, phase: Phase, outcome: &Outcome) {
+        let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
+        if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
+            let message = "the permit was refused, as something has changed meanwhile; it is looked at anew";
+            self.event(now, &service.clone(), false, Reason::PermitRefused, message);
+        }
     }
 
     fn forget_answer(&mut self, now: &Now, id: CommitId, name: &str, outcome: &Outcome) {

@@ -115,8 +115,8 @@ pub enum WatchdogNews {
     Answered {
         /// The request.
         id: WatchdogRequestId,
-        /// The text of the refusal, if it was refused.
-        refusal: Option<String>,
+        /// Why it was refused, if it was.
+        refusal: Option<protocol::Refusal>,
         /// How things stand after it.
         status: protocol::Status,
     },

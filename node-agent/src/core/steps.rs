@@ -276,7 +276,7 @@ impl AgentCore {
         let Some(problem) = self.cannot_arm().filter(|_| exclusive) else { return false };
         let failure = DriverFailure {
             class: FailureClass::TryElsewhere,
-            reason: Reason::WatchdogFailed,
+            reason: self.watchdog.problem_reason.unwrap_or(Reason::WatchdogFailed),
             message: format!("the watchdog cannot be armed: {problem}"),
         };
         service.go(Step::Unwind { uid: uid.to_owned(), failure });

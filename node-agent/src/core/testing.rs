@@ -358,7 +358,11 @@ impl World {
                         number: self.number,
                         request: protocol::Request::Query,
                     });
-                    let news = WatchdogNews::Answered { id, refusal: Some("no device".to_owned()), status };
+                    let news = WatchdogNews::Answered {
+                        id,
+                        refusal: Some(protocol::Refusal::DeviceFailed { errno: 5 }),
+                        status,
+                    };
                     return self.input(Input::Watchdog(news));
                 }
                 self.daemon_input(daemon::Input::Message { number: self.number, request });

@@ -96,6 +96,13 @@ impl SimulatedDriver {
                 message,
             });
         }
+        if spec.bad_configuration {
+            return Err(DriverFailure {
+                class: FailureClass::ConfigurationWrong,
+                reason: Reason::BadConfiguration,
+                message: "its configuration is wrong".to_owned(),
+            });
+        }
         self.set(&service.name, What::Starting).map_err(unreadable)?;
         seconds(spec.start_seconds).await;
         let counted = self.failures_file(&service.name);
@@ -299,6 +306,12 @@ mod tests {
         first.start(&elsewhere).await.unwrap();
         let missing = node(&shared, "node3", "a").start(&elsewhere).await.unwrap_err();
         assert_eq!((missing.class, missing.reason), (FailureClass::NeverHere, Reason::NotInstalled));
+        let wrong = service(|spec| spec.bad_configuration = true);
+        let failed = second.start(&wrong).await.unwrap_err();
+        assert_eq!(
+            (failed.class, failed.reason),
+            (FailureClass::ConfigurationWrong, Reason::BadConfiguration)
+        );
     }
 
     #[tokio::test]

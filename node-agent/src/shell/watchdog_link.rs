@@ -78,7 +78,7 @@ async fn serve(
                     Ok(status) => (None, status),
                     // A refusal does not say how things stand.
                     Err(ClientError::Refused(refusal)) => match client.status().await {
-                        Ok(status) => (Some(refusal.to_string()), status),
+                        Ok(status) => (Some(refusal), status),
                         Err(error) => return Some(error),
                     },
                     Err(error) => return Some(error),

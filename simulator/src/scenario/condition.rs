@@ -3,6 +3,7 @@
 use super::action::bare;
 use super::reader::one_of;
 use ha_api_types::node::NodeState;
+use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 
 /// A statement about the cluster.
@@ -22,6 +23,16 @@ pub enum Condition {
     NoServiceOn(String),
     /// `cluster is Armed|Disarming|Disarmed|Arming`.
     ClusterIs(&'static str),
+    /// `service R says REASON`: a condition in its status bears it.
+    ServiceSays(String, Reason),
+    /// `node N says REASON`.
+    NodeSays(String, Reason),
+    /// `why R says REASON on N`: the verdict of `hactl why R` about the node.
+    WhySays(String, Reason, String),
+    /// `command TEXT says REASON`: how the last command with this text was answered.
+    CommandSays(String, Reason),
+    /// `event REASON about NAME`: it was told at some time.
+    Told(Reason, String),
     /// `not` and a condition.
     Not(Box<Condition>),
 }
@@ -41,7 +52,19 @@ const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 
 /// What a condition looks like.
 const FORMS: &str = "write `service R is STATE`, `service R on NODE`, `service R running`, `node N is STATE`, \
-     `leader is N`, `no service on N`, `cluster is Armed|Disarming|Disarmed`, or `not` and one of them";
+     `leader is N`, `no service on N`, `cluster is Armed|Disarming|Disarmed`, `service R says REASON`, \
+     `node N says REASON`, `why R says REASON on N`, `command TEXT says REASON`, `event REASON about NAME`, \
+     or `not` and one of them";
+
+/// A reason of the vocabulary.
+fn reason(word: &str) -> Result<Reason, String> {
+    let known = || Reason::ALL.iter().map(|reason| reason.as_str());
+    Reason::ALL
+        .iter()
+        .find(|reason| reason.as_str() == word)
+        .copied()
+        .ok_or_else(|| format!("{word:?} is not a reason, {}", one_of(word, known())))
+}
 
 /// A service state, in any case of letters.
 pub(super) fn service_state(word: &str) -> Result<ServiceState, String> {
@@ -80,6 +103,21 @@ impl Condition {
                 .ok_or_else(|| {
                     about(format!("{state:?} is not accepted, {}", one_of(state, ARMING.into_iter())))
                 }),
+            ["service", resource, "says", word] => {
+                reason(word).map(|reason| Condition::ServiceSays(bare(resource), reason)).map_err(about)
+            }
+            ["node", node, "says", word] => {
+                reason(word).map(|reason| Condition::NodeSays((*node).to_owned(), reason)).map_err(about)
+            }
+            ["why", resource, "says", word, "on", node] => reason(word)
+                .map(|reason| Condition::WhySays(bare(resource), reason, (*node).to_owned()))
+                .map_err(about),
+            ["command", command @ .., "says", word] => {
+                reason(word).map(|reason| Condition::CommandSays(command.join(" "), reason)).map_err(about)
+            }
+            ["event", word, "about", name] => {
+                reason(word).map(|reason| Condition::Told(reason, bare(name))).map_err(about)
+            }
             _ => Err(format!("{text:?} is not a condition: {FORMS}")),
         }
     }
@@ -89,12 +127,17 @@ impl Condition {
         match self {
             Condition::ServiceIs(name, _)
             | Condition::ServiceOn(name, _)
-            | Condition::ServiceRunning(name) => Some(name),
+            | Condition::ServiceRunning(name)
+            | Condition::ServiceSays(name, _)
+            | Condition::WhySays(name, ..) => Some(name),
             Condition::Not(condition) => condition.resource(),
             Condition::NodeIs(..)
             | Condition::LeaderIs(_)
             | Condition::NoServiceOn(_)
-            | Condition::ClusterIs(_) => None,
+            | Condition::ClusterIs(_)
+            | Condition::NodeSays(..)
+            | Condition::CommandSays(..)
+            | Condition::Told(..) => None,
         }
     }
 
@@ -104,9 +147,16 @@ impl Condition {
             Condition::ServiceOn(_, node)
             | Condition::NodeIs(node, _)
             | Condition::LeaderIs(node)
+            | Condition::NodeSays(node, _)
+            | Condition::WhySays(_, _, node)
             | Condition::NoServiceOn(node) => Some(node),
             Condition::Not(condition) => condition.node(),
-            Condition::ServiceIs(..) | Condition::ServiceRunning(_) | Condition::ClusterIs(_) => None,
+            Condition::ServiceIs(..)
+            | Condition::ServiceRunning(_)
+            | Condition::ClusterIs(_)
+            | Condition::ServiceSays(..)
+            | Condition::CommandSays(..)
+            | Condition::Told(..) => None,
         }
     }
 }

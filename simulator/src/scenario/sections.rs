@@ -78,6 +78,8 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
             ("sliding", Device::Sliding),
             ("fixed", Device::Fixed),
             ("standIn", Device::StandIn),
+            ("busy", Device::Busy),
+            ("coarse", Device::Coarse),
             ("none", Device::Missing),
         ];
         fields.get("watchdog").and_then(|value| reader.word(value, &fields.at("watchdog"), &words))

@@ -99,6 +99,10 @@ fn names_must_exist() {
     check("place: {web: {node: node9}}\n", 4, &["node9"]);
     check("place: {web: {node: node1, state: Migrate}}\n", 4, &["needs a target"]);
     check("place: {web: {node: node1, target: node2}}\n", 4, &["only a service in state Migrate"]);
+    check("steps:\n  - check: service web says Runing\n", 5, &["\"Runing\" is not a reason", "\"Running\""]);
+    check("steps:\n  - check: service wep says Running\n", 5, &["wep"]);
+    check("steps:\n  - check: why web says Allowed on node9\n", 5, &["node9"]);
+    check("steps:\n  - check: event about web\n", 5, &["event REASON about NAME"]);
     check("store: {on: [node1, node9]}\n", 4, &["store.on[1]", "node9"]);
     check("expect: {fenced: [node9]}\n", 4, &["expect.fenced[0]", "node9"]);
     check("expect: {onOneOf: {wep: [node1]}}\n", 4, &["wep"]);

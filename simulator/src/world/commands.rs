@@ -5,6 +5,7 @@ use crate::scenario::action::Command;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::reason::Reason;
 use ha_api_types::record::Fence;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ impl World {
             Command::Set { resource, fields } => self.change_spec(Kind::Resource, &resource, &fields)?,
             Command::Add { resource, node, running } => self.add(&resource, node.as_deref(), running)?,
             Command::Delete { resource } => self.delete(&resource)?,
+            Command::DeleteNode { node } => self.delete_node(&node)?,
             Command::Migrate { resource, node } => {
                 self.operate_on(text, OperationAction::Migrate, &resource, Some(&node));
             }
@@ -41,7 +43,8 @@ impl World {
             }
             Command::Maintenance { node, enable } => {
                 let node = self.machine_named(&node)?;
-                if enable && let Some(message) = self.refuses_maintenance(&node) {
+                if enable && let Some((reason, message)) = self.refuses_maintenance(&node) {
+                    self.note_refusal(text, reason);
                     return Err(message);
                 }
                 self.change_spec(Kind::Node, &node, &[("maintenance".to_owned(), json!(enable))])?;
@@ -88,11 +91,11 @@ impl World {
     }
 
     /// Why maintenance of a node cannot begin now, as the API says it.
-    fn refuses_maintenance(&self, node: &str) -> Option<String> {
+    fn refuses_maintenance(&self, node: &str) -> Option<(Reason, String)> {
         let state = self.node_states.get(node).copied().unwrap_or_default();
         let cluster = self.spec_of(Kind::Cluster, CLUSTER_NAME).unwrap_or_default();
         let disarmed = cluster.pointer("/spec/disarmed").is_some_and(Value::is_string);
-        ha_controller::core::commands::maintenance_refused(node, state, disarmed).map(|(_, message)| message)
+        ha_controller::core::commands::maintenance_refused(node, state, disarmed)
     }
 
     /// Sets or clears `Cluster.spec.disarmed`; a notice if that is already so.

@@ -34,7 +34,7 @@ impl World {
         let seconds = |count: u32| u64::from(count) * 1000;
         let takes_ms: Millis = match &command {
             Command::Probe => 5,
-            Command::Start => seconds(simulated.start_seconds),
+            Command::Start => seconds(simulated.start_seconds).min(service.timeouts.start_ms()),
             Command::Stop { graceful_ms } => seconds(simulated.stop_seconds).min(*graceful_ms),
             Command::Kill => 20,
             Command::Receive => 50,
@@ -87,6 +87,19 @@ impl World {
             Command::Start => {
                 if simulated.missing.iter().any(|missing| missing == node) {
                     return failure(FailureClass::NeverHere, Reason::NotInstalled, "not installed here");
+                }
+                if simulated.bad_configuration {
+                    self.remove(node, name);
+                    let class = FailureClass::ConfigurationWrong;
+                    return failure(
+                        class,
+                        Reason::BadConfiguration,
+                        "pretended mistake in its configuration",
+                    );
+                }
+                if u64::from(simulated.start_seconds) * 1000 > running.service.timeouts.start_ms() {
+                    self.remove(node, name);
+                    return failure(FailureClass::RetryHere, Reason::TimedOut, "it did not start in time");
                 }
                 let failed = self.start_failures.entry(name.clone()).or_default();
                 if here && *failed < simulated.start_failures {

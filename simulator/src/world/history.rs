@@ -103,7 +103,8 @@ fn last_report(machine: &Machine, node: &str, timings: Timings, armed: bool) -> 
     let kind = match machine.device {
         Device::Sliding | Device::Fixed => WatchdogKind::Kernel,
         Device::StandIn => WatchdogKind::StandIn,
-        Device::Missing => WatchdogKind::None,
+        // One that was never armed has reported no device.
+        Device::Missing | Device::Busy | Device::Coarse => WatchdogKind::None,
     };
     NodeReport {
         instance: ACTION.to_owned(),

@@ -201,6 +201,7 @@ impl World {
         let changes: Vec<Change> = revisions.into_iter().flat_map(|(_, changes)| changes).collect();
         self.check_store_changes(&changes);
         let revision = self.store.revision();
+        self.note_words(&changes, revision);
         let mut watchers = Vec::new();
         for (node, process) in &mut self.agents {
             if process.notice(&changes, revision) {

@@ -252,7 +252,7 @@ impl World {
                 self.queue.push(self.now + 1, event);
             }
             agent::Effect::Event(event) => {
-                self.reasons.insert(event.reason);
+                self.note_event(&event);
                 self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
             agent::Effect::Log { level, message } => {
@@ -308,7 +308,7 @@ impl World {
             }
             controller::Effect::RunFencer(run) => self.begin_fencer(node, generation, run),
             controller::Effect::Event { event, .. } => {
-                self.reasons.insert(event.reason);
+                self.note_event(&event);
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
             controller::Effect::Ended => {

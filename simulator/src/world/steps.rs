@@ -37,6 +37,7 @@ impl World {
             }
             self.step += 1;
             self.step_began = self.now;
+            self.ask_why();
             for doing in step.doings {
                 self.do_one(doing);
                 self.look_at_store();
@@ -111,6 +112,11 @@ impl World {
                 let arming = if status.arming.is_empty() { "Armed" } else { status.arming.as_str() };
                 arming == *word
             }
+            Condition::ServiceSays(name, reason) => self.says(Kind::Resource, name, *reason),
+            Condition::NodeSays(node, reason) => self.says(Kind::Node, node, *reason),
+            Condition::WhySays(resource, reason, node) => self.why_says(resource, *reason, node),
+            Condition::CommandSays(text, reason) => self.answered_with(text, *reason),
+            Condition::Told(reason, name) => self.told.contains(&(*reason, name.clone())),
             Condition::Not(condition) => !self.holds(condition),
         }
     }

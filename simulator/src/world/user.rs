@@ -4,8 +4,10 @@ use super::World;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
+use ha_api_types::record::{Assignment, Fence};
 use ha_api_types::time::Timestamp;
 use ha_api_types::validation;
+use ha_controller::core::commands::{names_node, node_deletion_refused};
 use ha_store::{Guard, Outcome, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -97,6 +99,33 @@ impl World {
         Ok(())
     }
 
+    /// Deletes a node's object, if the API would; its status stays, and is shown as Gone.
+    pub(super) fn delete_node(&mut self, node: &str) -> Result<(), String> {
+        let key = self.keys.spec(Kind::Node, node);
+        let entry = self.store.get(&key).entries.first().cloned().ok_or_else(|| format!("no node {node}"))?;
+        let fence_key = self.keys.fence(node);
+        let fence = self.store.get(&fence_key).entries.first().cloned();
+        let state = fence.as_ref().and_then(|one| serde_json::from_slice::<Fence>(&one.value).ok());
+        let assignments = self.store.list(&self.keys.assignments()).entries;
+        let named: Vec<&str> = assignments
+            .iter()
+            .filter(|one| names_node(serde_json::from_slice::<Assignment>(&one.value).ok().as_ref(), node))
+            .filter_map(|one| one.key.rsplit('/').next())
+            .collect();
+        if let Some(refused) = node_deletion_refused(node, state.map(|fence| fence.state), &named) {
+            return Err(refused);
+        }
+        // This deletion was asked for.
+        self.acknowledged.remove(&key);
+        let before = self.store.revision();
+        let guard = fence.map_or(Guard::Absent, |one| Guard::Unchanged(one.mod_revision));
+        let transaction =
+            Transaction::new().delete(key, Guard::Unchanged(entry.mod_revision)).guard(fence_key, guard);
+        self.store.commit(&transaction);
+        self.committed(before + 1);
+        Ok(())
+    }
+
     /// Records an operation; `text` is what the step said, for the list of refusals.
     pub(super) fn operate(&mut self, text: &str, spec: OperationSpec) {
         self.uids += 1;
@@ -151,7 +180,7 @@ impl World {
             .any(|name| self.operation_status(name).is_none_or(|status| !status.phase.is_final()))
     }
 
-    fn operation_status(&self, name: &str) -> Option<OperationStatus> {
+    pub(super) fn operation_status(&self, name: &str) -> Option<OperationStatus> {
         let reading = self.store.get(&self.keys.status(Kind::Operation, name));
         reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
     }

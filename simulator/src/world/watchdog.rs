@@ -10,6 +10,9 @@ use ha_node_agent::watchdog::protocol::{
     DeviceFacts, DeviceKind, Name, Notice, Outcome, Refusal, Reply, Request,
 };
 
+/// The shortest timeout of a coarse device.
+const COARSE_SECONDS: u32 = 60;
+
 impl World {
     pub(super) fn connect_watchdog(&mut self, node: &str, generation: Generation) {
         let now = self.clock_of(node);
@@ -71,17 +74,30 @@ impl World {
             match effect {
                 Effect::Open { timeout_seconds } => {
                     let device = self.machines.get(node).map_or(Device::Missing, |machine| machine.device);
-                    let (kind, sliding) = match device {
-                        Device::Sliding => (DeviceKind::Kernel, true),
-                        Device::Fixed => (DeviceKind::Kernel, false),
-                        Device::StandIn => (DeviceKind::StandIn, true),
-                        Device::Missing => {
-                            let refused = DaemonInput::Opened(Err(Refusal::NoDevice { errno: 2 }));
+                    let opened = match device {
+                        Device::Sliding => Ok((DeviceKind::Kernel, true)),
+                        Device::Fixed | Device::Coarse => Ok((DeviceKind::Kernel, false)),
+                        Device::StandIn => Ok((DeviceKind::StandIn, true)),
+                        Device::Missing => Err(Refusal::NoDevice { errno: 2 }),
+                        Device::Busy => Err(Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") }),
+                    };
+                    let (kind, sliding) = match opened {
+                        Ok(found) => found,
+                        Err(refusal) => {
                             if let Some(machine) = self.machines.get_mut(node) {
+                                let refused = DaemonInput::Opened(Err(refusal));
                                 machine.watchdog.daemon.handle((&now).into(), refused);
                             }
                             continue;
                         }
+                    };
+                    let timeout_seconds = match device {
+                        Device::Coarse => timeout_seconds.max(COARSE_SECONDS),
+                        Device::Sliding
+                        | Device::Fixed
+                        | Device::StandIn
+                        | Device::Missing
+                        | Device::Busy => timeout_seconds,
                     };
                     self.start_device(node, timeout_seconds);
                     let facts = DeviceFacts {
@@ -201,7 +217,7 @@ impl World {
             (_, Outcome::Notice(notice)) => WatchdogNews::Notice { notice, status },
             (Some(id), Outcome::Done) => WatchdogNews::Answered { id, refusal: None, status },
             (Some(id), Outcome::Refused(refusal)) => {
-                WatchdogNews::Answered { id, refusal: Some(refusal.to_string()), status }
+                WatchdogNews::Answered { id, refusal: Some(refusal), status }
             }
             (None, Outcome::Done | Outcome::Refused(_)) => return,
         };

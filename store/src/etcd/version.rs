@@ -12,6 +12,11 @@ pub(super) fn check_version(endpoint: &str, version: &str) -> Result<(), String>
     ))
 }
 
+/// Whether a member of this version has defects that matter here. One whose version is not known is not judged.
+pub fn is_too_old(version: &str) -> bool {
+    !version.is_empty() && !is_good_enough(version)
+}
+
 fn is_good_enough(version: &str) -> bool {
     // A pre-release of a version comes before it; what follows a plus comes with it.
     let without_build = version.split('+').next().unwrap_or_default();
@@ -57,6 +62,7 @@ mod tests {
         ] {
             check(old, false);
         }
+        assert!(is_too_old("3.4.23") && !is_too_old("3.6.12") && !is_too_old(""));
         let sentence = check_version("http://a:1", "3.4.23").expect_err("old");
         assert!(sentence.contains("http://a:1") && sentence.contains("3.4.23"), "{sentence}");
     }

@@ -9,13 +9,14 @@ use crate::api::read::{self, Stored};
 use crate::api::request::{Parameters, read_body};
 use crate::api::selector::Selector;
 use crate::api::table::Rows;
+use crate::core::commands::{names_node, node_deletion_refused};
 use axum::Json;
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{Assignment, Fence, FenceState};
+use ha_api_types::record::{Assignment, Fence};
 use ha_store::{Guard, Store, Transaction};
 use serde_json::{Value, json};
 
@@ -208,48 +209,23 @@ async fn release_node<S: Store>(
 ) -> Result<Transaction, ApiError> {
     let key = state.keys().fence(name);
     let reading = state.store().get(&key).await?;
-    let guard = match reading.entries.first() {
-        None => Guard::Absent,
+    let (fence, guard) = match reading.entries.first() {
+        None => (None, Guard::Absent),
         Some(entry) => {
             let fence: Fence = serde_json::from_slice(&entry.value)
                 .map_err(|error| ApiError::internal(format!("the record {key} cannot be read: {error}")))?;
-            match fence.state {
-                FenceState::Open => {
-                    let text = format!(
-                        "its epoch is open: the node may run services. Shut its agent down cleanly (hactl node maintenance enable {name}, then power off) and try again"
-                    );
-                    return Err(ApiError::conflict(Kind::Node, name, &text));
-                }
-                FenceState::Fencing => {
-                    let text = "it is being fenced: wait until that is proven, or confirm it with hactl node confirm-fenced";
-                    return Err(ApiError::conflict(Kind::Node, name, text));
-                }
-                FenceState::Fenced | FenceState::Closed => Guard::Unchanged(entry.mod_revision),
-            }
+            (Some(fence.state), Guard::Unchanged(entry.mod_revision))
         }
     };
     let assignments = state.store().list(&state.keys().assignments()).await?;
     let named: Vec<&str> = assignments
         .entries
         .iter()
-        .filter(|entry| {
-            // One that cannot be read might name it.
-            serde_json::from_slice::<Assignment>(&entry.value).map_or(true, |assignment| {
-                let target = match &assignment.action {
-                    ha_api_types::record::Action::Migrate { target, .. } => target == name,
-                    ha_api_types::record::Action::Start
-                    | ha_api_types::record::Action::Stop { .. }
-                    | ha_api_types::record::Action::Restart
-                    | ha_api_types::record::Action::Leave => false,
-                };
-                assignment.node == name || target
-            })
-        })
+        .filter(|entry| names_node(serde_json::from_slice::<Assignment>(&entry.value).ok().as_ref(), name))
         .filter_map(|entry| entry.key.rsplit('/').next())
         .collect();
-    if named.is_empty() {
-        return Ok(transaction.guard(key, guard));
+    match node_deletion_refused(name, fence, &named) {
+        None => Ok(transaction.guard(key, guard)),
+        Some(text) => Err(ApiError::conflict(Kind::Node, name, &text)),
     }
-    let text = format!("services are assigned to it: {}. Move them away first", named.join(", "));
-    Err(ApiError::conflict(Kind::Node, name, &text))
 }

@@ -2,13 +2,14 @@
 
 use super::ready;
 use crate::api::error::ApiError;
-use crate::api::facts::status_of;
+use crate::core::stored_view::status_of;
 use crate::core::world::World;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::view::{ControllerState, Overview, Problem, Severity};
+use ha_store::etcd::is_too_old;
 use std::cmp::Reverse;
 
 /// The store cannot be read.
@@ -49,6 +50,18 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
             Reason::Unknown,
             message,
             "see to etcd on that machine",
+        ));
+    }
+    for member in overview.store.members.iter().filter(|member| is_too_old(&member.version)) {
+        let name = if member.name.is_empty() { &member.url } else { &member.name };
+        let message =
+            format!("member {name} is version {}: {}", member.version, Reason::StoreTooOld.sentence());
+        found.push(problem(
+            Severity::Degraded,
+            "store".to_owned(),
+            Reason::StoreTooOld,
+            message,
+            "upgrade etcd to 3.5.30, 3.6.11 or newer, one member after the other",
         ));
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
@@ -158,4 +171,61 @@ fn rules(world: &World, found: &mut Vec<Problem>) {
 
 fn problem(severity: Severity, about: String, reason: Reason, message: String, help: &str) -> Problem {
     Problem { severity, about, reason, message, help: help.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::keys::Keys;
+    use ha_api_types::kind::Kind;
+    use ha_api_types::time::Mono;
+    use ha_api_types::view::StoreMember;
+    use ha_store::Entry;
+
+    fn reasons(world: &World, overview: &Overview) -> Vec<(Reason, String)> {
+        of(world, overview).into_iter().map(|found| (found.reason, found.message)).collect()
+    }
+
+    #[test]
+    fn a_member_that_is_too_old_is_named() {
+        let check = |version: &str, expected: bool| {
+            let member = StoreMember {
+                name: "member1".to_owned(),
+                healthy: true,
+                version: version.to_owned(),
+                ..StoreMember::default()
+            };
+            let mut overview = Overview::default();
+            overview.store.members = vec![member];
+            let found = reasons(&World::new(Keys::new("test")), &overview);
+            let named = |(reason, message): &(Reason, String)| {
+                *reason == Reason::StoreTooOld && message.contains("member1") && message.contains(version)
+            };
+            assert_eq!(found.iter().any(named), expected, "{version}: {found:?}");
+        };
+        check("3.4.23", true);
+        check("3.5.29", true);
+        check("3.6.12", false);
+        check("", false);
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_read_is_named() {
+        let keys = Keys::new("test");
+        let key = keys.status(Kind::Resource, "web");
+        let entry = Entry {
+            key: key.clone(),
+            value: br#"{"state": "Dreaming"}"#.to_vec().into(),
+            create_revision: 1,
+            mod_revision: 1,
+            lease: 0,
+        };
+        let mut world = World::new(keys);
+        world.replace(vec![entry], 1, Mono(0));
+        let found = reasons(&world, &Overview::default());
+        let named = |(reason, message): &(Reason, String)| {
+            *reason == Reason::Invalid && message.contains(&key) && message.contains("Dreaming")
+        };
+        assert!(found.iter().any(named), "{found:?}");
+    }
 }

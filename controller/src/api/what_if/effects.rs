@@ -1,7 +1,7 @@
 //! Two worlds compared: which services would start, stop or move. Pure.
 
-use crate::api::facts::{status_of, view};
 use crate::core::placement::uses;
+use crate::core::stored_view::{status_of, view};
 use crate::core::world::World;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};

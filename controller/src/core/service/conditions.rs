@@ -27,7 +27,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
         .conditions
         .iter()
         .find(|condition| condition.kind == "Ready")
-        .map(|condition| condition.reason);
+        .map(|condition| (condition.reason, condition.message.clone()));
     let mut set = |kind: &str, holds: bool, reason: Reason, message: &str| {
         let condition = Condition {
             kind: kind.to_owned(),
@@ -55,7 +55,9 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
     // What keeps it from going on is told once, when it begins.
     let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice | Reason::Preempting)
         || (draft.infeasible && reason == Reason::MaintenanceMove);
-    if draft.told.is_empty() && before != Some(reason) && wants_attention {
+    let is_new = before.as_ref().is_none_or(|(known, _)| *known != reason)
+        || (draft.blocked && before.is_none_or(|(_, known)| known != message));
+    if draft.told.is_empty() && is_new && (wants_attention || draft.blocked) {
         draft.told.push((EventType::Warning, reason, message));
     }
 }

@@ -44,6 +44,8 @@ pub(super) struct Draft {
     pub(super) remove_tombstone: bool,
     /// What the node verdicts say when no node can take it.
     pub(super) infeasible: bool,
+    /// Its move and those of others wait for each other, and no order of them helps.
+    pub(super) blocked: bool,
     /// The node where others make room for it.
     pub(super) reserves: Option<String>,
 }
@@ -74,6 +76,7 @@ impl Draft {
             operation: None,
             remove_tombstone: false,
             infeasible: false,
+            blocked: false,
             reserves: None,
         }
     }

@@ -48,6 +48,7 @@ pub(super) fn improve(
             return;
         }
         Some(Turn::Blocked { message }) if wanted.is_none() && driven.is_empty() => {
+            draft.blocked = true;
             draft.wait(Reason::MakesRoom, message);
             return;
         }

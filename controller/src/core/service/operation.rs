@@ -17,15 +17,15 @@ use std::collections::BTreeMap;
 
 /// An operation that is not final, and its status.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request<'a> {
-    pub(super) name: &'a str,
+pub(in crate::core) struct Request<'a> {
+    pub(in crate::core) name: &'a str,
     pub(super) operation: &'a Versioned<Operation>,
     pub(super) status: Option<&'a Versioned<OperationStatus>>,
 }
 
 /// The oldest operation on each service that is not final: one at a time. Of several stops the newest: a harder one must
 /// not wait for the gentle one before it.
-pub(super) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Request<'a>> {
+pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Request<'a>> {
     let mut requests: BTreeMap<&str, Request<'_>> = BTreeMap::new();
     for (name, operation) in &situation.world.operations {
         let Some(resource) = operation.value.spec.resource.as_deref() else { continue };

@@ -20,7 +20,7 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
         // Safe to run twice: it is moved without waiting for the proof (FENCING, section 10).
         Standing::Closing if !service.is_or_was_exclusive() => draft.go(
             ServiceState::Recovery,
-            Reason::Recovering,
+            Reason::NodeFailed,
             format!("{node} is silent, and it may run twice: a place is looked for"),
         ),
         Standing::Closing => {

@@ -29,7 +29,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             continue;
         }
         let status = status(situation, name, node, &loads, plan);
-        let told = alert(situation, name, known.map(|known| &known.value), &status);
+        let mut told = alert(situation, name, known.map(|known| &known.value), &status);
+        told.extend(maintenance(situation, name, known.map(|known| known.value.state), status.state));
         write(situation, plan, Kind::Node, name, known, &status, told);
     }
     for (name, known) in &world.node_statuses {
@@ -66,6 +67,23 @@ fn alert(
         }
         Some(_) | None => Vec::new(),
     }
+}
+
+/// Maintenance of a node that is online begins or ends.
+fn maintenance(
+    situation: &Situation<'_>,
+    name: &str,
+    before: Option<NodeState>,
+    state: NodeState,
+) -> Option<Event> {
+    let message = match (before, state) {
+        (Some(NodeState::Online), NodeState::Maintenance) => {
+            "it is in maintenance, and its services move away"
+        }
+        (Some(NodeState::Maintenance), NodeState::Online) => "its maintenance has ended",
+        (_, _) => return None,
+    };
+    Some(node_event(situation, name, EventType::Normal, Reason::Maintenance, message))
 }
 
 /// Services and their requests by the node that they are assigned to.
@@ -211,6 +229,9 @@ fn conditions(
     let who = format!("node {name}");
     let waits = plan.waiting.iter().find(|waiting| waiting.who == who);
     let (reason, message) = match (not_online(&node.health), waits) {
+        (Ok(()), None) if status.state == NodeState::Maintenance => {
+            (Reason::Maintenance, Reason::Maintenance.sentence().to_owned())
+        }
         (Ok(()), None) => (Reason::HeartbeatSeen, Reason::HeartbeatSeen.sentence().to_owned()),
         (_, Some(waiting)) => (waiting.reason, waiting.message.clone()),
         (Err(reason), None) => (reason, reason.sentence().to_owned()),

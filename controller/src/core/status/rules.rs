@@ -1,8 +1,9 @@
 //! The statuses of groups, affinity rules and node groups.
 
 use super::{condition, remove, write};
-use crate::core::plan::Plan;
+use crate::core::plan::{Plan, event};
 use crate::core::situation::Situation;
+use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::placement::{AffinityRuleSpec, RuleStatus};
@@ -43,11 +44,35 @@ fn rules(situation: &Situation<'_>, conflicts: &[RuleConflict], plan: &mut Plan)
         let generation = rule.value.metadata.generation;
         let known_value = known.map(|known| &known.value);
         let status = rule_status(situation, known_value, conflict, missing.iter(), generation);
-        write(situation, plan, Kind::AffinityRule, name, known, &status, Vec::new());
+        let told = conflict_event(situation, name, &rule.value.metadata.uid, known_value, &status);
+        let told = told.into_iter().collect();
+        write(situation, plan, Kind::AffinityRule, name, known, &status, told);
     }
     for (name, known) in world.rule_statuses.iter().filter(|(name, _)| !world.rules.contains_key(*name)) {
         remove(situation, plan, Kind::AffinityRule, name, known);
     }
+}
+
+/// A conflict begins or ends: what the rule asks for is no longer kept, or is kept again.
+fn conflict_event(
+    situation: &Situation<'_>,
+    name: &str,
+    uid: &str,
+    before: Option<&RuleStatus>,
+    status: &RuleStatus,
+) -> Option<Event> {
+    let conflict = |status: &RuleStatus| {
+        let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+        ready.filter(|ready| ready.reason == Reason::RuleConflict).map(|ready| ready.message.clone())
+    };
+    let (event_type, reason, message) = match (before.and_then(conflict), conflict(status)) {
+        (None, Some(message)) => (EventType::Warning, Reason::RuleConflict, message),
+        (Some(_), None) => {
+            (EventType::Normal, Reason::Accepted, "its conflict is gone, and it is in force".to_owned())
+        }
+        (None, None) | (Some(_), Some(_)) => return None,
+    };
+    Some(event(situation, Kind::AffinityRule, name, uid, event_type, reason, message))
 }
 
 /// What a rule names that does not exist.

@@ -54,7 +54,7 @@ impl World {
             protocol::Outcome::Done | protocol::Outcome::Refused(_) => {
                 let Some(id) = self.asked.remove(&reply.answers) else { return };
                 let refusal = match reply.outcome {
-                    protocol::Outcome::Refused(refusal) => Some(refusal.to_string()),
+                    protocol::Outcome::Refused(refusal) => Some(refusal),
                     protocol::Outcome::Done | protocol::Outcome::Notice(_) => None,
                 };
                 WatchdogNews::Answered { id, refusal, status: reply.status }

@@ -251,7 +251,7 @@ fn strange(world: &mut World, seed: u64) {
         8 => world.input(Input::Facts { drivers: vec!["exec".into()], capacity: Amounts::default() }),
         _ => world.input(Input::Watchdog(WatchdogNews::Answered {
             id: WatchdogRequestId(id),
-            refusal: Some("no".into()),
+            refusal: Some(crate::watchdog::protocol::Refusal::NotArmed),
             status: world.daemon.status(),
         })),
     }

@@ -1,6 +1,7 @@
 //! Why the daemon refuses: each reason with what helps against it.
 
 use super::Name;
+use ha_api_types::reason::Reason;
 use thiserror::Error;
 
 /// Why a request, or a whole connection, is refused. The text says what to do.
@@ -109,6 +110,28 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// Why the watchdog cannot be armed, in a word of the vocabulary.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Refusal::NoDevice { .. } => Reason::WatchdogMissing,
+            Refusal::TimeoutTooLong { .. } | Refusal::TimeoutNotTaken { .. } => Reason::TimingRefused,
+            Refusal::Version { .. }
+            | Refusal::BadMessage
+            | Refusal::OutOfOrder { .. }
+            | Refusal::NotPermitted { .. }
+            | Refusal::AnotherPeer { .. }
+            | Refusal::PreviousPeerAlive { .. }
+            | Refusal::NotArmed
+            | Refusal::DeadlinePassed
+            | Refusal::DeadlineTooFar { .. }
+            | Refusal::DeviceBusy { .. }
+            | Refusal::StopsWhenClosed
+            | Refusal::DeviceFailed { .. } => Reason::WatchdogFailed,
+        }
+    }
+}
+
 /// What helps against an owner of this name.
 fn fix_for(name: &Name) -> &'static str {
     match name.as_str() {
@@ -128,6 +151,18 @@ fn fix_for(name: &Name) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_keeps_it_from_being_armed_has_a_word() {
+        let check = |refusal: Refusal, expected: Reason| assert_eq!(refusal.reason(), expected, "{refusal}");
+        check(Refusal::NoDevice { errno: 2 }, Reason::WatchdogMissing);
+        let too_long = Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 };
+        check(too_long, Reason::TimingRefused);
+        let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 60, largest_seconds: 600 };
+        check(not_taken, Reason::TimingRefused);
+        check(Refusal::DeviceBusy { pid: 7, name: Name::new(b"sbd") }, Reason::WatchdogFailed);
+        check(Refusal::DeviceFailed { errno: 5 }, Reason::WatchdogFailed);
+    }
 
     #[test]
     fn a_busy_device_names_owner_and_fix() {

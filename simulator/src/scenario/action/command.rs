@@ -13,6 +13,8 @@ pub enum Command {
     Add { resource: String, node: Option<String>, running: bool },
     /// `delete R`.
     Delete { resource: String },
+    /// `delete-node N`: its object.
+    DeleteNode { node: String },
     /// `migrate R N`.
     Migrate { resource: String, node: String },
     /// `relocate R N`.
@@ -44,6 +46,7 @@ impl Command {
             Command::Add { node, .. } => node.as_deref(),
             Command::Set { .. }
             | Command::Delete { .. }
+            | Command::DeleteNode { .. }
             | Command::Migrate { .. }
             | Command::Relocate { .. }
             | Command::Stop { .. }

@@ -10,7 +10,7 @@ use ha_api_types::time::Millis;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 27] = [
+const FORMS: [(&str, &str); 28] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -29,6 +29,7 @@ const FORMS: [(&str, &str); 27] = [
     ("set", "set R FIELD=VALUE …"),
     ("add", "add R [NODE [running]]"),
     ("delete", "delete R"),
+    ("delete-node", "delete-node N"),
     ("migrate", "migrate R N"),
     ("relocate", "relocate R N"),
     ("stop", "stop R [DURATION]"),
@@ -67,7 +68,7 @@ impl Action {
                 | "clear-error",
             ) => of_resource(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
-            Some("maintenance" | "confirm-fenced" | "fence" | "disarm" | "arm") => {
+            Some("delete-node" | "maintenance" | "confirm-fenced" | "fence" | "disarm" | "arm") => {
                 of_cluster(&words).map(Action::Command)
             }
             Some(_) => of_machine(&words),
@@ -170,6 +171,7 @@ fn of_cluster(words: &[&str]) -> Result<Command, String> {
         ["maintenance", node, word] => {
             Ok(Command::Maintenance { node: (*node).to_owned(), enable: either(word, "enable", "disable")? })
         }
+        ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).to_owned() }),
         ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).to_owned() }),
         ["fence", node] => Ok(Command::Fence { node: (*node).to_owned() }),
         ["disarm", word] => Ok(Command::Disarm { freeze: either(word, "freeze", "ignore")? }),

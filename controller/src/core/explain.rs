@@ -1,0 +1,172 @@
+//! Why a service is where it is, node by node: what `hactl why` says, from what is stored.
+
+use super::stored_view::{status_of, view};
+use super::world::World;
+use ha_api_types::meta::ConditionStatus;
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
+use ha_api_types::view::{Explanation, Verdict, VerdictCause};
+use ha_scheduler::place::{class_name, score_terms};
+use ha_scheduler::score::{Class, Score, class_of};
+use ha_scheduler::{Placement, ServiceFacts, Verdict as Judged, View, place};
+
+/// What any replica can say about a service: it needs nothing that only the leader knows.
+pub fn explain(world: &World, resource: &Resource) -> Explanation {
+    let name = resource.name();
+    let status = status_of(world, resource);
+    let (view, _) = view(world);
+    let service = view.services.get(name).cloned().unwrap_or_default();
+    let placement = place(&view, name, &service);
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+    let who = format!("resource {name}: ");
+    let waiting_for = world
+        .cluster_status
+        .iter()
+        .flat_map(|cluster| &cluster.value.waiting_for)
+        .filter_map(|sentence| sentence.strip_prefix(&who).map(str::to_owned))
+        .collect();
+    Explanation {
+        resource: name.to_owned(),
+        type_name: resource.spec.driver.type_name(),
+        requested: resource.spec.state,
+        state: status.state,
+        node: status.node.clone(),
+        target: status.target.clone(),
+        running: status.running,
+        reason: ready.map_or(Reason::NotSeenYet, |ready| ready.reason),
+        message: ready
+            .map_or_else(|| Reason::NotSeenYet.sentence().to_owned(), |ready| ready.message.clone()),
+        waiting_for,
+        conditions: status.conditions.clone(),
+        nodes: verdicts(&view, name, &status, &placement),
+        help: help(resource, &status, &placement, world),
+    }
+}
+
+/// Allowed nodes first, the best before others, then the refused ones by name.
+fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placement) -> Vec<Verdict> {
+    let service = view.services.get(name).cloned().unwrap_or_default();
+    let mut allowed: Vec<(Score, Verdict)> = Vec::new();
+    let mut refused = Vec::new();
+    for (node, judged) in &placement.verdicts {
+        let chosen = placement.node.as_ref() == Some(node);
+        let verdict = Verdict {
+            node: node.clone(),
+            current: status.node.as_ref() == Some(node),
+            chosen,
+            priority: match class_of(view, name, &service, node) {
+                Class::Member(priority) => Some(priority),
+                Class::Others => None,
+            },
+            ..Verdict::default()
+        };
+        match judged {
+            Judged::Allowed(score) => {
+                let terms = score_terms(score);
+                let (reason, message) = if chosen {
+                    (placement.reason, placement.reason.sentence().to_owned())
+                } else {
+                    not_chosen(view, name, &service, score, placement)
+                };
+                let cause = VerdictCause { reason, message, help: String::new() };
+                allowed.push((
+                    *score,
+                    Verdict { allowed: true, score: Some(terms), causes: vec![cause], ..verdict },
+                ));
+            }
+            Judged::Refused(refusals) => {
+                let causes = refusals
+                    .iter()
+                    .map(|refusal| VerdictCause {
+                        reason: refusal.reason,
+                        message: refusal.message.clone(),
+                        help: refusal.remedy.clone(),
+                    })
+                    .collect();
+                refused.push(Verdict { causes, ..verdict });
+            }
+        }
+    }
+    allowed.sort_by(|(score, verdict), (other_score, other)| {
+        (score, &verdict.node).cmp(&(other_score, &other.node))
+    });
+    allowed.into_iter().map(|(_, verdict)| verdict).chain(refused).collect()
+}
+
+/// Why a node that is allowed is not the one: it failed there, or its class is lower than that of the chosen one.
+fn not_chosen(
+    view: &View,
+    name: &str,
+    service: &ServiceFacts,
+    score: &Score,
+    placement: &Placement,
+) -> (Reason, String) {
+    if score.failed_before {
+        return (Reason::FailedHere, Reason::FailedHere.sentence().to_owned());
+    }
+    let chosen = placement.node.as_ref().and_then(|node| Some((node, placement.verdicts.get(node)?)));
+    if let Some((node, Judged::Allowed(best))) = chosen
+        && best.class < score.class
+    {
+        let by = match (view.rules.node_rule(name), &service.group) {
+            (Some(rule), _) => format!("rule {}", rule.name),
+            (None, Some(group)) => format!("group {group}"),
+            (None, None) => "a rule of those that stay with it".to_owned(),
+        };
+        let message = format!(
+            "class {} by {by}, and {node} of class {} can take it",
+            class_name(score.class.0),
+            class_name(best.class.0)
+        );
+        return (Reason::LowerPriorityClass, message);
+    }
+    (Reason::Allowed, Reason::Allowed.sentence().to_owned())
+}
+
+/// What would help; nothing when it is as wanted.
+fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, world: &World) -> Vec<String> {
+    let name = resource.name();
+    let mut help = Vec::new();
+    match (resource.spec.state, status.state) {
+        (_, ServiceState::Error) => {
+            help.push(format!("see to the cause, then hactl clear-error {name}"));
+        }
+        // It runs, but cannot leave a node that it should leave.
+        (RequestedState::Started, ServiceState::Started) if is_stalled(status) => {}
+        (RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored, _)
+        | (RequestedState::Started, ServiceState::Started) => return help,
+        (RequestedState::Started, _) => {}
+    }
+    if world.leader.is_none() {
+        help.push("no controller leads: start ha-controller, and see hactl status".to_owned());
+    }
+    if placement.node.is_none() {
+        if placement.verdicts.is_empty() {
+            help.push("start ha-node-agent on a machine: no node has registered yet".to_owned());
+        }
+        for (node, judged) in &placement.verdicts {
+            match judged {
+                // One cause alone is worth naming first: with it gone the node would do.
+                Judged::Refused(refusals) => {
+                    let remedies: Vec<&str> = refusals
+                        .iter()
+                        .map(|refusal| refusal.remedy.as_str())
+                        .filter(|remedy| !remedy.is_empty())
+                        .collect();
+                    if !remedies.is_empty() {
+                        help.push(format!("{node}: {}", remedies.join("; and ")));
+                    }
+                }
+                Judged::Allowed(_) => {}
+            }
+        }
+    }
+    help
+}
+
+fn is_stalled(status: &ResourceStatus) -> bool {
+    status
+        .conditions
+        .iter()
+        .any(|condition| condition.kind == "Stalled" && condition.status == ConditionStatus::True)
+}

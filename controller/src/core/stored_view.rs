@@ -1,0 +1,97 @@
+//! The cluster as the scheduler sees it, made from what is stored alone: for answers that any replica gives.
+
+use super::health::watchdog_counts;
+use super::placement::{declared, service_facts};
+use super::world::World;
+use ha_api_types::meta::ConditionStatus;
+use ha_api_types::node::{NodeState, NodeStatus};
+use ha_api_types::quantity::Amounts;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Mode;
+use ha_api_types::resource::{Resource, ResourceStatus};
+use ha_scheduler::{NodeFacts, RuleConflict, Rules, View};
+use std::collections::BTreeSet;
+
+/// The status of a resource, unless it is about an earlier object of that name.
+pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
+    world
+        .resource_statuses
+        .get(&resource.metadata.name)
+        .map(|status| status.value.clone())
+        .filter(|status| status.uid.is_empty() || status.uid == resource.metadata.uid)
+        .unwrap_or_default()
+}
+
+/// The scheduler's view, and the rules that conflict.
+///
+/// Unlike the leader's own, it takes the health of nodes from their statuses: any replica can make it.
+pub fn view(world: &World) -> (View, Vec<RuleConflict>) {
+    let names: BTreeSet<String> = world.nodes.keys().cloned().collect();
+    let (rules, conflicts) = Rules::compile(&declared(world));
+    let services = world
+        .resources
+        .iter()
+        .map(|(name, resource)| {
+            (name.clone(), service_facts(&resource.value, &status_of(world, &resource.value)))
+        })
+        .collect();
+    let view = View {
+        nodes: names.iter().filter_map(|name| Some((name.clone(), node_facts(world, name)?))).collect(),
+        services,
+        groups: world.groups.iter().map(|(name, group)| (name.clone(), group.value.spec.clone())).collect(),
+        node_groups: world
+            .node_groups
+            .iter()
+            .map(|(name, group)| (name.clone(), group.value.spec.allocation_policy))
+            .collect(),
+        rules,
+        settings: world.settings().scheduler.clone(),
+    };
+    (view, conflicts)
+}
+
+fn node_facts(world: &World, name: &str) -> Option<NodeFacts> {
+    let spec = &world.nodes.get(name)?.value.spec;
+    let status = world.node_statuses.get(name).map(|status| &status.value);
+    let report = world.node_reports.get(name).map(|report| &report.value);
+    let reported = report.map(|report| report.capacity).unwrap_or_default();
+    let declared = spec.capacity.unwrap_or_default();
+    let fenceable = match report {
+        None => Err(Reason::WatchdogMissing),
+        Some(report) if report.mode == Mode::Disarmed => Err(Reason::Disarmed),
+        Some(report) => watchdog_counts(world, report),
+    };
+    Some(NodeFacts {
+        online: online(status),
+        maintenance: spec.maintenance,
+        schedulable: spec.schedulable,
+        fenceable,
+        drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),
+        storage_pools: spec.storage_pools.iter().cloned().collect(),
+        capacity: Amounts {
+            cpu: declared.cpu.or(reported.cpu),
+            memory: declared.memory.or(reported.memory),
+            disk: declared.disk.or(reported.disk),
+        },
+        reserved: spec.reserved.unwrap_or_default(),
+        node_group: spec.node_group.clone(),
+    })
+}
+
+fn online(status: Option<&NodeStatus>) -> Result<(), Reason> {
+    let Some(status) = status else { return Err(Reason::NotSeenYet) };
+    match status.state {
+        NodeState::Online | NodeState::Maintenance => Ok(()),
+        NodeState::Offline => Err(Reason::LeftCleanly),
+        NodeState::Fence => Err(Reason::Fencing),
+        NodeState::Gone => Err(Reason::NotFound),
+        NodeState::Unknown => Err(why_not_ready(status)),
+    }
+}
+
+fn why_not_ready(status: &NodeStatus) -> Reason {
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+    ready
+        .filter(|ready| ready.status != ConditionStatus::True)
+        .map_or(Reason::HeartbeatLate, |ready| ready.reason)
+}

@@ -1,0 +1,206 @@
+//! The words that a run has shown to its users: states, proofs and reasons, wherever somebody could read them.
+
+use ha_api_types::event::Event;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeState;
+use ha_api_types::operation::OperationPhase;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Mode, Proof, Revision};
+use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_api_types::time::Mono;
+use ha_api_types::view::Explanation;
+use ha_controller::core::explain::explain;
+use ha_controller::core::world::World as Stored;
+use ha_store::{Change, Entry};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// A word of the vocabulary.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Word {
+    /// What kind of word: `reason`, `service state`, ….
+    pub kind: &'static str,
+    /// The word.
+    pub name: String,
+}
+
+impl Word {
+    /// A reason.
+    pub fn reason(reason: Reason) -> Word {
+        Word { kind: "reason", name: reason.as_str().to_owned() }
+    }
+
+    fn of(kind: &'static str, name: impl fmt::Debug) -> Word {
+        Word { kind, name: format!("{name:?}") }
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
+    }
+}
+
+/// How far an agent is with its lock, as `NodeStatus.agent` says it.
+const AGENT_STATES: [&str; 3] = ["WaitForLock", "Active", "LostLock"];
+/// How the watchdogs stand, of a node or of the cluster.
+const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
+
+/// What users could read in a run.
+#[derive(Debug)]
+pub struct Vocabulary {
+    /// The store as it is, typed.
+    stored: Stored,
+    keys: Keys,
+    words: BTreeSet<Word>,
+}
+
+impl Vocabulary {
+    /// Every word that there is.
+    pub fn all() -> BTreeSet<Word> {
+        let named = |kind: &'static str, names: &[&str]| -> Vec<Word> {
+            names.iter().map(|name| Word { kind, name: (*name).to_owned() }).collect()
+        };
+        let mut words: BTreeSet<Word> = Reason::ALL.iter().map(|reason| Word::reason(*reason)).collect();
+        words.extend(ServiceState::ALL.map(|state| Word::of("service state", state)));
+        words.extend(RequestedState::ALL.map(|state| Word::of("requested state", state)));
+        words.extend(NodeState::ALL.map(|state| Word::of("node state", state)));
+        words.extend(FenceState::ALL.map(|state| Word::of("fence state", state)));
+        words.extend(OperationPhase::ALL.map(|phase| Word::of("operation phase", phase)));
+        words.extend(named("proof", &Proof::NAMES));
+        words.extend(named("agent mode", &Mode::NAMES));
+        words.extend(named("agent state", &AGENT_STATES));
+        words.extend(named("arming of a node", &ARMING));
+        words.extend(named("arming of the cluster", &ARMING));
+        words
+    }
+
+    /// What can be read in a store.
+    pub(crate) fn of(keys: Keys, entries: Vec<Entry>, revision: Revision) -> Vocabulary {
+        let mut vocabulary = Vocabulary { stored: Stored::new(keys.clone()), keys, words: BTreeSet::new() };
+        let changes: Vec<Change> = entries.into_iter().map(Change::Put).collect();
+        vocabulary.changed(&changes, revision);
+        vocabulary
+    }
+
+    /// The words read so far.
+    pub fn words(&self) -> &BTreeSet<Word> {
+        &self.words
+    }
+
+    /// Somebody reads what has changed, and asks why of every service that is told anything new about.
+    pub(crate) fn changed(&mut self, changes: &[Change], revision: Revision) {
+        let keys = self.keys.clone();
+        self.stored.apply(changes.to_vec(), revision, Mono(0));
+        for change in changes {
+            let Change::Put(entry) = change else { continue };
+            match keys.parse(&entry.key) {
+                Some(Key::Status(kind, name)) => self.read_status(kind, name, &entry.value),
+                Some(Key::Fence(node)) => {
+                    let proof = self.stored.fences.get(node).and_then(|fence| fence.value.proof.clone());
+                    self.words
+                        .extend(proof.map(|proof| Word { kind: "proof", name: proof.name().to_owned() }));
+                }
+                Some(Key::Spec(Kind::Resource, name)) => {
+                    let resource = self.stored.resources.get(name);
+                    self.words.extend(
+                        resource.map(|resource| Word::of("requested state", resource.value.spec.state)),
+                    );
+                }
+                Some(
+                    Key::Spec(..)
+                    | Key::Assignment(_)
+                    | Key::Tombstone(_)
+                    | Key::Leader
+                    | Key::Candidate(_)
+                    | Key::Alive(_)
+                    | Key::NodeReport(_)
+                    | Key::ServiceReport(..)
+                    | Key::Event(..),
+                )
+                | None => {}
+            }
+        }
+    }
+
+    /// Somebody reads an event.
+    pub(crate) fn told(&mut self, event: &Event) {
+        self.words.insert(Word::reason(event.reason));
+    }
+
+    /// A command was refused before it was recorded.
+    pub(crate) fn refused(&mut self, reason: Reason) {
+        self.words.insert(Word::reason(reason));
+    }
+
+    /// Somebody asks why of every service.
+    pub(crate) fn ask(&mut self) {
+        let names: Vec<String> = self.stored.resources.keys().cloned().collect();
+        for name in names {
+            self.ask_about(&name);
+        }
+    }
+
+    fn ask_about(&mut self, name: &str) {
+        let Some(explanation) = why(&self.stored, name) else { return };
+        self.words.insert(Word::reason(explanation.reason));
+        let causes = explanation.nodes.iter().flat_map(|verdict| &verdict.causes);
+        self.words.extend(causes.map(|cause| Word::reason(cause.reason)));
+    }
+
+    fn read_status(&mut self, kind: Kind, name: &str, value: &[u8]) {
+        if let Ok(value) = serde_json::from_slice::<Value>(value) {
+            read_reasons(&value, &mut self.words);
+        }
+        let stored = &self.stored;
+        let word =
+            |kind: &'static str, name: &str| (!name.is_empty()).then(|| Word { kind, name: name.to_owned() });
+        match kind {
+            Kind::Resource => {
+                let status = stored.resource_statuses.get(name);
+                self.words.extend(status.map(|status| Word::of("service state", status.value.state)));
+                self.ask_about(name);
+            }
+            Kind::Node => {
+                let Some(status) = stored.node_statuses.get(name).map(|status| &status.value) else { return };
+                self.words.insert(Word::of("node state", status.state));
+                self.words.extend(word("fence state", &status.fence));
+                self.words.extend(word("agent mode", &status.mode));
+                self.words.extend(word("agent state", &status.agent));
+                self.words.extend(word("arming of a node", &status.arming));
+            }
+            Kind::Cluster => {
+                let Some(status) = &stored.cluster_status else { return };
+                self.words.extend(word("arming of the cluster", &status.value.arming));
+            }
+            Kind::Operation => {
+                let status = stored.operation_statuses.get(name);
+                self.words.extend(status.map(|status| Word::of("operation phase", status.value.phase)));
+            }
+            Kind::Group | Kind::AffinityRule | Kind::NodeGroup => {}
+        }
+    }
+}
+
+/// What `hactl why` says of a service; `None`: there is no such resource.
+pub(crate) fn why(stored: &Stored, name: &str) -> Option<Explanation> {
+    stored.resources.get(name).map(|resource| explain(stored, &resource.value))
+}
+
+/// Reasons in a status: of its conditions, of the last fences, of an operation's outcome.
+fn read_reasons(value: &Value, words: &mut BTreeSet<Word>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let reason = ["reason", "lastProof"].contains(&key.as_str()).then(|| value.clone());
+                let reason = reason.and_then(|value| serde_json::from_value::<Reason>(value).ok());
+                words.extend(reason.map(Word::reason));
+                read_reasons(value, words);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| read_reasons(item, words)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

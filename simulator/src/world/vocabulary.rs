@@ -1,0 +1,85 @@
+//! What users could read in the course of a run: events, statuses, refusals, and what `hactl why` answers.
+
+use super::World;
+use crate::vocabulary::{Vocabulary, why};
+use ha_api_types::event::Event;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeStatus;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Revision;
+use ha_api_types::resource::ResourceStatus;
+use ha_api_types::time::Mono;
+use ha_controller::core::world::World as Stored;
+use ha_store::Change;
+
+impl World {
+    /// Collects from now on every word that somebody could read.
+    pub fn collect_vocabulary(&mut self) {
+        let reading = self.store.list(self.keys.root());
+        let vocabulary = Vocabulary::of(self.keys.clone(), reading.entries, reading.revision);
+        self.vocabulary = Some(Box::new(vocabulary));
+    }
+
+    /// The words that could be read since `collect_vocabulary`.
+    pub fn vocabulary(&self) -> Option<&Vocabulary> {
+        self.vocabulary.as_deref()
+    }
+
+    pub(super) fn note_words(&mut self, changes: &[Change], revision: Revision) {
+        if let Some(vocabulary) = &mut self.vocabulary {
+            vocabulary.changed(changes, revision);
+        }
+    }
+
+    pub(super) fn note_event(&mut self, event: &Event) {
+        self.told.insert((event.reason, event.name.clone()));
+        if let Some(vocabulary) = &mut self.vocabulary {
+            vocabulary.told(event);
+        }
+    }
+
+    /// A command was refused at once, as the API does it.
+    pub(super) fn note_refusal(&mut self, text: &str, reason: Reason) {
+        self.refused_for.insert(text.to_owned(), reason);
+        if let Some(vocabulary) = &mut self.vocabulary {
+            vocabulary.refused(reason);
+        }
+    }
+
+    /// Somebody looks at everything.
+    pub(super) fn ask_why(&mut self) {
+        if let Some(vocabulary) = &mut self.vocabulary {
+            vocabulary.ask();
+        }
+    }
+
+    /// Whether a condition in an object's status bears a reason.
+    pub(super) fn says(&self, kind: Kind, name: &str, reason: Reason) -> bool {
+        let conditions = match kind {
+            Kind::Node => self.status_of::<NodeStatus>(kind, name).map(|status| status.conditions),
+            Kind::Resource => self.status_of::<ResourceStatus>(kind, name).map(|status| status.conditions),
+            Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster | Kind::Operation => None,
+        };
+        conditions.into_iter().flatten().any(|condition| condition.reason == reason)
+    }
+
+    /// Whether the last command with this text was answered with a reason.
+    pub(super) fn answered_with(&self, text: &str, reason: Reason) -> bool {
+        let at_once = self.refused_for.get(text) == Some(&reason);
+        let recorded = self.refused.iter().rev().find(|(known, _)| known == text);
+        let status = recorded.and_then(|(_, operation)| self.operation_status(operation.as_deref()?));
+        at_once || status.is_some_and(|status| status.reason == reason)
+    }
+
+    /// Whether `hactl why` names a reason in its verdict on a node.
+    pub(super) fn why_says(&self, resource: &str, reason: Reason, node: &str) -> bool {
+        let reading = self.store.list(self.keys.root());
+        let mut stored = Stored::new(self.keys.clone());
+        stored.replace(reading.entries, reading.revision, Mono(0));
+        why(&stored, resource).is_some_and(|explanation| {
+            let about = |verdict: &&ha_api_types::view::Verdict| verdict.node == node;
+            let causes = explanation.nodes.iter().filter(about).flat_map(|verdict| &verdict.causes);
+            causes.into_iter().any(|cause| cause.reason == reason)
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! Every word of the vocabulary is reached by some scenario: what none reaches, nobody has seen to be true.
+
+use ha_api_types::reason::Reason;
+use ha_simulator::vocabulary::{Vocabulary, Word};
+use ha_simulator::world::World;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Reasons that no run of the simulator can show: why not, and the test that reaches them instead. One that is reached
+/// after all must be taken from the list.
+const EXCEPTED: [(Reason, &str); 6] = [
+    (
+        Reason::Unknown,
+        "stands for a word that a newer version wrote: api-types, reason::tests::a_word_of_a_newer_version_is_unknown",
+    ),
+    (
+        Reason::StoreTooOld,
+        "told of the store's members, which have no versions here: controller, \
+         api::overview::problems::tests::a_member_that_is_too_old_is_named",
+    ),
+    (
+        Reason::Invalid,
+        "told of a record that a newer version wrote, and of operations that the API refuses: controller, \
+         api::overview::problems::tests::a_key_that_cannot_be_read_is_named",
+    ),
+    (Reason::StoreRestored, "comes with hactl restore: nothing tells it yet"),
+    (Reason::ReservationFailed, "comes with the reservation check: nothing tells it yet"),
+    (Reason::ReservationHolds, "comes with the reservation check: nothing tells it yet"),
+];
+
+/// The words that scenarios reach, each with the first file that does.
+#[derive(Default)]
+pub(crate) struct Reached(BTreeMap<Word, String>);
+
+impl Reached {
+    /// Adds what users could read in a run.
+    pub(crate) fn add(&mut self, world: &World, path: &Path) {
+        let name = path.display().to_string();
+        for word in world.vocabulary().expect("it was collected").words() {
+            let first = self.0.entry(word.clone()).or_insert_with(|| name.clone());
+            if name < *first {
+                first.clone_from(&name);
+            }
+        }
+    }
+
+    /// What is wrong: words that no scenario reaches, exceptions that one does reach, words that are none.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let all = Vocabulary::all();
+        let excepted: BTreeMap<Word, &str> =
+            EXCEPTED.into_iter().map(|(reason, why)| (Word::reason(reason), why)).collect();
+        let missing = all
+            .iter()
+            .filter(|word| !self.0.contains_key(word) && !excepted.contains_key(word))
+            .map(|word| format!("no scenario reaches {word}"));
+        let rotten = excepted.iter().filter_map(|(word, why)| {
+            let path = self.0.get(word)?;
+            Some(format!("{word} is excepted ({why}), but {path} reaches it"))
+        });
+        let unknown = self.0.iter().filter(|(word, _)| !all.contains(word));
+        let unknown = unknown.map(|(word, path)| format!("{path} shows {word}, which is no word"));
+        missing.chain(rotten).chain(unknown).collect()
+    }
+}
+
+#[test]
+fn a_word_that_is_missing_reached_or_unknown_is_a_problem() {
+    let check = |word: Word, expected: &str| {
+        let mut reached = Reached::default();
+        for word in Vocabulary::all() {
+            if !EXCEPTED.iter().any(|(reason, _)| Word::reason(*reason) == word) {
+                reached.0.insert(word, "a.yaml".to_owned());
+            }
+        }
+        assert!(reached.problems().is_empty(), "{:?}", reached.problems());
+        if reached.0.remove(&word).is_none() {
+            reached.0.insert(word, "b.yaml".to_owned());
+        }
+        let problems = reached.problems();
+        assert!(problems.len() == 1 && problems[0].contains(expected), "{problems:?}");
+    };
+    check(Word::reason(Reason::Running), "no scenario reaches reason Running");
+    check(Word::reason(Reason::Unknown), "b.yaml reaches it");
+    check(Word { kind: "node state", name: "Asleep".to_owned() }, "which is no word");
+}
