@@ -3,7 +3,7 @@
 use super::AgentCore;
 use super::service::Service;
 use super::view::Stored;
-use ha_api_types::record::{Action, Assignment};
+use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::RequestedState;
 
 /// What this node is for a service.
@@ -58,9 +58,26 @@ impl AgentCore {
         }
     }
 
-    /// Whether the service is not to be touched.
+    /// Whether the service is not to be touched: it is Ignored, and no hand-over is under way, which ends first (FENCING 8).
     pub(super) fn is_ignored(&self, name: &str) -> bool {
         self.view.resources.value(name).is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
+            && !self.is_handing_over(name)
+    }
+
+    /// Whether this node has committed its side of a live migration and not yet what came of it.
+    fn is_handing_over(&self, name: &str) -> bool {
+        let (Role::Act { assignment } | Role::Target { assignment }) = self.role(name) else { return false };
+        let (Some(assignment), Some(report)) = (assignment.value, self.view.reports.value(name)) else {
+            return false;
+        };
+        let receives = AgentCore::migration_target(&assignment).map(|target| target == self.config.node);
+        report.action_uid.as_ref() == Some(&assignment.action_uid)
+            && match receives {
+                None => false,
+                Some(false) => report.phase == Phase::HandingOver,
+                // What it cannot clear away may still be here, and the hand-over has not ended.
+                Some(true) => matches!(report.phase, Phase::Receiving | Phase::StopFailed),
+            }
     }
 
     /// Whether promise 1 covers it: as it was started here, or as it is wanted or assigned now.

@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::reason::Reason;
+use ha_api_types::resource::RequestedState;
 
 const PEER: &str = "n2";
 
@@ -166,4 +167,51 @@ fn a_target_without_watchdog_receives_nothing() {
     world.advance(3_000);
     assert_eq!(world.count("web", "receive"), 0);
     assert_eq!(world.service("web").phase, Phase::Failed);
+}
+
+#[test]
+fn ignored_ends_no_hand_over_that_has_begun_and_begins_none() {
+    // The source, before it handed over and after.
+    for begun in [false, true] {
+        let mut world = World::running();
+        world.peer_open();
+        let uid = world.assign("web", to_peer());
+        world.hold.insert("migrate");
+        if begun {
+            world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+            world.advance(1_000);
+            assert_eq!(world.service("web").phase, Phase::HandingOver);
+        }
+        world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+        world.advance(2_000);
+        world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+        assert_eq!(world.report().armed, begun, "it is guarded until the hand-over has ended");
+        world.hold.clear();
+        world.finish_held();
+        world.advance(3_000);
+        let (phase, runs) = if begun { (Phase::HandedOver, false) } else { (Phase::Running, true) };
+        assert_eq!(
+            (world.service("web").phase, world.copies["web"].running),
+            (phase, runs),
+            "begun: {begun}"
+        );
+        assert_eq!(world.count("web", "migrate"), usize::from(begun));
+        assert!(!world.report().armed);
+    }
+}
+
+#[test]
+fn a_target_answers_for_what_it_receives_though_it_became_ignored() {
+    for (arrives, phase) in [(true, Phase::Running), (false, Phase::Failed)] {
+        let mut world = World::active();
+        let uid = world.migrate_here();
+        world.advance(2_000);
+        world.resource_with("web", |spec| spec.state = RequestedState::Ignored);
+        world.advance(2_000);
+        world.copies.entry("web".into()).or_default().running = arrives;
+        world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+        world.advance(2_000);
+        assert_eq!((world.service("web").phase, world.copies["web"].running), (phase, arrives));
+        assert!(!world.report().armed, "from here on it is left alone");
+    }
 }
