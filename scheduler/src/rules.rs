@@ -2,6 +2,7 @@
 
 mod compile;
 mod node_rules;
+mod opposites;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -82,11 +83,11 @@ impl Rules {
     /// - a resource rule with fewer than two resources;
     /// - a strict Positive rule that would make a set with several node-affinity rules, or with one of several
     ///   priorities, or without a node that all may use;
-    /// - a strict Negative rule that names two services which Positive rules keep together, or that cannot be spread over
-    ///   the nodes its members may use.
+    /// - every strict rule that has a part in keeping two services together, merged, and apart as well;
+    /// - a strict Negative rule that cannot be spread over the nodes its members may use.
     ///
-    /// Of rules that exclude each other, node rules stand before Positive and these before Negative ones, and among equals
-    /// the first by name stands: the later one is the one that is not applied.
+    /// Of other rules that exclude each other, node rules stand before Positive and these before Negative ones, and among
+    /// equals the first by name stands: the later one is the one that is not applied.
     ///
     /// Guarantees: each Negative set is judged exactly, by matching. Sets that overlap are not judged together (finding out
     /// is as hard as colouring a graph): all are applied, and who finds no place because of them says so. Capacity is not

@@ -2,7 +2,7 @@
 
 use super::node_rules::{self, listed};
 use super::spread::can_all_differ;
-use super::{Declared, Partners, RuleConflict, Rules};
+use super::{Declared, Partners, RuleConflict, Rules, opposites};
 use ha_api_types::names::bare;
 use ha_api_types::placement::Affinity;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
             Affinity::Negative => apart.push(partners),
         }
     }
+    opposites::remove(&mut together, &mut apart, &mut conflicts);
     let numbers: BTreeMap<&String, usize> =
         declared.nodes.iter().enumerate().map(|(at, node)| (node, at)).collect();
     let mut check = Check { declared, numbers, rules };
@@ -45,7 +46,7 @@ pub(super) fn compile(declared: &Declared) -> (Rules, Vec<RuleConflict>) {
         }
     }
     for partners in apart {
-        match check.against_apart(&partners) {
+        match check.not_spread(&partners) {
             Some(conflict) => conflicts.push(conflict),
             None => check.rules.apart.push(partners),
         }
@@ -157,26 +158,9 @@ impl Check<'_> {
         unit
     }
 
-    fn against_apart(&self, apart: &Partners) -> Option<RuleConflict> {
-        if !apart.strict {
-            return None;
-        }
-        let conflict = |message: String, with: BTreeSet<String>, resources: BTreeSet<String>, short: bool| {
-            let rule = apart.name.clone();
-            Some(RuleConflict { rule, message, with, resources, short_of_nodes: short })
-        };
-        for together in self.rules.together.iter().filter(|together| together.strict) {
-            let both: BTreeSet<String> = together.resources.intersection(&apart.resources).cloned().collect();
-            if let [first, second, ..] = both.iter().collect::<Vec<_>>().as_slice() {
-                let message = format!(
-                    "{first} and {second} must stay together by rule {} and apart by rule {}, which is not applied",
-                    together.name, apart.name
-                );
-                let with = together.name.split(", ").map(str::to_owned).collect();
-                return conflict(message, with, both, false);
-            }
-        }
-        if !self.counts_nodes(&apart.name) {
+    /// The conflict of a strict Negative rule whose services the nodes cannot hold apart.
+    fn not_spread(&self, apart: &Partners) -> Option<RuleConflict> {
+        if !apart.strict || !self.counts_nodes(&apart.name) {
             return None;
         }
         let units: Vec<BTreeSet<String>> =
@@ -195,7 +179,13 @@ impl Check<'_> {
                 units.len(),
                 if usable.is_empty() { "none".to_owned() } else { listed(&usable) }
             );
-            return conflict(message, BTreeSet::new(), apart.resources.clone(), true);
+            return Some(RuleConflict {
+                rule: apart.name.clone(),
+                message,
+                with: BTreeSet::new(),
+                resources: apart.resources.clone(),
+                short_of_nodes: true,
+            });
         }
         None
     }

@@ -117,7 +117,23 @@ fn restricted_groups_limit_a_set_as_strict_rules_do_and_others_do_not() {
 #[test]
 fn apart_and_together_after_merging() {
     let rules = [("a", together(&["1", "2"])), ("b", together(&["2", "3"])), ("c", apart(&["1", "3"]))];
-    check(&declared(&rules), &[("c", "1 and 3 must stay together by rule a, b and apart by rule c")]);
+    let told = "1 and 3 must stay together by rule a, b and apart by rule c: none of these is applied";
+    check(&declared(&rules), &[("a", told), ("b", told), ("c", told)]);
+    let (in_force, conflicts) = Rules::compile(&declared(&rules));
+    assert_eq!(in_force, Rules::default(), "neither side is applied");
+    let named: Vec<_> = conflicts.iter().map(|conflict| conflict.with.iter().collect::<Vec<_>>()).collect();
+    assert_eq!(named, [["b", "c"], ["a", "c"], ["a", "b"]]);
+    // Whoever has no part in it stays in force.
+    let others = [
+        ("a", together(&["1", "2"])),
+        ("b", apart(&["1", "2", "3"])),
+        ("c", apart(&["2", "1"])),
+        ("d", together(&["3", "4"])),
+        ("e", apart(&["1", "4"])),
+    ];
+    check(&declared(&others), &[("a", "rule b"), ("b", "rule b"), ("c", "by rule a and apart by rule c")]);
+    let (in_force, _) = Rules::compile(&declared(&others));
+    assert_eq!((in_force.together_with("3").count(), in_force.apart_from("1").count()), (1, 1));
     let soft = [("a", with(Affinity::Positive, &["1", "2"], false)), ("c", apart(&["1", "2"]))];
     check(&declared(&soft), &[]);
 }
@@ -281,6 +297,13 @@ proptest! {
                     }
                     // Two node rules, or priorities, may well allow a node to all: that is refused by definition.
                     Some(conflict) if conflict.message.contains("node-affinity rule") => {}
+                    // Nothing stands back for the other: all that have a part in it cannot be kept at once.
+                    Some(conflict) if conflict.message.contains("none of these is applied") => {
+                        let mut tried = standing.clone();
+                        tried.push(spec);
+                        tried.extend(conflict.with.iter().filter_map(|name| all.rules.get(name)));
+                        prop_assert!(!satisfiable(&all, &tried, &services), "{name} is refused: {conflict:?}");
+                    }
                     Some(conflict) => {
                         prop_assert!(!satisfiable(&all, &tried, &services), "{name} is refused: {conflict:?}");
                     }

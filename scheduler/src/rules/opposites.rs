@@ -1,0 +1,67 @@
+//! Strict rules that say together and apart of the same two services: none of them is applied.
+
+use super::node_rules::listed;
+use super::{Partners, RuleConflict};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Strict Positive rules that overlap, transitively, as one: whoever is with a is with everybody that a is with.
+struct Merged {
+    rules: BTreeSet<String>,
+    resources: BTreeSet<String>,
+}
+
+/// Takes out of both lists the rules that say the opposite of each other, merged Positive ones all at once. What nodes
+/// allow plays no part, so that the verdict does not depend on the order in which rules are looked at.
+pub(super) fn remove(
+    together: &mut Vec<Partners>,
+    apart: &mut Vec<Partners>,
+    conflicts: &mut Vec<RuleConflict>,
+) {
+    let sets = merged(together);
+    let mut found: BTreeMap<String, RuleConflict> = BTreeMap::new();
+    for rule in apart.iter().filter(|rule| rule.strict) {
+        for set in &sets {
+            let both: BTreeSet<String> = set.resources.intersection(&rule.resources).cloned().collect();
+            let [first, second, ..] = both.iter().collect::<Vec<_>>()[..] else { continue };
+            let message = format!(
+                "{first} and {second} must stay together by rule {} and apart by rule {}: none of these is applied",
+                listed(&set.rules),
+                rule.name
+            );
+            let mut all = set.rules.clone();
+            all.insert(rule.name.clone());
+            for name in &all {
+                let conflict = found.entry(name.clone()).or_insert_with(|| RuleConflict {
+                    rule: name.clone(),
+                    message: message.clone(),
+                    with: BTreeSet::new(),
+                    resources: BTreeSet::new(),
+                    short_of_nodes: false,
+                });
+                conflict.with.extend(all.iter().filter(|other| *other != name).cloned());
+                conflict.resources.extend(both.iter().cloned());
+            }
+        }
+    }
+    together.retain(|rule| !found.contains_key(&rule.name));
+    apart.retain(|rule| !found.contains_key(&rule.name));
+    conflicts.extend(found.into_values());
+}
+
+fn merged(together: &[Partners]) -> Vec<Merged> {
+    let mut sets: Vec<Merged> = Vec::new();
+    for rule in together.iter().filter(|rule| rule.strict) {
+        let mut one =
+            Merged { rules: BTreeSet::from([rule.name.clone()]), resources: rule.resources.clone() };
+        // Two sets that are known share nothing with each other, so one look at each is enough.
+        let (joined, rest): (Vec<Merged>, Vec<Merged>) =
+            sets.into_iter().partition(|set| !set.resources.is_disjoint(&one.resources));
+        for set in joined {
+            one.rules.extend(set.rules);
+            one.resources.extend(set.resources);
+        }
+        sets = rest;
+        sets.push(one);
+    }
+    sets
+}
