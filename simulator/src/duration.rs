@@ -1,4 +1,4 @@
-//! Durations as scenario files write them: `37s`, `10m`, `2h`, `500ms`; a plain number is seconds.
+//! Durations as scenario files write them: `37s`, `10m`, `2h`, `1h30m`, `500ms`; a plain number is seconds.
 
 use ha_api_types::time::Millis;
 use serde::{Deserialize, Deserializer, de};
@@ -9,29 +9,38 @@ use std::fmt;
 pub struct Duration(pub Millis);
 
 impl Duration {
-    /// Reads a duration; the error says what is accepted.
+    /// Reads a duration, of which several units may follow each other (`1h30m`); the error says what is accepted.
     pub fn parse(text: &str) -> Result<Duration, String> {
-        let text = text.trim();
-        let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, unit) = text.split_at(split);
-        let factor = match unit.trim() {
-            "ms" => 1.0,
-            "" | "s" => 1_000.0,
-            "m" => 60_000.0,
-            "h" => 3_600_000.0,
-            "d" => 86_400_000.0,
-            _ => {
-                return Err(format!(
-                    "{text:?} is not a duration: write 500ms, 37s, 10m, 2h or a number of seconds"
-                ));
-            }
-        };
-        match number.parse::<f64>() {
-            Ok(number) => Ok(Duration(to_ms(number * factor))),
-            Err(_) => {
-                Err(format!("{text:?} is not a duration: write 500ms, 37s, 10m, 2h or a number of seconds"))
-            }
+        let wrong =
+            || format!("{text:?} is not a duration: write 500ms, 37s, 10m, 2h, 1h30m or a number of seconds");
+        let mut rest = text.trim();
+        if let Ok(seconds) = rest.parse::<f64>()
+            && rest.starts_with(|first: char| first.is_ascii_digit() || first == '.')
+        {
+            return Ok(Duration(to_ms(seconds * 1_000.0)));
         }
+        if rest.is_empty() {
+            return Err(wrong());
+        }
+        let mut total = 0.0;
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+            let (number, after) = rest.split_at(digits);
+            let after = after.trim_start();
+            let (unit, after) =
+                after.split_at(after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len()));
+            let factor = match unit {
+                "ms" => 1.0,
+                "s" => 1_000.0,
+                "m" => 60_000.0,
+                "h" => 3_600_000.0,
+                "d" => 86_400_000.0,
+                _ => return Err(wrong()),
+            };
+            total += number.parse::<f64>().map_err(|_| wrong())? * factor;
+            rest = after;
+        }
+        Ok(Duration(to_ms(total)))
     }
 }
 
@@ -46,7 +55,7 @@ impl<'de> Deserialize<'de> for Duration {
         impl de::Visitor<'_> for Visitor {
             type Value = Duration;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a duration such as 500ms, 37s, 10m, 2h or a number of seconds")
+                f.write_str("a duration such as 500ms, 37s, 10m, 2h, 1h30m or a number of seconds")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
                 Duration::parse(text).map_err(E::custom)
@@ -80,6 +89,13 @@ mod tests {
         check("50ms", Some(50));
         check("5", Some(5_000));
         check("1.5s", Some(1_500));
+        check("1h30m", Some(5_400_000));
+        check("1m30s", Some(90_000));
+        check("2s500ms", Some(2_500));
+        check("37 s", Some(37_000));
+        for text in ["1m30", "m", "1mm", "1m-30s", "-5", "inf", "nan", "1.2.3s"] {
+            check(text, None);
+        }
         check("soon", None);
         check("5 parsecs", None);
         check("", None);

@@ -99,6 +99,10 @@ impl World {
             check(format!("at most {most} a node"), ok, format!("{counts:?}"));
         }
         if let Some(wanted) = &expect.refused {
+            let asked = self.scenario.asked();
+            for text in wanted.iter().filter(|text| !asked.contains(*text)) {
+                check(format!("refused {text:?}"), false, "no step asks for it".to_owned());
+            }
             let got = self.refusals();
             let ok = wanted.iter().all(|text| got.contains(text));
             check(format!("refused {wanted:?}"), ok, format!("{got:?}"));

@@ -107,11 +107,6 @@ fn names_must_exist() {
     check("expect: {fenced: [node9]}\n", 4, &["expect.fenced[0]", "node9"]);
     check("expect: {onOneOf: {wep: [node1]}}\n", 4, &["wep"]);
     check("expect: {together: [[web, wep]]}\n", 4, &["expect.together[0][1]"]);
-    check(
-        "steps:\n  - do: migrate web node1\nexpect: {refused: [migrate web node2]}\n",
-        6,
-        &["migrate web node1"],
-    );
 }
 
 #[test]

@@ -88,3 +88,26 @@ fn the_same_seed_gives_the_same_run_byte_for_byte() {
         assert_ne!(first.timeline(), run(&path, Some(6)).timeline(), "another seed gives another run");
     }
 }
+
+/// What no step asks for cannot have been refused: that is a check that fails, in a file that is right.
+#[test]
+fn a_refusal_that_no_step_asks_for_does_not_hold() {
+    let text = "nodes: [{name: node1}]
+objects:
+  - {apiVersion: hactl.io/v1, kind: Resource, metadata: {name: web}, spec: {driver: {simulated: {}}}}
+place: {web: {node: node1, running: true}}
+steps:
+  - {at: 1m30s, do: migrate web node1}
+expect: {refused: [migrate web node1, migrate web node2]}
+";
+    let scenario = Scenario::parse("file.yaml", text, Path::new(".")).expect("a valid scenario");
+    let mut world = World::new(scenario).expect("a valid world");
+    world.run();
+    assert!(!world.is_good());
+    let summary = world.summary();
+    let checks = summary["expect"].as_array().expect("checks");
+    let told = |check: &&serde_json::Value| check["got"] == "no step asks for it";
+    let check = checks.iter().find(told).expect("a check of its own");
+    assert_eq!((&check["check"], &check["ok"]), (&"refused \"migrate web node2\"".into(), &false.into()));
+    assert_eq!(summary["refused"], serde_json::json!(["migrate web node1"]), "{checks:?}");
+}
