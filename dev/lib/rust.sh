@@ -8,8 +8,10 @@ check_rust() {
   local version
   version=$(rustc --version | awk '{ print $2 }')
   at_least "$version" "$RUST_MINIMUM" || die "rustc is $version; $RUST_MINIMUM or newer is needed" "rustup update stable"
-  have protoc || die "protoc is missing" "install protobuf-compiler and libprotobuf-dev"
 }
+
+# Only etcd's client needs it.
+check_protoc() { have protoc || die "protoc is missing" "install protobuf-compiler and libprotobuf-dev"; }
 
 check_rust_lints() {
   cargo fmt --version >/dev/null 2>&1 || die "cargo fmt is missing" "rustup component add rustfmt"

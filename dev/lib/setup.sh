@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts need from the machine, in two steps: for the sandbox, and for the tests on top.
+# What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 for part in common apt etcd kubectl rust; do
@@ -7,6 +7,18 @@ for part in common apt etcd kubectl rust; do
   . "$LIB/$part.sh"
 done
 unset part
+
+# setup_simulator [PROGRAM PACKAGE]…: what building the simulator needs, and these programs besides. No store, no network.
+setup_simulator() {
+  local packages=()
+  have cc || packages+=(gcc libc6-dev)
+  while [ $# -gt 1 ]; do
+    have "$1" || packages+=("$2")
+    shift 2
+  done
+  [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+  check_rust
+}
 
 # setup: everything that building and the sandbox need. Sets ETCD and ETCDCTL.
 setup() {
@@ -22,6 +34,7 @@ setup() {
   have curl || packages+=(curl ca-certificates)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   check_rust
+  check_protoc
   find_etcd
 }
 

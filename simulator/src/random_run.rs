@@ -6,8 +6,11 @@ mod cluster;
 mod faults;
 mod feasible;
 mod progress;
+mod script;
 mod seeds;
+mod services;
 mod shrink;
+mod storylines;
 
 pub use seeds::{Campaign, Campaigned, FailedSeed, Seeds};
 pub use shrink::shrink;
@@ -41,11 +44,11 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
     // Not the run's own generator: delays may not follow from the cluster's shape.
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
-    let steps = faults::steps(&mut random, &cluster, size.faults_ms);
-    json!({
+    let steps = script::steps(&mut random, &cluster, size.faults_ms);
+    let mut scenario = json!({
         "seed": seed,
         // Faults, and the time in which everything must have come right again.
-        "duration": format!("{}s", (faults::QUIET_START_MS + size.faults_ms) / 1000 + 3_600),
+        "duration": format!("{}s", (script::QUIET_START_MS + size.faults_ms) / 1000 + 7_200),
         "settle": "40s",
         "timing": cluster.timing,
         "nodes": cluster.machines,
@@ -53,7 +56,11 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
         "later": cluster.later,
         "steps": steps,
         "expect": {"progress": true},
-    })
+    });
+    if !cluster.store.is_empty() {
+        scenario["store"] = json!({"on": cluster.store});
+    }
+    scenario
 }
 
 /// Runs a seed. `World::is_good` says whether the invariants held and everything came right in the end.

@@ -14,6 +14,7 @@ mod link;
 mod machine;
 mod power;
 mod process;
+mod rules;
 mod run;
 mod steps;
 mod store_place;
@@ -21,7 +22,6 @@ mod user;
 mod vocabulary;
 mod watchdog;
 
-pub(crate) use invariants::LIMITS;
 pub use invariants::Violation;
 
 use crate::clock::Clock;
@@ -128,6 +128,10 @@ pub struct World {
     store_leader: Option<String>,
     deposed: Option<store_place::Deposed>,
     store_latency_ms: Millis,
+    /// Until then requests and answers are lost or late.
+    store_flaky_until: Millis,
+    /// Until when the watches of a node's processes lag behind.
+    lags_until: BTreeMap<String, Millis>,
     agents: BTreeMap<String, Process<AgentCore>>,
     controllers: BTreeMap<String, Process<Controller>>,
     deferred: Vec<(String, Event)>,
@@ -200,6 +204,8 @@ impl World {
                         number: 0,
                         waiting: BTreeMap::new(),
                         wake_at: None,
+                        stops_for_ms: None,
+                        stopped: None,
                     },
                     services: BTreeMap::new(),
                     commands: BTreeMap::new(),
@@ -232,6 +238,8 @@ impl World {
             store_leader: None,
             deposed: None,
             store_latency_ms: 0,
+            store_flaky_until: 0,
+            lags_until: BTreeMap::new(),
             agents: BTreeMap::new(),
             controllers: BTreeMap::new(),
             deferred: Vec::new(),

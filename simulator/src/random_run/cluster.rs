@@ -1,7 +1,8 @@
-//! A cluster made by chance: machines, timings, groups, rules and services that fail in their own ways.
+//! A cluster made by chance: machines with their watchdogs and devices, timings, settings; services are made beside it.
 
 use super::Size;
 use crate::random::Random;
+use ha_api_types::timing::{TimingSpec, Timings};
 use serde_json::{Map, Value, json};
 
 /// What a random run is about.
@@ -11,147 +12,146 @@ pub(super) struct Cluster {
     pub(super) nodes: Vec<String>,
     /// The machine that never takes a service, so that it is never armed and may be suspended for long.
     pub(super) idle: Option<String>,
+    /// Those that a fence device can switch off.
+    pub(super) with_device: Vec<String>,
     /// Names of services.
     pub(super) resources: Vec<String>,
     /// Names of services that are added while they run already.
     pub(super) added: Vec<String>,
     /// `timing` of the scenario.
     pub(super) timing: Value,
+    /// The same as numbers.
+    pub(super) timings: Timings,
     /// `nodes` of the scenario.
     pub(super) machines: Vec<Value>,
     /// `objects` of the scenario.
     pub(super) objects: Vec<Value>,
     /// `later` of the scenario.
     pub(super) later: Vec<Value>,
+    /// `store` of the scenario: nodes with a member each; empty: it is outside.
+    pub(super) store: Vec<String>,
     /// Some service cannot be stopped on some node: then only a reset ends it, and no armed machine may be suspended.
     pub(super) stops_fail: bool,
-    /// Th, milliseconds.
-    pub(super) heartbeat_valid_ms: u64,
 }
 
 impl Cluster {
     pub(super) fn random(random: &mut Random, size: Size) -> Cluster {
         let count = between(random, 3, size.nodes);
         let nodes: Vec<String> = (1..=count).map(|number| format!("node{number}")).collect();
-        let (profile, heartbeat_valid_ms) = match random.below(10) {
-            0..=4 => ("Default", 6_000),
-            5..=8 => ("Fast", 4_000),
-            _ => ("Conservative", 20_000),
-        };
+        let timing = timing(random);
+        let timings =
+            Timings::from(&serde_json::from_value::<TimingSpec>(timing.clone()).unwrap_or_default());
         let mut cluster = Cluster {
             idle: random.chance(0.3).then(|| "idle".to_owned()),
-            nodes,
+            with_device: Vec::new(),
             resources: Vec::new(),
             added: Vec::new(),
-            timing: json!({"profile": profile}),
+            timing,
+            timings,
             machines: Vec::new(),
             objects: Vec::new(),
             later: Vec::new(),
+            store: if random.chance(0.15) { nodes.iter().take(3).cloned().collect() } else { Vec::new() },
             stops_fail: false,
-            heartbeat_valid_ms,
+            nodes,
         };
-        for (at, name) in cluster.nodes.iter().enumerate() {
-            let controller = at < 3 || random.chance(0.3);
-            cluster.machines.push(json!({"name": name, "controller": controller}));
-        }
-        if let Some(idle) = &cluster.idle {
-            cluster.machines.push(json!({"name": idle, "controller": false}));
-            cluster.objects.push(object("Node", idle, &json!({"schedulable": false})));
-        }
-        let groups = cluster.add_groups(random);
-        let services = between(random, 3, size.resources);
-        for number in 1..=services {
-            let name = format!("r{number}");
-            let spec = cluster.spec(random, &groups);
-            cluster.objects.push(object("Resource", &name, &spec));
-            cluster.resources.push(name);
-        }
-        if random.chance(0.2) {
-            let spec = cluster.spec(random, &groups);
-            cluster.later.push(object("Resource", "added", &spec));
-            cluster.added.push("added".to_owned());
-        }
-        cluster.add_rules(random);
+        cluster.add_settings(random);
+        cluster.add_machines(random);
+        cluster.add_services(random, size);
         cluster
     }
 
-    fn add_groups(&mut self, random: &mut Random) -> Vec<String> {
-        let mut names = Vec::new();
-        for number in 0..random.below(3) {
-            let name = format!("group{number}");
-            let members = 2 + random.below(self.nodes.len() - 1);
-            let mut nodes = Map::new();
-            for _ in 0..members {
-                nodes.insert(pick(random, &self.nodes), json!(random.below(3)));
-            }
-            let restricted = nodes.len() > 1 && random.chance(0.3);
-            let spec = json!({"nodes": nodes, "restricted": restricted, "nofailback": random.chance(0.3)});
-            self.objects.push(object("Group", &name, &spec));
-            names.push(name);
-        }
-        names
+    /// What the whole cluster is told.
+    fn add_settings(&mut self, random: &mut Random) {
+        let policy = ["Conditional", "Freeze", "Failover", "Migrate"][random.below(4)];
+        let mode = ["Basic", "Static"][random.below(2)];
+        let spec = json!({
+            // Usually every node that is lost may be fenced at once; else the second waits for minutes.
+            "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowStandIn": true},
+            "shutdownPolicy": policy,
+            "scheduler": {
+                "mode": mode, "preemption": random.chance(0.3), "rebalanceOnStart": random.chance(0.2),
+            },
+            "maxWorkers": 1 + random.below(6),
+            "maxMigrations": 1 + random.below(3),
+        });
+        self.objects.push(object("Cluster", "default", &spec));
     }
 
-    fn add_rules(&mut self, random: &mut Random) {
-        if random.chance(0.25) {
-            let (first, second) = (pick(random, &self.resources), pick(random, &self.resources));
-            if first != second {
-                let affinity = if random.chance(0.5) { "Positive" } else { "Negative" };
-                let rule =
-                    json!({"resources": [first, second], "affinity": affinity, "strict": random.chance(0.5)});
-                self.objects.push(object("AffinityRule", "rule", &json!({"resourceAffinity": rule})));
+    fn add_machines(&mut self, random: &mut Random) {
+        let small = random.chance(0.5);
+        for (at, name) in self.nodes.clone().iter().enumerate() {
+            let watchdog = match random.below(20) {
+                0..=12 => "sliding",
+                13..=17 => "fixed",
+                18 => "standIn",
+                // Nothing exclusive may start there.
+                _ => "none",
+            };
+            let mut machine = Map::new();
+            machine.insert("name".to_owned(), json!(name));
+            machine.insert("controller".to_owned(), json!(at < 3 || random.chance(0.3)));
+            machine.insert("watchdog".to_owned(), json!(watchdog));
+            if small {
+                let capacity =
+                    json!({"cpu": 2 + random.below(7), "memory": format!("{}Gi", 6 + random.below(11))});
+                machine.insert("capacity".to_owned(), capacity);
             }
+            let mut fencing = Map::new();
+            if random.chance(0.1) {
+                machine.insert("virtual".to_owned(), json!(true));
+                fencing.insert("allowUnfenced".to_owned(), json!(true));
+            }
+            if random.chance(0.2) {
+                let action = ["Reboot", "Off"][random.below(2)];
+                let device = json!({"name": "ipmi", "kind": "Power", "action": action, "parts": [{"agent": "fence_ipmilan"}]});
+                fencing.insert("devices".to_owned(), json!([device]));
+                self.with_device.push(name.clone());
+            }
+            if !fencing.is_empty() {
+                self.objects.push(object("Node", name, &json!({"fencing": fencing})));
+            }
+            self.machines.push(Value::Object(machine));
         }
-    }
-
-    fn spec(&mut self, random: &mut Random, groups: &[String]) -> Value {
-        let mut driver = Map::new();
-        driver.insert("type".to_owned(), json!("vm"));
-        driver.insert("live".to_owned(), json!(random.chance(0.75)));
-        driver.insert("startSeconds".to_owned(), json!(random.below(4)));
-        driver.insert("stopSeconds".to_owned(), json!(random.below(4)));
-        driver.insert("migrateSeconds".to_owned(), json!(1 + random.below(8)));
-        if random.chance(0.2) {
-            driver.insert("startFailures".to_owned(), json!(1 + random.below(3)));
+        if let Some(idle) = &self.idle {
+            self.machines.push(json!({"name": idle, "controller": false}));
+            self.objects.push(object("Node", idle, &json!({"schedulable": false})));
         }
-        if random.chance(0.15) {
-            driver.insert("migrateFailures".to_owned(), json!(1 + random.below(2)));
-        }
-        if random.chance(0.05) {
-            driver.insert("stopFails".to_owned(), json!(true));
-            self.stops_fail = true;
-        }
-        if random.chance(0.3) {
-            driver.insert("failOn".to_owned(), json!([pick(random, &self.nodes)]));
-        }
-        if random.chance(0.08) {
-            driver.insert("missing".to_owned(), json!([pick(random, &self.nodes)]));
-        }
-        let mut spec = Map::new();
-        spec.insert("driver".to_owned(), json!({"simulated": driver}));
-        spec.insert("maxRestart".to_owned(), json!(random.below(3)));
-        spec.insert("maxRelocate".to_owned(), json!(random.below(3)));
-        spec.insert("priority".to_owned(), json!(random.below(3)));
-        spec.insert("failback".to_owned(), json!(random.chance(0.7)));
-        if random.chance(0.1) {
-            spec.insert("state".to_owned(), json!("Stopped"));
-        }
-        if random.chance(0.07) {
-            spec.insert("exclusive".to_owned(), json!(false));
-        }
-        if !groups.is_empty() && random.chance(0.5) {
-            spec.insert("group".to_owned(), json!(pick(random, groups)));
-        }
-        Value::Object(spec)
     }
 }
 
-fn object(kind: &str, name: &str, spec: &Value) -> Value {
+/// A profile; or times that leave no more room than the rules of FENCING 4 ask for, so that a broken rule shows.
+fn timing(random: &mut Random) -> Value {
+    let shutdown_seconds = 20 + random.below(60);
+    let profile = match random.below(20) {
+        0..=3 => "Default",
+        4..=8 => "Fast",
+        9 => "Conservative",
+        _ => {
+            let interval_ms = random.between_ms(800, 2_000);
+            let margin_ms = random.between_ms(500, 1_500);
+            let valid_ms = 2 * interval_ms + margin_ms + random.between_ms(500, 3_000);
+            let watchdog_seconds = [1, 1, 1, 2, 3][random.below(5)];
+            let seconds = |ms: u64| ms as f64 / 1000.0;
+            return json!({
+                "heartbeatIntervalSeconds": seconds(interval_ms),
+                "heartbeatValidSeconds": seconds(valid_ms),
+                "stopMarginSeconds": seconds(margin_ms),
+                "watchdogTimeoutSeconds": watchdog_seconds,
+                "watchdogLatenessSeconds": seconds(random.between_ms(50, 400)),
+                "shutdownTimeoutSeconds": shutdown_seconds,
+            });
+        }
+    };
+    json!({"profile": profile, "shutdownTimeoutSeconds": shutdown_seconds})
+}
+
+pub(super) fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 /// A number from `least` to `most`, both included; `most` when that is less.
-fn between(random: &mut Random, least: usize, most: usize) -> usize {
+pub(super) fn between(random: &mut Random, least: usize, most: usize) -> usize {
     let least = least.min(most);
     least + random.below(most - least + 1)
 }

@@ -1,81 +1,13 @@
-//! Faults made by chance: each with its end, then everything is put right.
+//! Single faults and commands made by chance, each with its end.
 
-use super::cluster::{Cluster, pick};
-use crate::random::Random;
+use super::cluster::pick;
+use super::script::Script;
 use ha_api_types::time::Millis;
-use serde_json::{Value, json};
-
-/// Before this nothing fails: the cluster comes up.
-pub(super) const QUIET_START_MS: Millis = 30_000;
-
-/// The steps of a run, in order.
-pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> Vec<Value> {
-    let mut script = Script { lines: Vec::new(), random, cluster };
-    for name in &cluster.added {
-        // While every machine answers: what runs on one that does not is not looked for.
-        let node = pick(script.random, &cluster.nodes);
-        script.at(QUIET_START_MS, format!("add {name} {node} running"));
-    }
-    let most_ms = script.time_of_faults_ms(most_ms);
-    let count = 5 + script.random.below(20);
-    let mut at = QUIET_START_MS + 5_000;
-    for _ in 0..count {
-        // Faults come alone or close together.
-        at = if script.random.chance(0.5) {
-            at + script.random.between_ms(0, 4_000)
-        } else {
-            QUIET_START_MS + 5_000 + script.random.between_ms(0, most_ms)
-        };
-        script.fault(at);
-    }
-    let end = script.lines.iter().map(|(at, _)| *at).max().unwrap_or(0) + 1;
-    script.put_right(end);
-    let mut lines = script.lines;
-    lines.sort_by_key(|(at, _)| *at);
-    lines.into_iter().map(|(at, text)| json!({"at": format!("{at}ms"), "do": text})).collect()
-}
-
-struct Script<'a> {
-    lines: Vec<(Millis, String)>,
-    random: &'a mut Random,
-    cluster: &'a Cluster,
-}
 
 impl Script<'_> {
-    fn at(&mut self, at: Millis, text: String) {
-        self.lines.push((at, text));
-    }
-
-    fn node(&mut self) -> String {
-        if let Some(idle) = &self.cluster.idle
-            && self.random.chance(0.1)
-        {
-            return idle.clone();
-        }
-        pick(self.random, &self.cluster.nodes)
-    }
-
-    /// How long faults go on: the time is halved again and again by chance, so that minutes are as likely as hours.
-    fn time_of_faults_ms(&mut self, most_ms: Millis) -> Millis {
-        let mut time_ms = most_ms;
-        while time_ms > 240_000 && self.random.chance(0.75) {
-            time_ms /= 2;
-        }
-        self.random.between_ms(time_ms / 2, time_ms)
-    }
-
-    /// A length that is short, as long as the protocol's own times, or long.
-    fn length_ms(&mut self) -> Millis {
-        match self.random.below(3) {
-            0 => self.random.between_ms(100, 3_000),
-            1 => self.random.between_ms(2_000, 25_000),
-            _ => self.random.between_ms(10_000, 90_000),
-        }
-    }
-
-    fn fault(&mut self, at: Millis) {
+    pub(super) fn fault(&mut self, at: Millis) {
         let later = at + self.length_ms();
-        match self.random.below(28) {
+        match self.random.below(32) {
             0..=2 => {
                 let node = self.node();
                 self.at(at, format!("power {node} off"));
@@ -92,42 +24,41 @@ impl Script<'_> {
             12 => self.agent(at, later, "restart", "start"),
             13..=14 => self.controller(at, later, "hang", "resume"),
             15 => self.controller(at, later, "kill", "start"),
-            16 => self.controller(at, later, "restart", "start"),
-            17 => {
-                let length = later - at;
-                self.at(at, format!("store outage {length}ms"));
+            16 => {
+                let verb = if self.random.chance(0.5) { "restart" } else { "stop" };
+                self.controller(at, later, verb, "start");
             }
-            18 => {
-                let text = match self.random.below(3) {
-                    0 => "store leader-change".to_owned(),
-                    1 => "store compact".to_owned(),
-                    _ => format!("store leader-pause {}ms", self.random.between_ms(500, 8_000)),
-                };
-                self.at(at, text);
-            }
-            19 => {
-                let latency = self.random.between_ms(5, 300);
-                self.at(at, format!("store latency {latency}ms"));
-                self.at(later, "store latency 0ms".to_owned());
-            }
-            20 => self.suspend(at),
-            21 => {
-                let node = self.node();
-                // Two clocks differ by at most ρ.
-                let rate = 0.9995 + 0.0001 * self.random.between_ms(0, 10) as f64;
-                self.at(at, format!("clock {node} rate {rate:.4}"));
-            }
-            22 => {
+            17..=20 => self.store(at, later),
+            21 => self.suspend(at),
+            22 => self.clock(at),
+            23 => {
                 let node = self.node();
                 self.at(at, format!("maintenance {node} enable"));
                 self.at(later, format!("maintenance {node} disable"));
             }
-            23 => {
-                let resource = pick(self.random, &self.cluster.resources);
+            24..=25 => {
+                let resource = self.resource();
                 self.at(at, format!("crash {resource}"));
+            }
+            26 => {
+                let node = self.worker();
+                self.at(at, format!("journal {node} full"));
+                self.at(later, format!("journal {node} ok"));
+            }
+            27 => {
+                let node = self.worker();
+                // Short of the device's period: a longer stop resets a machine in the midst of health.
+                let length = self.stop_of_a_watchdog_ms();
+                self.at(at, format!("watchdog {node} stop {length}ms"));
             }
             _ => self.command(at, later),
         }
+    }
+
+    /// As long as a watchdog daemon may be stopped without its machine being reset by that alone.
+    pub(super) fn stop_of_a_watchdog_ms(&mut self) -> Millis {
+        let most = self.cluster.timings.watchdog_timeout_ms - 400;
+        self.ms(most / 4, most)
     }
 
     fn agent(&mut self, at: Millis, later: Millis, begin: &str, end: &str) {
@@ -137,17 +68,59 @@ impl Script<'_> {
     }
 
     fn controller(&mut self, at: Millis, later: Millis, begin: &str, end: &str) {
-        let node = pick(self.random, &self.cluster.nodes);
+        let node = self.worker();
         let begins = if self.random.chance(0.5) { "leader".to_owned() } else { node };
         self.at(at, format!("controller {begins} {begin}"));
-        if begins == "leader" {
-            // By then another one leads: all that may have been meant go on.
-            for node in &self.cluster.nodes {
-                self.lines.push((later, format!("controller {node} {end}")));
-            }
-        } else {
-            self.at(later, format!("controller {begins} {end}"));
+        // Whoever led.
+        for node in &self.cluster.nodes {
+            self.at(later, format!("controller {node} {end}"));
         }
+    }
+
+    fn store(&mut self, at: Millis, later: Millis) {
+        let length = later - at;
+        match self.random.below(8) {
+            0..=1 => self.at(at, format!("store outage {length}ms")),
+            2 => self.at(at, "store leader-change"),
+            3 => self.at(at, "store compact"),
+            4 => {
+                let length = self.ms(500, 8_000);
+                self.at(at, format!("store leader-pause {length}ms"));
+            }
+            5 => self.latency(at, later),
+            6 => {
+                let length = self.ms(2_000, 20_000);
+                self.at(at, format!("store flaky {length}ms"));
+            }
+            _ => {
+                let node = if self.random.chance(0.5) { "leader".to_owned() } else { self.worker() };
+                let length = self.ms(1_000, 20_000);
+                self.at(at, format!("store lag {node} {length}ms"));
+            }
+        }
+    }
+
+    /// Some, as much as a heartbeat bears, or so much that every attempt is given up before its answer comes.
+    fn latency(&mut self, at: Millis, later: Millis) {
+        let interval = self.cluster.timings.heartbeat_interval_ms;
+        let latency = match self.random.below(3) {
+            0 => self.ms(5, 50),
+            1 => self.ms(interval / 8, interval / 2),
+            _ => self.ms(interval, 3_000),
+        };
+        self.at(at, format!("store latency {latency}ms"));
+        self.at(later, "store latency 0ms");
+    }
+
+    /// Two clocks differ by at most ρ; the ends are where it counts.
+    fn clock(&mut self, at: Millis) {
+        let node = self.node();
+        let rate = match self.random.below(4) {
+            0 => 0.9995,
+            1 => 1.0005,
+            _ => 0.9995 + 0.0001 * self.ms(0, 10) as f64,
+        };
+        self.at(at, format!("clock {node} rate {rate:.4}"));
     }
 
     /// Only a machine that is never armed may sleep for long (FENCING, section 4: an armed one is kept from sleeping).
@@ -157,15 +130,15 @@ impl Script<'_> {
             self.at(at, format!("suspend {idle} {length}ms"));
         } else if !self.cluster.stops_fail {
             let node = self.node();
-            let length = self.random.between_ms(10, self.cluster.heartbeat_valid_ms / 16);
+            let length = self.ms(10, self.cluster.timings.heartbeat_valid_ms / 16);
             self.at(at, format!("suspend {node} {length}ms"));
         }
     }
 
-    fn command(&mut self, at: Millis, later: Millis) {
-        let resource = pick(self.random, &self.cluster.resources);
+    pub(super) fn command(&mut self, at: Millis, later: Millis) {
+        let resource = self.resource();
         let node = pick(self.random, &self.cluster.nodes);
-        match self.random.below(12) {
+        match self.random.below(16) {
             0..=3 => self.at(at, format!("migrate {resource} {node}")),
             4..=5 => self.at(at, format!("relocate {resource} {node}")),
             6..=7 => {
@@ -178,30 +151,22 @@ impl Script<'_> {
                 self.at(later, format!("set {resource} state=Started"));
             }
             10 => self.at(at, format!("clear-error {resource}")),
+            11 => {
+                let seconds = self.ms(0, 40) / 10;
+                self.at(at, format!("stop {resource} {seconds}s"));
+                self.at(later, format!("start {resource}"));
+            }
+            12 => {
+                let memory = self.ms(256, 8_192);
+                self.at(at, format!("set {resource} requests.memory={memory}Mi"));
+                self.at(later, format!("set {resource} requests.memory=256Mi"));
+            }
+            13 => {
+                let priority = self.ms(0, 5);
+                self.at(at, format!("set {resource} priority={priority}"));
+            }
+            14 => self.at(at, format!("load {resource} cpu=2 memory=4Gi")),
             _ => self.at(at, format!("delete {resource}")),
-        }
-    }
-
-    /// Every fault ends; what ends by itself later is started again once more.
-    fn put_right(&mut self, end: Millis) {
-        let mut nodes = self.cluster.nodes.clone();
-        nodes.extend(self.cluster.idle.clone());
-        self.at(end, "store latency 0ms".to_owned());
-        for node in &nodes {
-            for text in ["network on", "clock rate 1", "controller resume", "agent resume"] {
-                let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
-                self.at(end, format!("{verb} {node} {rest}"));
-            }
-            self.at(end, format!("maintenance {node} disable"));
-            self.at(end + 1, format!("power {node} on"));
-        }
-        for after in [10_000, 30_000, 60_000] {
-            for node in &nodes {
-                self.at(end + after, format!("agent {node} start"));
-                if Some(node) != self.cluster.idle.as_ref() {
-                    self.at(end + after, format!("controller {node} start"));
-                }
-            }
         }
     }
 }

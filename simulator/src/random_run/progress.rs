@@ -3,7 +3,6 @@
 use crate::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
-use ha_api_types::placement::RuleStatus;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 
@@ -23,6 +22,7 @@ impl World {
         }
         let running = self.running();
         let mut held = Vec::new();
+        let rules = self.rules_in_force();
         for (name, resource, status) in self.services() {
             let nodes = running.get(&name).cloned().unwrap_or_default();
             if is_waiting(&resource, &status, &nodes) && self.feasible_node(&name, &resource).is_none() {
@@ -32,7 +32,7 @@ impl World {
             if status.state == ServiceState::Started
                 && let [node] = nodes.as_slice()
             {
-                missing.extend(self.broken_rules(&name, node));
+                missing.extend(self.broken_rules(&rules, &name, node));
             }
             if let Some(problem) = problem(&resource, &status, &nodes) {
                 let could = self.feasible_node(&name, &resource);
@@ -55,14 +55,6 @@ impl World {
         for text in missing {
             self.violate("progress", text);
         }
-    }
-
-    /// Whether the leader says that a rule conflicts with another, so that it is not applied.
-    pub(crate) fn conflicts(&self, rule: &str) -> bool {
-        let status: Option<RuleStatus> = self.status_of(Kind::AffinityRule, rule);
-        status.is_some_and(|status| {
-            status.conditions.iter().any(|condition| condition.reason == Reason::RuleConflict)
-        })
     }
 
     fn services(&self) -> Vec<(String, Resource, ResourceStatus)> {

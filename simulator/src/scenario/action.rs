@@ -30,6 +30,8 @@ pub enum Action {
     Suspend { node: String, length_ms: Millis },
     /// `clock N rate 1.01`.
     ClockRate { node: String, rate: f64 },
+    /// `watchdog N stop DURATION`: its daemon stands still between looking at its clock and the pet that follows.
+    Watchdog { node: String, length_ms: Millis },
     /// `journal N full|ok`: the disk with the agent's journal.
     Journal { node: String, full: bool },
     /// `fence-device N ok|broken`: whether the fence devices of a node do what they are told.
@@ -44,6 +46,10 @@ pub enum Action {
     StoreCompact,
     /// `store latency DURATION`.
     StoreLatency { length_ms: Millis },
+    /// `store flaky DURATION`: requests and answers are lost or come seconds late.
+    StoreFlaky { length_ms: Millis },
+    /// `store lag N DURATION`: the watches of a node's processes lag behind; requests are answered as ever.
+    StoreLag { node: String, length_ms: Millis },
     /// What a user asks of the cluster.
     Command(Command),
     /// `crash R`: its process ends.
@@ -89,6 +95,8 @@ impl Action {
             | Action::Controller { node, .. }
             | Action::Suspend { node, .. }
             | Action::ClockRate { node, .. }
+            | Action::Watchdog { node, .. }
+            | Action::StoreLag { node, .. }
             | Action::Journal { node, .. }
             | Action::FenceDevice { node, .. } => (Some(node), None),
             Action::MoveByHand { resource, node } | Action::StartByHand { resource, node } => {
@@ -102,7 +110,8 @@ impl Action {
             | Action::StoreLeaderChange
             | Action::StoreLeaderPause { .. }
             | Action::StoreCompact
-            | Action::StoreLatency { .. } => (None, None),
+            | Action::StoreLatency { .. }
+            | Action::StoreFlaky { .. } => (None, None),
         }
     }
 }

@@ -37,6 +37,9 @@ pub(super) fn check(reader: &mut Reader<'_>, scenario: &Scenario) {
         if let Moment::When { condition, .. } = &step.moment {
             check_condition(reader, &known, condition, &format!("steps[{at}].when"));
         }
+        for condition in &step.only_if {
+            check_condition(reader, &known, condition, &format!("steps[{at}].if"));
+        }
         if let Some((_, condition)) = &step.check {
             check_condition(reader, &known, condition, &format!("steps[{at}].check"));
         }

@@ -15,6 +15,8 @@ const WITHIN: Duration = Duration(600_000);
 pub struct Step {
     /// When it happens.
     pub moment: Moment,
+    /// What must hold then, or nothing of the step is done: as an operator who looks first.
+    pub only_if: Vec<Condition>,
     /// What is done.
     pub doings: Vec<Doing>,
     /// What must hold then, with its text.
@@ -55,7 +57,7 @@ pub(super) fn read(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
     let mut earliest = Duration(0);
     for (at, item) in items.iter().enumerate() {
         let path = format!("steps[{at}]");
-        let known = ["at", "after", "when", "within", "do", "check"];
+        let known = ["at", "after", "when", "within", "if", "do", "check"];
         let Some(fields) = reader.fields(item, &path, &known) else { continue };
         let moment = moment(reader, &fields).unwrap_or(Moment::After(Duration(0)));
         match &moment {
@@ -70,7 +72,9 @@ pub(super) fn read(reader: &mut Reader<'_>, value: &Value) -> Vec<Step> {
         let doings =
             fields.get("do").map(|value| doings(reader, value, &fields.at("do"))).unwrap_or_default();
         let check = fields.get("check").and_then(|value| condition(reader, value, &fields.at("check")));
-        steps.push(Step { moment, doings, check });
+        let only_if =
+            fields.get("if").map(|value| conditions(reader, value, &fields.at("if"))).unwrap_or_default();
+        steps.push(Step { moment, only_if, doings, check });
     }
     steps
 }
@@ -104,6 +108,19 @@ fn condition(reader: &mut Reader<'_>, value: &Value, path: &str) -> Option<(Stri
             None
         }
     }
+}
+
+/// One condition, or a list of which all must hold.
+fn conditions(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Condition> {
+    let items = match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => vec![value],
+    };
+    items
+        .into_iter()
+        .filter_map(|item| condition(reader, item, path))
+        .map(|(_, condition)| condition)
+        .collect()
 }
 
 fn doings(reader: &mut Reader<'_>, value: &Value, path: &str) -> Vec<Doing> {

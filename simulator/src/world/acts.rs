@@ -69,6 +69,12 @@ impl World {
                     machine.clock.set_rate(now, rate);
                 }
             }
+            Action::Watchdog { node, length_ms } => {
+                let node = self.machine_at_work(&node)?;
+                if let Some(machine) = self.machines.get_mut(&node) {
+                    machine.watchdog.stops_for_ms = Some(length_ms);
+                }
+            }
             Action::Journal { node, full } => {
                 let node = self.machine_named(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
@@ -87,6 +93,12 @@ impl World {
             Action::StoreCompact => {
                 let revision = self.store.revision();
                 self.store.compact(revision);
+            }
+            Action::StoreFlaky { length_ms } => self.store_flaky_until = self.now + length_ms,
+            Action::StoreLag { node, length_ms } => {
+                let node = self.machine_named(&node)?;
+                self.log("store", "", &format!("tells {node} nothing new"));
+                self.lags_until.insert(node, self.now + length_ms);
             }
             Action::StoreLatency { length_ms } => self.store_latency_ms = length_ms,
             Action::Crash { resource } => self.crash(&resource),

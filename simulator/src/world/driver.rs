@@ -42,6 +42,9 @@ impl World {
         };
         let jitter_ms = self.random.between_ms(0, 10);
         let Some(machine) = self.machines.get_mut(node) else { return };
+        // What runs already is taken over by being started again.
+        let starts = matches!(command, Command::Start) && service.exclusive && !machine.runs(&service.name);
+        let starts = starts.then(|| service.name.clone());
         if matches!(command, Command::Start) && !simulated.missing.iter().any(|missing| missing == node) {
             // From the first instruction on it may touch its data.
             machine
@@ -49,6 +52,9 @@ impl World {
                 .insert(service.name.clone(), Present { definition: service.clone(), doing: Doing::Runs });
         }
         machine.commands.insert(id, Running { command, service });
+        if let Some(name) = starts {
+            self.check_guarded_start(node, &name);
+        }
         self.queue.push(
             self.now + takes_ms + jitter_ms,
             Event::CommandEnds { node: node.to_owned(), generation, id },

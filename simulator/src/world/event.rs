@@ -62,6 +62,8 @@ pub(crate) enum Event {
     },
     /// The watchdog daemon looks at its clock.
     WatchdogWake { node: String, boot: u64, at: Millis },
+    /// A watchdog daemon that stood still goes on.
+    WatchdogGoesOn { node: String, boot: u64 },
     /// The watchdog device may have run out.
     DeviceDue { node: String, boot: u64, at: Millis },
     /// An agent sees what was done to a service by hand.

@@ -7,14 +7,13 @@ mod tests;
 mod writes;
 
 pub(crate) use bound::Bound;
-pub(crate) use placement::LIMITS;
 
 use super::World;
 use super::machine::Doing;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
-use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
+use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_store::Change;
 use std::collections::BTreeMap;
@@ -77,6 +76,19 @@ impl World {
             .filter(|entry| matches!(self.keys.parse(&entry.key), Some(Key::ServiceReport(..))))
             .filter_map(|entry| serde_json::from_slice::<ServiceReport>(&entry.value).ok())
             .any(|report| report.is_active() && report.boot_id == boot_id)
+    }
+
+    /// Whether a machine is told to take up something: its watchdog is armed for that before it begins.
+    pub(super) fn is_to_start(&self, node: &str) -> bool {
+        let assignments = self.store.list(&self.keys.assignments()).entries;
+        assignments
+            .iter()
+            .filter_map(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok())
+            .any(|assignment| match assignment.action {
+                Action::Start | Action::Restart => assignment.node == node,
+                Action::Migrate { target, .. } => target == node,
+                Action::Stop { .. } | Action::Leave => false,
+            })
     }
 
     fn is_exclusive(&self, name: &str) -> bool {

@@ -99,8 +99,8 @@ impl World {
         }
         let timeout = Event::Timeout { who: who.clone(), generation, token, ask: ask.clone() };
         self.queue.push(self.now + patience_ms, timeout);
-        // One request in two thousand is lost on the way there.
-        if self.reaches_store(who.node()) && !self.random.chance(0.0005) {
+        let lost = self.chance_of_loss();
+        if self.reaches_store(who.node()) && !self.random.chance(lost) {
             let delay_ms = self.store_delay_ms();
             let sender =
                 Sender { who: who.clone(), generation, sent: self.now, term: self.believed_term(who) };
@@ -108,10 +108,16 @@ impl World {
         }
     }
 
+    /// One request in two thousand is lost on its way, and one answer; more while the way is bad.
+    fn chance_of_loss(&self) -> f64 {
+        if self.now < self.store_flaky_until { 0.1 } else { 0.0005 }
+    }
+
     fn store_delay_ms(&mut self) -> Millis {
         let base = self.store_latency_ms;
         // One request in a thousand takes very long on the way: it is applied after its sender gave up.
-        if self.random.chance(0.001) {
+        let slow = if self.now < self.store_flaky_until { 0.15 } else { 0.001 };
+        if self.random.chance(slow) {
             return base + self.random.between_ms(500, 8_000);
         }
         base + self.random.between_ms(1, 4)
@@ -149,7 +155,8 @@ impl World {
                 self.note_heartbeat(who.node(), sent);
             }
         }
-        let lost = !self.reaches_store(who.node()) || self.random.chance(0.0005);
+        let chance = self.chance_of_loss();
+        let lost = !self.reaches_store(who.node()) || self.random.chance(chance);
         if !lost {
             let delay_ms = self.random.between_ms(1, 3) + self.store_latency_ms;
             self.queue.push(self.now + delay_ms, Event::Answer { who, generation, token, ask, answer });
@@ -364,6 +371,11 @@ impl World {
             }
         };
         let Some(Some(cursor)) = cursor else { return };
+        if let Some(until) = self.lags_until.get(who.node()).copied().filter(|until| self.now < *until) {
+            self.mark_watching(who);
+            self.queue.push(until, Event::Watch(who.clone(), generation));
+            return;
+        }
         if !self.reaches_store(who.node()) || !self.store_works() || self.asks_deposed(who) {
             // The watch is resumed after the last revision that was seen; what was compacted meanwhile is read again.
             self.mark_watching(who);

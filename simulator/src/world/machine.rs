@@ -1,6 +1,7 @@
 //! A simulated machine: power, network, clocks, watchdog, what runs on it, and what its disk remembers.
 
 use super::invariants::Bound;
+use super::process::Generation;
 use crate::clock::Clock;
 use crate::scenario::Device;
 use ha_api_types::quantity::Amounts;
@@ -8,7 +9,7 @@ use ha_api_types::record::Leave;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
-use ha_node_agent::watchdog::core::Core as WatchdogCore;
+use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input};
 use std::collections::BTreeMap;
 
 /// A machine.
@@ -107,6 +108,19 @@ pub(crate) struct Watchdog {
     pub looked_at_next: Option<Millis>,
     /// When the next wake is scheduled.
     pub wake_at: Option<Millis>,
+    /// The daemon is to stand still for so long before its next pet.
+    pub stops_for_ms: Option<Millis>,
+    /// The daemon stands still.
+    pub stopped: Option<Stopped>,
+}
+
+/// A watchdog daemon that stands still between looking at its clock and the pet that follows.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    /// The timeout that the pet will set, seconds.
+    pub seconds: u32,
+    /// What happens to the daemon meanwhile, and for which agent's process.
+    pub inbox: Vec<(Option<Generation>, Input)>,
 }
 
 impl Machine {
@@ -123,6 +137,14 @@ impl Machine {
     /// Whether a service runs here.
     pub(crate) fn runs(&self, name: &str) -> bool {
         self.services.get(name).is_some_and(|present| present.doing == Doing::Runs)
+    }
+
+    /// Whether a watchdog can guard what is exclusive here.
+    pub(crate) fn is_guarded(&self) -> bool {
+        match self.device {
+            Device::Sliding | Device::Fixed | Device::StandIn => true,
+            Device::Missing => false,
+        }
     }
 
     /// Whether its processes can do anything.

@@ -66,6 +66,8 @@ impl World {
             machine.watchdog.looked_at_next = None;
             machine.watchdog.wake_at = None;
             machine.watchdog.waiting.clear();
+            machine.watchdog.stops_for_ms = None;
+            machine.watchdog.stopped = None;
             machine.bound = Bound::default();
             // A boot that was under way does not end.
             machine.boot += 1;
@@ -80,8 +82,9 @@ impl World {
             machine.services.values().any(|present| present.definition.exclusive)
                 || !machine.commands.is_empty()
         });
-        // What its agent could not yet commit as stopped is active for everybody else, and keeps the watchdog armed.
-        if !active && !self.says_active(node) {
+        // What its agent could not yet commit as stopped is active for everybody else, and keeps the watchdog armed; and
+        // for what it is about to start it is armed before that starts.
+        if !active && !self.says_active(node) && !self.is_to_start(node) {
             self.violate("no needless resets", format!("{node} was reset with nothing active"));
         }
         self.lose_everything(node);
@@ -177,13 +180,11 @@ impl World {
     /// An agent's process is gone; services go on.
     pub(super) fn end_agent(&mut self, node: &str) {
         self.agents.remove(node);
-        let now = self.clock_of(node);
         if let Some(machine) = self.machines.get_mut(node) {
             machine.commands.clear();
             machine.watchdog.waiting.clear();
-            machine.watchdog.daemon.handle((&now).into(), WatchdogInput::Disconnected);
         }
-        self.watchdog_effects(node);
+        self.tell_daemon(node, None, WatchdogInput::Disconnected);
         self.agent_has_ended(node);
     }
 

@@ -48,6 +48,7 @@ impl World {
             | Event::ToWatchdog { node, .. }
             | Event::FromWatchdog { node, .. }
             | Event::WatchdogWake { node, .. }
+            | Event::WatchdogGoesOn { node, .. }
             | Event::DeviceDue { node, .. }
             | Event::FencerDone { node, .. } => node,
             Event::Arrive { .. }
@@ -119,6 +120,7 @@ impl World {
                 self.hear_watchdog(&node, generation, id, &reply);
             }
             Event::WatchdogWake { node, boot, at } => self.watchdog_wake(&node, boot, at),
+            Event::WatchdogGoesOn { node, boot } => self.watchdog_goes_on(&node, boot),
             Event::DeviceDue { node, boot, at } => self.device_due(&node, boot, at),
             Event::Booted { node, boot } => self.booted(&node, boot),
             Event::Awake { node } => self.awake(&node),

@@ -38,6 +38,9 @@ impl World {
             self.step += 1;
             self.step_began = self.now;
             self.ask_why();
+            if !step.only_if.iter().all(|condition| self.holds(condition)) {
+                continue;
+            }
             for doing in step.doings {
                 self.do_one(doing);
                 self.look_at_store();

@@ -2,6 +2,7 @@
 
 use super::World;
 use super::event::Event;
+use super::machine::Stopped;
 use super::process::Generation;
 use crate::scenario::Device;
 use ha_node_agent::core::{Input, WatchdogNews, WatchdogRequestId};
@@ -15,13 +16,11 @@ const COARSE_SECONDS: u32 = 60;
 
 impl World {
     pub(super) fn connect_watchdog(&mut self, node: &str, generation: Generation) {
-        let now = self.clock_of(node);
         if let Some(machine) = self.machines.get_mut(node) {
             machine.watchdog.number = 0;
             machine.watchdog.waiting.clear();
-            machine.watchdog.daemon.handle((&now).into(), DaemonInput::Connected);
         }
-        self.watchdog_effects_for(node, Some(generation));
+        self.tell_daemon(node, Some(generation), DaemonInput::Connected);
     }
 
     pub(super) fn tell_watchdog(
@@ -35,7 +34,6 @@ impl World {
         if !self.is_current(&super::process::Who::Agent(node.to_owned()), generation) {
             return;
         }
-        let now = self.clock_of(node);
         let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
         else {
             return;
@@ -43,8 +41,38 @@ impl World {
         machine.watchdog.number += 1;
         let number = machine.watchdog.number;
         machine.watchdog.waiting.insert(number, id);
-        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Message { number, request });
+        self.tell_daemon(node, Some(generation), DaemonInput::Message { number, request });
+    }
+
+    /// Something happens to the daemon; while it stands still it waits.
+    pub(super) fn tell_daemon(&mut self, node: &str, generation: Option<Generation>, input: DaemonInput) {
+        let now = self.clock_of(node);
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        if let Some(stopped) = &mut machine.watchdog.stopped {
+            stopped.inbox.push((generation, input));
+            return;
+        }
+        machine.watchdog.daemon.handle((&now).into(), input);
+        self.watchdog_effects_for(node, generation);
+    }
+
+    /// A daemon that stood still makes the pet that it had decided on, and takes in what has happened meanwhile.
+    pub(super) fn watchdog_goes_on(&mut self, node: &str, boot: u64) {
+        let now = self.clock_of(node);
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        else {
+            return;
+        };
+        let Some(stopped) = machine.watchdog.stopped.take() else { return };
+        self.start_device(node, stopped.seconds);
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(Ok(stopped.seconds)));
+        }
         self.watchdog_effects(node);
+        for (generation, input) in stopped.inbox {
+            self.tell_daemon(node, generation, input);
+        }
+        self.tell_daemon(node, self.agents.get(node).map(|process| process.generation), DaemonInput::Tick);
     }
 
     pub(super) fn watchdog_wake(&mut self, node: &str, boot: u64, at: u64) {
@@ -57,11 +85,14 @@ impl World {
             return;
         };
         machine.watchdog.wake_at = None;
+        if machine.watchdog.stopped.is_some() {
+            return;
+        }
         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Tick);
         self.watchdog_effects(node);
     }
 
-    pub(super) fn watchdog_effects(&mut self, node: &str) {
+    fn watchdog_effects(&mut self, node: &str) {
         let generation = self.agents.get(node).map(|process| process.generation);
         self.watchdog_effects_for(node, generation);
     }
@@ -120,6 +151,17 @@ impl World {
                     let opened =
                         self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
                     let seconds = timeout_seconds.unwrap_or(opened);
+                    let stops = self.machines.get_mut(node).and_then(|machine| {
+                        let length_ms = machine.watchdog.stops_for_ms.take()?;
+                        machine.watchdog.stopped = Some(Stopped { seconds, inbox: Vec::new() });
+                        Some((length_ms, machine.boot))
+                    });
+                    if let Some((length_ms, boot)) = stops {
+                        self.log(node, "watchdog", "its daemon stands still before a pet");
+                        let event = Event::WatchdogGoesOn { node: node.to_owned(), boot };
+                        self.queue.push(self.now + length_ms, event);
+                        continue;
+                    }
                     self.start_device(node, seconds);
                     if let Some(machine) = self.machines.get_mut(node) {
                         machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(Ok(seconds)));

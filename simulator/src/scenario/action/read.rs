@@ -20,11 +20,12 @@ const FORMS: [(&str, &str); 28] = [
     ("controller", "controller N stop|start|restart|kill|hang|resume"),
     ("suspend", "suspend N DURATION"),
     ("clock", "clock N rate NUMBER"),
+    ("watchdog", "watchdog N stop DURATION"),
     ("journal", "journal N full|ok"),
     ("fence-device", "fence-device N ok|broken"),
     (
         "store",
-        "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, or store latency DURATION",
+        "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store latency DURATION, store flaky DURATION, or store lag N DURATION",
     ),
     ("set", "set R FIELD=VALUE …"),
     ("add", "add R [NODE [running]]"),
@@ -114,6 +115,9 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
             Ok(rate) if (0.5..=2.0).contains(&rate) => Ok(Action::ClockRate { node: owned(node), rate }),
             _ => Err(format!("{rate:?} is no rate: write a number from 0.5 to 2")),
         },
+        ["watchdog", node, "stop", word] => {
+            Ok(Action::Watchdog { node: owned(node), length_ms: length(word)? })
+        }
         ["journal", node, word] => {
             Ok(Action::Journal { node: owned(node), full: either(word, "full", "ok")? })
         }
@@ -130,6 +134,10 @@ fn of_store(words: &[&str]) -> Result<Action, String> {
         ["store", "leader-change"] => Ok(Action::StoreLeaderChange),
         ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { length_ms: length(word)? }),
         ["store", "compact"] => Ok(Action::StoreCompact),
+        ["store", "flaky", word] => Ok(Action::StoreFlaky { length_ms: length(word)? }),
+        ["store", "lag", node, word] => {
+            Ok(Action::StoreLag { node: (*node).to_owned(), length_ms: length(word)? })
+        }
         ["store", "latency", word] => Ok(Action::StoreLatency { length_ms: length(word)? }),
         _ => Err(misfit(words)),
     }

@@ -1,4 +1,5 @@
-//! How long what runs on a machine may go on: not beyond D + Tw' + δw while it is armed, and not beyond a release.
+//! How long what runs on a machine may go on: not beyond D and what its watchdog takes, and not beyond a release; and that
+//! it was started under both.
 
 use super::super::World;
 use super::super::machine::Doing;
@@ -7,13 +8,14 @@ use ha_api_types::record::{Fence, FenceState, NodeReport};
 use ha_api_types::resource::{RequestedState, Resource, ServiceState};
 use ha_api_types::time::Millis;
 use ha_api_types::timing::watchdog_worst_ms;
+use ha_node_agent::watchdog::protocol::State;
 
 /// What the store says of a machine's present boot, as far as it bounds what may run there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bound {
     /// Its epoch is closed, and what could run there is proven stopped.
     pub released: bool,
-    /// From a heartbeat's sending to D + Tw' + δw, milliseconds; `None`: the node's report does not say armed.
+    /// From a heartbeat's sending to D and the latest reset, milliseconds; `None`: the node's report does not say armed.
     pub lasts_ms: Option<Millis>,
     /// When the newest heartbeat that was applied had been sent, virtual time.
     pub proven_at: Millis,
@@ -36,7 +38,10 @@ impl World {
         let timings = &report.timings;
         let valid_ms = timings.heartbeat_valid_ms;
         let drift_ms = (valid_ms * timings.clock_rate_error_ppm).div_ceil(1_000_000);
-        let device_ms = watchdog_worst_ms(timings, report.watchdog.timeout_ms) + timings.watchdog_lateness_ms;
+        // FENCING 4: a daemon may be stopped between looking at its clock and petting, which costs another period.
+        let worst_ms = watchdog_worst_ms(timings, report.watchdog.timeout_ms);
+        let device_ms =
+            if report.watchdog.sliding { worst_ms + timings.watchdog_lateness_ms } else { 2 * worst_ms };
         machine.bound.lasts_ms = (report.armed && report.boot_id == machine.boot_id(node))
             .then_some(valid_ms + drift_ms + device_ms);
     }
@@ -49,6 +54,17 @@ impl World {
                 FenceState::Open | FenceState::Fencing => false,
             };
         }
+    }
+
+    /// An exclusive service is being started: the node's report says armed, and its watchdog follows a deadline.
+    pub(in crate::world) fn check_guarded_start(&mut self, node: &str, name: &str) {
+        let Some(machine) = self.machines.get(node) else { return };
+        let missing = match machine.watchdog.daemon.status().state {
+            State::Armed { .. } | State::Expired { .. } if machine.bound.lasts_ms.is_some() => return,
+            State::Armed { .. } | State::Expired { .. } => "before its node's report says armed",
+            State::Released | State::Staying => "while its node's watchdog follows no deadline",
+        };
+        self.violate("nothing starts unguarded", format!("{name} is started on {node} {missing}"));
     }
 
     /// Looked at after every event.

@@ -108,6 +108,15 @@ fn a_service_that_runs_on_after_the_deadline() {
 }
 
 #[test]
+fn a_start_that_nothing_guards() {
+    let mut world = healthy();
+    world.check_guarded_start("node1", "a");
+    assert_eq!(world.violations(), [], "its watchdog follows a deadline");
+    world.check_guarded_start("node3", "a");
+    check(&world, "nothing starts unguarded");
+}
+
+#[test]
 fn a_write_of_a_deposed_leader() {
     let mut world = healthy();
     let (leader, term) = leader_term(&world);

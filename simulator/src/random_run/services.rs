@@ -1,0 +1,115 @@
+//! Services made by chance, with groups and rules about where they may run.
+
+use super::Size;
+use super::cluster::{Cluster, between, object, pick};
+use crate::random::Random;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+impl Cluster {
+    pub(super) fn add_services(&mut self, random: &mut Random, size: Size) {
+        let groups = self.add_groups(random);
+        let asks = random.chance(0.5);
+        let services = between(random, 3, size.resources);
+        for number in 1..=services {
+            let name = format!("r{number}");
+            let spec = self.spec(random, &groups, asks);
+            self.objects.push(object("Resource", &name, &spec));
+            self.resources.push(name);
+        }
+        if random.chance(0.2) {
+            let spec = self.spec(random, &groups, false);
+            self.later.push(object("Resource", "added", &spec));
+            self.added.push("added".to_owned());
+        }
+        for number in 0..random.below(4) {
+            let spec = self.rule(random);
+            self.objects.push(object("AffinityRule", &format!("rule{number}"), &spec));
+        }
+    }
+
+    fn some_nodes(&self, random: &mut Random) -> Map<String, Value> {
+        let count = 2 + random.below(self.nodes.len() - 1);
+        (0..count).map(|_| (pick(random, &self.nodes), json!(random.below(3)))).collect()
+    }
+
+    fn add_groups(&mut self, random: &mut Random) -> Vec<String> {
+        let mut names = Vec::new();
+        for number in 0..random.below(3) {
+            let name = format!("group{number}");
+            let nodes = self.some_nodes(random);
+            let restricted = nodes.len() > 1 && random.chance(0.3);
+            let spec = json!({"nodes": nodes, "restricted": restricted, "nofailback": random.chance(0.3)});
+            self.objects.push(object("Group", &name, &spec));
+            names.push(name);
+        }
+        names
+    }
+
+    /// About nodes, or about partners: two to four of them, together or apart.
+    fn rule(&self, random: &mut Random) -> Value {
+        let most = if random.chance(0.5) { 2 } else { 4 };
+        let members: BTreeSet<String> = (0..most).map(|_| pick(random, &self.resources)).collect();
+        let strict = random.chance(0.6);
+        let mut rule = if members.len() < 2 || random.chance(0.3) {
+            json!({"nodeAffinity": {"resources": members, "nodes": self.some_nodes(random), "strict": strict}})
+        } else {
+            let affinity = if random.chance(0.5) { "Positive" } else { "Negative" };
+            json!({"resourceAffinity": {"resources": members, "affinity": affinity, "strict": strict}})
+        };
+        if random.chance(0.1) {
+            rule["disabled"] = json!(true);
+        }
+        rule
+    }
+
+    fn driver(&mut self, random: &mut Random) -> Value {
+        let mut driver = Map::new();
+        driver.insert("type".to_owned(), json!("vm"));
+        driver.insert("live".to_owned(), json!(random.chance(0.75)));
+        driver.insert("startSeconds".to_owned(), json!(random.below(4)));
+        driver.insert("stopSeconds".to_owned(), json!(random.below(4)));
+        driver.insert("migrateSeconds".to_owned(), json!(1 + random.below(8)));
+        if random.chance(0.2) {
+            driver.insert("startFailures".to_owned(), json!(1 + random.below(3)));
+        }
+        if random.chance(0.15) {
+            driver.insert("migrateFailures".to_owned(), json!(1 + random.below(2)));
+        }
+        if random.chance(0.05) {
+            driver.insert("stopFails".to_owned(), json!(true));
+            self.stops_fail = true;
+        }
+        if random.chance(0.3) {
+            driver.insert("failOn".to_owned(), json!([pick(random, &self.nodes)]));
+        }
+        if random.chance(0.08) {
+            driver.insert("missing".to_owned(), json!([pick(random, &self.nodes)]));
+        }
+        Value::Object(driver)
+    }
+
+    fn spec(&mut self, random: &mut Random, groups: &[String], asks: bool) -> Value {
+        let driver = self.driver(random);
+        let mut spec = Map::new();
+        spec.insert("driver".to_owned(), json!({"simulated": driver}));
+        spec.insert("maxRestart".to_owned(), json!(random.below(3)));
+        spec.insert("maxRelocate".to_owned(), json!(random.below(3)));
+        spec.insert("priority".to_owned(), json!(random.below(3)));
+        spec.insert("failback".to_owned(), json!(random.chance(0.7)));
+        if random.chance(0.1) {
+            spec.insert("state".to_owned(), json!("Stopped"));
+        }
+        if random.chance(0.07) {
+            spec.insert("exclusive".to_owned(), json!(false));
+        }
+        if !groups.is_empty() && random.chance(0.5) {
+            spec.insert("group".to_owned(), json!(pick(random, groups)));
+        }
+        if asks && random.chance(0.7) {
+            let memory = format!("{}Mi", 256 * (1 + random.below(16)));
+            spec.insert("requests".to_owned(), json!({"cpu": 1 + random.below(3), "memory": memory}));
+        }
+        Value::Object(spec)
+    }
+}

@@ -1,0 +1,375 @@
+//! Storylines: several faults that belong together, timed by the protocol's own times, where its rules meet.
+
+use super::script::Script;
+use ha_api_types::time::Millis;
+use ha_api_types::timing::{WatchdogBounds, wait_ms};
+
+impl Script<'_> {
+    /// Th.
+    fn valid_ms(&self) -> Millis {
+        self.cluster.timings.heartbeat_valid_ms
+    }
+
+    /// W of the common kind of watchdog.
+    fn wait_ms(&self) -> Millis {
+        let timeout_ms = self.cluster.timings.watchdog_timeout_ms;
+        wait_ms(
+            &self.cluster.timings,
+            &WatchdogBounds { timeout_ms, sliding: true, descriptor_retained: true },
+        )
+    }
+
+    /// A moment around a silent node's closing: D − Ts, D and o + Th are near one another.
+    fn around_closing(&mut self, silent_at: Millis) -> Millis {
+        let (valid, margin) = (self.valid_ms(), self.cluster.timings.stop_margin_ms);
+        silent_at + self.ms(valid.saturating_sub(2 * margin), valid + margin)
+    }
+
+    /// Tells one of them from a time on, and when it is over.
+    pub(super) fn storyline(&mut self, at: Millis) -> Millis {
+        match self.random.below(21) {
+            0..=1 | 20 => self.late_answers(at),
+            2..=3 => self.stopped_watchdog(at),
+            4 => self.hung_and_cut(at),
+            5 => self.restarts_unheard(at),
+            6 => self.gone_and_back(at),
+            7 => self.agent_is_killed_while_closed(at),
+            8..=9 => self.leader_hangs_over_a_close(at),
+            10..=11 => self.moves_into_a_fault(at),
+            12..=13 => self.armed_without_a_node(at),
+            14 => self.by_hand_while_disarmed(at),
+            15 => self.by_hand_while_ignored(at),
+            16 => self.bad_way_to_the_store(at),
+            17 => self.lagging_view(at),
+            18 => self.shuts_down(at),
+            _ => self.operator_fences(at),
+        }
+    }
+
+    /// Heartbeats are applied, their answers wait with agents that hang, and when these go on they are cut off; then they
+    /// hang again, so that only the watchdog ends what runs.
+    fn late_answers(&mut self, at: Millis) -> Millis {
+        let interval = self.cluster.timings.heartbeat_interval_ms;
+        let latency = self.ms(interval / 3, interval * 12 / 25);
+        self.at(at, format!("store latency {latency}ms"));
+        let hangs = at + self.ms(4 * interval, 6 * interval);
+        let end = hangs + self.valid_ms() + self.wait_ms() + self.ms(2_000, 10_000);
+        for _ in 0..2 {
+            self.late_answer(hangs, latency, end);
+        }
+        self.at(end, "store latency 0ms");
+        end
+    }
+
+    fn late_answer(&mut self, earliest: Millis, latency: Millis, end: Millis) {
+        let node = self.worker();
+        let timings = self.cluster.timings;
+        let hangs = earliest + self.ms(0, timings.heartbeat_interval_ms);
+        self.at(hangs, format!("agent {node} hang"));
+        // As long as it can be without its killing everything at once.
+        let most = timings.heartbeat_valid_ms - timings.heartbeat_interval_ms - timings.stop_margin_ms;
+        let resumes = hangs + self.ms(most / 3, most);
+        let cut = self.ms((hangs + latency).min(resumes), resumes);
+        self.at(cut, format!("network {node} off"));
+        self.at(resumes, format!("agent {node} resume"));
+        if self.random.chance(0.8) {
+            let again = resumes + self.ms(1, 100);
+            self.at(again, format!("agent {node} hang"));
+        }
+        self.at(end, format!("network {node} on"));
+        self.at(end, format!("agent {node} resume"));
+    }
+
+    /// The agent hangs, and its watchdog daemon is stopped between looking at its clock and one of the last pets.
+    fn stopped_watchdog(&mut self, at: Millis) -> Millis {
+        let node = self.worker();
+        self.at(at, format!("agent {node} hang"));
+        let (valid, timeout) = (self.valid_ms(), self.cluster.timings.watchdog_timeout_ms);
+        let stops = at + self.ms(valid.saturating_sub(timeout + 1_000), valid);
+        let length = self.stop_of_a_watchdog_ms();
+        self.at(stops, format!("watchdog {node} stop {length}ms"));
+        let end = at + self.wait_ms() + self.ms(0, 30_000);
+        self.at(end, format!("agent {node} resume"));
+        end
+    }
+
+    /// A node is cut off and its agent hangs before it has stopped anything; one of both ends early.
+    fn hung_and_cut(&mut self, at: Millis) -> Millis {
+        let node = self.worker();
+        self.at(at, format!("network {node} off"));
+        let hangs = at + self.ms(0, self.valid_ms());
+        self.at(hangs, format!("agent {node} hang"));
+        let resumes = hangs + self.ms(0, self.wait_ms());
+        let back = at + self.ms(self.valid_ms(), 2 * self.wait_ms());
+        self.at(resumes, format!("agent {node} resume"));
+        self.at(back, format!("network {node} on"));
+        back.max(resumes)
+    }
+
+    /// An agent is told to restart while it is cut off, and hangs in the midst of it.
+    fn restarts_unheard(&mut self, at: Millis) -> Millis {
+        let node = self.worker();
+        let verb = if self.random.chance(0.5) { "stop" } else { "restart" };
+        let cut = at + self.ms(0, 400);
+        let told = at + self.ms(0, 2_000);
+        self.at(cut, format!("network {node} off"));
+        self.at(told, format!("agent {node} {verb}"));
+        if self.random.chance(0.8) {
+            let hangs = told + self.ms(5, 1_000);
+            self.at(hangs, format!("agent {node} hang"));
+        }
+        let end = at + self.wait_ms() + self.ms(1_000, 30_000);
+        self.at(end, format!("network {node} on"));
+        self.at(end, format!("agent {node} resume"));
+        self.at(end + 3_000, format!("agent {node} start"));
+        end
+    }
+
+    /// A node is gone and comes back around the moment at which it is declared dead, some of its services crashing.
+    fn gone_and_back(&mut self, at: Millis) -> Millis {
+        let node = self.worker();
+        for _ in 0..self.random.below(3) {
+            let resource = self.resource();
+            let crashes = at + self.ms(0, self.valid_ms());
+            self.at(crashes, format!("crash {resource}"));
+        }
+        let back = self.around_closing(at);
+        if self.random.chance(0.3) {
+            self.at(at, format!("power {node} off"));
+            // It takes its time to boot.
+            let on = back.saturating_sub(5_000).max(at + 1);
+            self.at(on, format!("power {node} on"));
+        } else {
+            self.at(at, format!("network {node} off"));
+            self.at(back, format!("network {node} on"));
+        }
+        if self.random.chance(0.3) {
+            let again = back + self.ms(0, 2_000);
+            self.at(again, format!("network {node} off"));
+            let back = self.around_closing(again);
+            self.at(back, format!("network {node} on"));
+            return back;
+        }
+        back
+    }
+
+    fn agent_is_killed_while_closed(&mut self, at: Millis) -> Millis {
+        let node = self.worker();
+        self.at(at, format!("network {node} off"));
+        let killed = self.around_closing(at);
+        self.at(killed, format!("agent {node} kill"));
+        let started = killed + self.ms(0, self.wait_ms());
+        self.at(started, format!("agent {node} start"));
+        let back = at + self.ms(0, 2 * self.wait_ms());
+        self.at(back, format!("network {node} on"));
+        back.max(started)
+    }
+
+    /// The leader hangs while it closes a node's epoch, another takes over, and the first goes on with what it was at.
+    fn leader_hangs_over_a_close(&mut self, at: Millis) -> Millis {
+        let node = self.worker();
+        let dark = if self.random.chance(0.5) { ("power", "on") } else { ("network", "on") };
+        self.at(at, format!("{} {node} off", dark.0));
+        if self.random.chance(0.4) {
+            let resource = self.resource();
+            let target = self.worker();
+            self.at(at, format!("relocate {resource} {target}"));
+        }
+        let hangs = at + self.ms(0, self.valid_ms() + 1_500);
+        let verb = if self.random.chance(0.7) { ("hang", "resume") } else { ("kill", "start") };
+        self.at(hangs, format!("controller leader {}", verb.0));
+        if self.random.chance(0.3) {
+            let length = self.ms(1_000, 8_000);
+            self.at(hangs, format!("store flaky {length}ms"));
+        }
+        let resumes = hangs + self.ms(2_000, 2 * self.wait_ms());
+        for controller in &self.cluster.nodes {
+            self.at(resumes, format!("controller {controller} {}", verb.1));
+        }
+        let back = at + self.ms(self.valid_ms(), 2 * self.wait_ms());
+        self.at(back, format!("{} {node} {}", dark.0, dark.1));
+        back.max(resumes)
+    }
+
+    /// Services move, and the source or the target dies in the midst of it.
+    fn moves_into_a_fault(&mut self, at: Millis) -> Millis {
+        let target = self.worker();
+        for _ in 0..=self.random.below(3) {
+            let resource = self.resource();
+            let verb = if self.random.chance(0.6) { "migrate" } else { "relocate" };
+            self.at(at, format!("{verb} {resource} {target}"));
+        }
+        let node = if self.random.chance(0.5) { target } else { self.worker() };
+        let dies = at + self.ms(0, 9_000);
+        let end = dies + self.length_ms();
+        let (begin, finish) = match self.random.below(5) {
+            0 => ("power N off", "power N on"),
+            1 => ("network N off", "network N on"),
+            2 => ("agent N kill", "agent N start"),
+            3 => ("agent N hang", "agent N resume"),
+            _ => ("maintenance N enable", "maintenance N disable"),
+        };
+        self.at(dies, begin.replace('N', &node));
+        self.at(end, finish.replace('N', &node));
+        end
+    }
+
+    /// The cluster is disarmed and armed again while a node cannot hear of one of both.
+    fn armed_without_a_node(&mut self, at: Millis) -> Millis {
+        let node = self.worker();
+        let how = if self.random.chance(0.7) { "freeze" } else { "ignore" };
+        self.at(at, format!("disarm {how}"));
+        let gone = at + self.ms(0, 8_000);
+        let armed = gone + self.ms(0, 5_000);
+        self.at(armed, "arm");
+        let back = gone + self.ms(self.valid_ms(), 3 * self.wait_ms());
+        let (begin, end) = match self.random.below(5) {
+            0 => ("agent N kill", "agent N start"),
+            1 => ("agent N hang", "agent N resume"),
+            2 | 3 => ("network N off", "network N on"),
+            _ => ("power N off", "power N on"),
+        };
+        self.at(gone, begin.replace('N', &node));
+        if self.random.chance(0.3) {
+            let hangs = gone + self.ms(0, self.valid_ms());
+            self.at(hangs, format!("agent {node} hang"));
+            self.at(back, format!("agent {node} resume"));
+        }
+        self.at(back, end.replace('N', &node));
+        back
+    }
+
+    /// While the cluster is disarmed under Ignore an operator moves, stops and starts what he likes.
+    fn by_hand_while_disarmed(&mut self, at: Millis) -> Millis {
+        self.at(at, "disarm ignore");
+        let mut now = at + self.ms(3_000, 15_000);
+        for _ in 0..=self.random.below(4) {
+            self.by_hand(now, "cluster is Disarmed");
+            now += self.ms(100, 6_000);
+        }
+        if self.random.chance(0.4) {
+            let node = self.worker();
+            self.at(now, format!("network {node} off"));
+            let back = now + self.length_ms();
+            self.at(back, format!("network {node} on"));
+        }
+        self.at(now, "arm");
+        now
+    }
+
+    fn by_hand_while_ignored(&mut self, at: Millis) -> Millis {
+        let resource = self.resource();
+        self.at(at, format!("set {resource} state=Ignored"));
+        let mut now = at + self.ms(2_000, 8_000);
+        let ignored = format!("service {resource} is Ignored");
+        for _ in 0..=self.random.below(3) {
+            self.one_by_hand(now, &resource, &ignored);
+            now += self.ms(100, 6_000);
+        }
+        let wanted = if self.random.chance(0.8) { "Started" } else { "Stopped" };
+        self.at(now, format!("set {resource} state={wanted}"));
+        now
+    }
+
+    fn by_hand(&mut self, at: Millis, allowed: &str) {
+        let resource = self.resource();
+        self.one_by_hand(at, &resource, allowed);
+    }
+
+    fn one_by_hand(&mut self, at: Millis, resource: &str, allowed: &str) {
+        let node = self.worker();
+        let runs = format!("service {resource} running");
+        let rests = format!("not service {resource} running");
+        match self.random.below(3) {
+            0 => self.at_if(at, &[allowed, &runs], format!("move-by-hand {resource} {node}")),
+            1 => self.at_if(at, &[allowed, &runs], format!("stop-by-hand {resource}")),
+            _ => self.at_if(at, &[allowed, &rests], format!("start-by-hand {resource} {node}")),
+        }
+    }
+
+    /// Requests and answers are lost or come late, while a user changes his mind.
+    fn bad_way_to_the_store(&mut self, at: Millis) -> Millis {
+        let length = self.ms(4_000, 25_000);
+        self.at(at, format!("store flaky {length}ms"));
+        for _ in 0..=self.random.below(5) {
+            let when = at + self.ms(0, length);
+            let later = when + self.ms(500, 8_000);
+            self.command(when, later);
+        }
+        if self.random.chance(0.5) {
+            let node = self.worker();
+            let cut = at + self.ms(0, length);
+            let back = self.around_closing(cut);
+            self.at(cut, format!("network {node} off"));
+            self.at(back, format!("network {node} on"));
+        }
+        at + length
+    }
+
+    /// What a leader or an agent sees of the store lags behind, while another node is lost or services move.
+    fn lagging_view(&mut self, at: Millis) -> Millis {
+        let length = self.ms(2_000, 2 * self.wait_ms());
+        let lags = if self.random.chance(0.6) { "leader".to_owned() } else { self.worker() };
+        self.at(at, format!("store lag {lags} {length}ms"));
+        let node = self.worker();
+        let cut = at + self.ms(0, length);
+        let back = self.around_closing(cut);
+        self.at(cut, format!("network {node} off"));
+        self.at(back, format!("network {node} on"));
+        let later = at + length;
+        self.command(at, later);
+        later.max(back)
+    }
+
+    /// A machine shuts down or reboots in order, perhaps out of maintenance, perhaps losing power in the midst of it; another
+    /// one may come back in its place.
+    fn shuts_down(&mut self, at: Millis) -> Millis {
+        let node = self.node();
+        if self.random.chance(0.3) {
+            self.at(at, format!("maintenance {node} enable"));
+        }
+        let goes = at + self.ms(0, 10_000);
+        let end = goes + self.length_ms();
+        match self.random.below(4) {
+            0..=1 => self.at(goes, format!("reboot {node}")),
+            2 => self.at(goes, format!("shutdown {node}")),
+            _ => {
+                self.at(goes, format!("replace {node}"));
+                let confirmed = goes + self.wait_ms() + self.ms(1_000, 30_000);
+                self.at(confirmed, format!("confirm-fenced {node}"));
+                self.replaced.push(node.clone());
+            }
+        }
+        if self.random.chance(0.2) {
+            self.at(goes + 1_500, format!("power {node} off"));
+        }
+        self.at(end, format!("power {node} on"));
+        self.at(end, format!("maintenance {node} disable"));
+        end
+    }
+
+    /// An operator has a node switched off, by its device or by hand, and says so.
+    fn operator_fences(&mut self, at: Millis) -> Millis {
+        let node = match self.cluster.with_device.as_slice() {
+            [] => self.worker(),
+            devices => super::cluster::pick(self.random, devices),
+        };
+        let broken = self.random.chance(0.4);
+        if broken {
+            self.at(at, format!("fence-device {node} broken"));
+        }
+        let asks = at + self.ms(0, 5_000);
+        let mends = asks + self.length_ms();
+        if self.random.chance(0.5) {
+            self.at(asks, format!("fence {node}"));
+        } else {
+            self.at(asks, format!("power {node} off"));
+            let confirmed = asks + self.ms(self.valid_ms() / 2, self.wait_ms() + 5_000);
+            self.at(confirmed, format!("confirm-fenced {node}"));
+            let on = confirmed + self.ms(0, 20_000);
+            self.at(on, format!("power {node} on"));
+        }
+        self.at(mends, format!("fence-device {node} ok"));
+        mends
+    }
+}

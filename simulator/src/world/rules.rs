@@ -1,0 +1,104 @@
+//! What users say about where services may run, read without the scheduler: for the invariants and the check of progress.
+
+use super::World;
+use ha_api_types::kind::Kind;
+use ha_api_types::names::bare;
+use ha_api_types::node::Node;
+use ha_api_types::placement::{AffinityRule, Group, ResourceAffinity, RuleStatus};
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::Resource;
+use serde::de::DeserializeOwned;
+
+/// One of three amounts, and by how much the sum of requests may exceed what a node has.
+type Limit = (&'static str, fn(&Amounts) -> Option<Quantity>, i128);
+
+/// As the settings are by default: no more memory and disk than there is, four times the cores.
+const LIMITS: [Limit; 3] = [
+    ("memory", |amounts| amounts.memory, 1),
+    ("disk", |amounts| amounts.disk, 1),
+    ("cpu", |amounts| amounts.cpu, 4),
+];
+
+impl World {
+    /// A stored object.
+    pub(crate) fn typed<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
+        serde_json::from_value(self.spec_of(kind, name)?).ok()
+    }
+
+    /// The stored objects of a kind.
+    fn all<T: DeserializeOwned>(&self, kind: Kind) -> Vec<T> {
+        self.names_of(kind).iter().filter_map(|name| self.typed(kind, name)).collect()
+    }
+
+    /// The rules that are applied: neither disabled nor in conflict with another, as the leader says.
+    pub(crate) fn rules_in_force(&self) -> Vec<AffinityRule> {
+        let conflicts = |rule: &AffinityRule| {
+            let status: Option<RuleStatus> = self.status_of(Kind::AffinityRule, &rule.metadata.name);
+            status.is_some_and(|status| {
+                status.conditions.iter().any(|condition| condition.reason == Reason::RuleConflict)
+            })
+        };
+        let rules: Vec<AffinityRule> = self.all(Kind::AffinityRule);
+        rules.into_iter().filter(|rule| !rule.spec.disabled && !conflicts(rule)).collect()
+    }
+
+    /// What keeps a service off a node, whatever runs where: strict rules about nodes, and a restricted group.
+    pub(crate) fn kept_off(&self, rules: &[AffinityRule], name: &str, node: &str) -> Vec<String> {
+        let about = |rule: &AffinityRule| {
+            let about = rule.spec.node_affinity.clone()?;
+            about.resources.iter().any(|member| bare(member) == name).then_some(about)
+        };
+        let by_rule = rules.iter().filter_map(|rule| {
+            let about = about(rule).filter(|about| about.strict && !about.nodes.0.contains_key(node))?;
+            let nodes: Vec<&str> = about.nodes.0.keys().map(String::as_str).collect();
+            let title = &rule.metadata.name;
+            Some(format!("{name} is on {node}, and rule {title} allows {}", nodes.join(", ")))
+        });
+        // A rule about nodes stands for the group.
+        let group = if rules.iter().any(|rule| about(rule).is_some()) {
+            None
+        } else {
+            self.typed::<Resource>(Kind::Resource, name).and_then(|resource| resource.spec.group)
+        };
+        let by_group = group.and_then(|group| self.typed::<Group>(Kind::Group, &group)).and_then(|group| {
+            (group.spec.restricted && !group.spec.nodes.0.contains_key(node))
+                .then(|| format!("{name} is on {node}, outside its restricted group {}", group.metadata.name))
+        });
+        by_rule.chain(by_group).collect()
+    }
+
+    /// Strict rules about partners that concern a service: their name, what they say, and the other members.
+    pub(crate) fn partners<'a>(
+        rules: &'a [AffinityRule],
+        name: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a ResourceAffinity, Vec<String>)> {
+        rules.iter().filter_map(move |rule| {
+            let about = rule.spec.resource_affinity.as_ref().filter(|about| about.strict)?;
+            let mut members: Vec<String> =
+                about.resources.iter().map(|member| bare(member).to_owned()).collect();
+            let count = members.len();
+            members.retain(|member| member != name);
+            (members.len() < count).then_some((rule.metadata.name.as_str(), about, members))
+        })
+    }
+
+    /// Amounts of which a node has not enough for a service beside others; empty: it has room.
+    pub(crate) fn lacking(&self, resource: &Resource, node: &str, others: &[String]) -> Vec<&'static str> {
+        let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
+        let declared = spec.capacity.unwrap_or_default();
+        let reserved = spec.reserved.unwrap_or_default();
+        let machine = self.machines.get(node).map(|machine| machine.capacity).unwrap_or_default();
+        let others: Vec<Resource> =
+            others.iter().filter_map(|other| self.typed(Kind::Resource, other)).collect();
+        let lacks = |(what, pick, factor): &Limit| {
+            let wanted = pick(&resource.spec.requests)?;
+            let capacity = pick(&declared).or_else(|| pick(&machine))?;
+            let used: i128 =
+                others.iter().filter_map(|other| pick(&other.spec.requests)).map(Quantity::milli).sum();
+            let limit = capacity.milli() * factor - pick(&reserved).unwrap_or_default().milli();
+            (used + wanted.milli() > limit).then_some(*what)
+        };
+        LIMITS.iter().filter_map(lacks).collect()
+    }
+}
