@@ -62,20 +62,24 @@ impl AgentCore {
             return Some("a heartbeat that commits in time");
         }
         if exclusive {
-            let armed = self
-                .node_report()
-                .is_some_and(|report| report.armed && report.instance == self.config.instance);
-            if !armed {
-                return Some("the watchdog being armed and that being committed");
-            }
-            if self.may_be_taking_armed_back() {
-                return Some("a heartbeat that says otherwise to be answered");
+            if let Some(missing) = self.armed_waits_for() {
+                return Some(missing);
             }
             if !self.watchdog.is_acknowledged() {
                 return Some("the watchdog daemon to acknowledge the deadline");
             }
         }
         None
+    }
+
+    /// What is missing until it is a committed fact that this node is armed, and none that is being taken back.
+    fn armed_waits_for(&self) -> Option<&'static str> {
+        let armed =
+            self.node_report().is_some_and(|report| report.armed && report.instance == self.config.instance);
+        if !armed {
+            return Some("the watchdog being armed and that being committed");
+        }
+        self.may_be_taking_armed_back().then_some("a heartbeat that says otherwise to be answered")
     }
 
     /// Whether the watchdog is known not to be armable, for people why.
@@ -92,8 +96,9 @@ impl AgentCore {
         let begun = service.begun.as_deref() == Some(uid);
         let exclusive = self.is_exclusive(service);
         let in_time = self.before_margin(now) || (!exclusive && service.restarts > 0);
-        // The permit may be older than a stay: what starts while the daemon pets without a deadline is guarded by nothing.
-        let guarded = !exclusive || self.watchdog.follows_deadline();
+        // The permit may be older than a stay, or than a time in which the cluster was disarmed: what starts while the daemon
+        // pets without a deadline, or while silence proves nothing, is guarded by nothing.
+        let guarded = !exclusive || (self.watchdog.follows_deadline() && self.armed_waits_for().is_none());
         permitted && begun && in_time && guarded && self.fence_is_own(registered)
     }
 

@@ -3,7 +3,7 @@
 use crate::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::{Affinity, AffinityRule};
-use ha_api_types::resource::Resource;
+use ha_api_types::resource::{RequestedState, Resource};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -24,34 +24,52 @@ impl World {
         rules: &[AffinityRule],
         running: &BTreeMap<String, Vec<String>>,
     ) -> bool {
-        let spec = self.spec_of(Kind::Node, node).unwrap_or_default();
-        let is = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
-        if !self
-            .machines
-            .get(node)
-            .is_some_and(|machine| machine.up && (machine.is_guarded() || !resource.spec.exclusive))
-            || is("maintenance") == Some(true)
-            || is("schedulable") == Some(false)
-        {
-            return false;
-        }
-        let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();
-        if simulated.missing.iter().any(|missing| missing == node) {
-            return false;
-        }
         let runs_at = |other: &str| running.get(other).into_iter().flatten();
-        let mut by_partners = World::partners(rules, name).map(|(_, about, others)| match about.affinity {
-            Affinity::Negative => !others.iter().any(|other| runs_at(other).any(|at| at == node)),
-            Affinity::Positive => others.iter().all(|other| runs_at(other).all(|at| at == node)),
-        });
-        if !self.kept_off(rules, name, node).is_empty() || !by_partners.all(|allowed| allowed) {
-            return false;
+        // Those that must be with it and rest are placed with it.
+        let mut unit = vec![(name.to_owned(), resource.clone())];
+        for (_, about, others) in World::partners(rules, name) {
+            let allowed = match about.affinity {
+                Affinity::Negative => !others.iter().any(|other| runs_at(other).any(|at| at == node)),
+                Affinity::Positive => others.iter().all(|other| runs_at(other).all(|at| at == node)),
+            };
+            if !allowed {
+                return false;
+            }
+            let with_it = others.iter().filter(|other| {
+                about.affinity == Affinity::Positive
+                    && runs_at(other).next().is_none()
+                    && !unit.iter().any(|(member, _)| member == *other)
+            });
+            let with_it: Vec<_> = with_it
+                .filter_map(|other| Some((other.clone(), self.typed::<Resource>(Kind::Resource, other)?)))
+                .filter(|(_, other)| other.spec.state == RequestedState::Started)
+                .collect();
+            unit.extend(with_it);
         }
-        let others: Vec<String> = running
+        let there: Vec<String> = running
             .iter()
             .filter(|(other, nodes)| *other != name && nodes.iter().any(|at| at == node))
             .map(|(other, _)| other.clone())
             .collect();
-        self.lacking(resource, node, &others).is_empty()
+        unit.iter().all(|(member, resource)| {
+            let mut others = there.clone();
+            others.extend(unit.iter().map(|(other, _)| other.clone()).filter(|other| other != member));
+            self.is_open_to(node, resource)
+                && self.kept_off(rules, member, node).is_empty()
+                && self.lacking(resource, node, &others).is_empty()
+        })
+    }
+
+    /// Whether a node is up and takes services, and has this one's driver.
+    fn is_open_to(&self, node: &str, resource: &Resource) -> bool {
+        let spec = self.spec_of(Kind::Node, node).unwrap_or_default();
+        let is = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
+        let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();
+        self.machines
+            .get(node)
+            .is_some_and(|machine| machine.up && (machine.is_guarded() || !resource.spec.exclusive))
+            && is("maintenance") != Some(true)
+            && is("schedulable") != Some(false)
+            && !simulated.missing.iter().any(|missing| missing == node)
     }
 }

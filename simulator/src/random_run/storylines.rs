@@ -280,10 +280,12 @@ impl Script<'_> {
         let node = self.worker();
         let runs = format!("service {resource} running");
         let rests = format!("not service {resource} running");
+        // What is said to be off, or empty, is: nobody starts anything there by hand.
+        let online = format!("node {node} is Online");
         match self.random.below(3) {
-            0 => self.at_if(at, &[allowed, &runs], format!("move-by-hand {resource} {node}")),
+            0 => self.at_if(at, &[allowed, &runs, &online], format!("move-by-hand {resource} {node}")),
             1 => self.at_if(at, &[allowed, &runs], format!("stop-by-hand {resource}")),
-            _ => self.at_if(at, &[allowed, &rests], format!("start-by-hand {resource} {node}")),
+            _ => self.at_if(at, &[allowed, &rests, &online], format!("start-by-hand {resource} {node}")),
         }
     }
 

@@ -81,14 +81,13 @@ impl World {
     /// Whether a machine is told to take up something: its watchdog is armed for that before it begins.
     pub(super) fn is_to_start(&self, node: &str) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
-        assignments
-            .iter()
-            .filter_map(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok())
-            .any(|assignment| match assignment.action {
+        assignments.iter().filter_map(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok()).any(
+            |assignment| match assignment.action {
                 Action::Start | Action::Restart => assignment.node == node,
                 Action::Migrate { target, .. } => target == node,
                 Action::Stop { .. } | Action::Leave => false,
-            })
+            },
+        )
     }
 
     fn is_exclusive(&self, name: &str) -> bool {

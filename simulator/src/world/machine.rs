@@ -143,7 +143,7 @@ impl Machine {
     pub(crate) fn is_guarded(&self) -> bool {
         match self.device {
             Device::Sliding | Device::Fixed | Device::StandIn => true,
-            Device::Missing => false,
+            Device::Busy | Device::Coarse | Device::Missing => false,
         }
     }
 

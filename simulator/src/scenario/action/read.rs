@@ -10,7 +10,7 @@ use ha_api_types::time::Millis;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 28] = [
+const FORMS: [(&str, &str); 29] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
