@@ -79,6 +79,11 @@ pub struct Controller {
     dirty: bool,
     looked_at: Mono,
     wake: Option<(Mono, &'static str)>,
+    /// Nodes that were in time when it last planned, and when the first of them is late as far as was looked.
+    heard: Vec<String>,
+    late_at: Option<Mono>,
+    /// The last plan had nothing to do and nothing to wait for.
+    rests: bool,
     waiting: Vec<Waiting>,
     refused: Option<String>,
     led: Option<Revision>,
@@ -115,6 +120,9 @@ impl Controller {
             dirty: false,
             looked_at: Mono::default(),
             wake: None,
+            heard: Vec::new(),
+            late_at: None,
+            rests: false,
             waiting: Vec::new(),
             refused: None,
             led: None,
@@ -154,7 +162,7 @@ impl Controller {
             Input::Shutdown => self.election.shut_down(),
         }
         let due = self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.looked_at + LOOK_EVERY_MS;
-        if self.writes.settle(&self.world, &self.readings, now.raw) || due {
+        if self.writes.settle(&self.world, &self.readings, now.raw) || due || self.is_a_node_late() {
             self.dirty = true;
         }
     }
@@ -175,7 +183,8 @@ impl Controller {
         let planner = self.election.leadership().is_some().then(|| {
             let look = (self.looked_at + LOOK_EVERY_MS, "look at everything again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
-            [Some(look), self.wake, pause].into_iter().flatten().min()
+            let late = self.late_at.map(|at| (at, "a heartbeat is due"));
+            [Some(look), self.wake, late, pause].into_iter().flatten().min()
         });
         self.election.deadline().into_iter().chain(planner.flatten()).min()
     }
@@ -293,6 +302,21 @@ impl Controller {
         }
     }
 
+    /// Whether a node that was in time may have fallen silent. Where nothing is to be done, heartbeats that have come
+    /// meanwhile only move the moment at which to ask again.
+    fn is_a_node_late(&mut self) -> bool {
+        let now = self.now.raw;
+        if self.late_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        let late_at = health::first_late_at(&self.world, self.election.commits(), &self.heard, now);
+        if self.rests && late_at.is_some_and(|at| now < at) {
+            self.late_at = late_at;
+            return false;
+        }
+        true
+    }
+
     /// Tells a change of leadership.
     fn note_leadership(&mut self) {
         let term = self.term();
@@ -356,6 +380,9 @@ impl Controller {
         });
         self.next_uid += plan.uids;
         self.wake = plan.wake;
+        self.heard = std::mem::take(&mut plan.heard);
+        self.late_at = health::first_late_at(&self.world, self.election.commits(), &self.heard, self.now.raw);
+        self.rests = plan.rests();
         let mut next = self.next_commit;
         let sent = self.writes.send(&mut plan, &leadership, self.now.raw, || {
             next += 1;

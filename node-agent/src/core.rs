@@ -206,6 +206,15 @@ impl AgentCore {
 
     /// Takes in what has happened.
     pub fn handle(&mut self, now: &Now, input: Input) {
+        if let Input::Changed { changes, revision: _ } = &input
+            && self.view.only_refreshes_candidates(changes)
+            && self.deadline().is_none_or(|(at, _)| now.raw < at)
+        {
+            // Every controller does that every Ki. While nothing is due, nothing follows from it.
+            self.last = now.raw;
+            self.view.changed(changes);
+            return;
+        }
         self.last = now.raw;
         if matches!(self.session, Session::Ended) {
             return;

@@ -8,6 +8,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, WatchdogKind};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, Mono};
+use ha_store::election::CommitClock;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a node is.
@@ -42,6 +43,8 @@ pub struct NodeHealth {
     pub observed: Mono,
     /// The same, started again after a gap of this process's own commits: what a declaration counts from.
     pub silent_since: Mono,
+    /// `o + Th`: from when on it is late, if it is not heard before.
+    pub late_at: Mono,
     /// Active services (FENCING, section 4): they may run there under the living epoch, and may not run twice.
     pub active: BTreeSet<String>,
     /// Whether silence for W, and an armed watchdog, prove it dead. Otherwise why not.
@@ -91,20 +94,39 @@ pub fn node_table(situation: &Situation<'_>) -> NodeTable {
         .collect()
 }
 
+/// When a node was heard, and until when that is good.
+struct Hearing {
+    observed: Mono,
+    silent_since: Mono,
+    late_at: Mono,
+}
+
+fn hearing(world: &World, commits: &CommitClock, name: &str, now: Mono) -> Hearing {
+    let valid_ms = world.heartbeat_valid_ms(name);
+    let observed = world.observations.get(name).map_or(now, |known| known.since);
+    let silent_since = commits.restart_of(observed, valid_ms / 2).unwrap_or(observed);
+    Hearing { observed, silent_since, late_at: silent_since + valid_ms }
+}
+
+/// When the first of these nodes is late, should none be heard before.
+pub fn first_late_at(world: &World, commits: &CommitClock, names: &[String], now: Mono) -> Option<Mono> {
+    names.iter().map(|name| hearing(world, commits, name, now).late_at).min()
+}
+
 fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) -> NodeHealth {
     let world = situation.world;
     let fence = world.fences.get(name).map(|fence| &fence.value);
     let report = world.node_reports.get(name).map(|report| &report.value);
-    let valid_ms = world.heartbeat_valid_ms(name);
-    let observed = world.observations.get(name).map_or(situation.now.raw, |known| known.since);
-    let silent_since = situation.commits.restart_of(observed, valid_ms / 2).unwrap_or(observed);
+    let Hearing { observed, silent_since, late_at } =
+        hearing(world, situation.commits, name, situation.now.raw);
     let spec = world.nodes.get(name).map(|node| &node.value.spec.fencing);
     let has_device = spec.is_some_and(|fencing| fencing.devices.iter().any(device_proves));
     let allow_unfenced = spec.is_some_and(|fencing| fencing.allow_unfenced);
     NodeHealth {
-        health: health(situation, name, fence, report, silent_since, valid_ms),
+        health: health(situation, name, fence, report, late_at),
         observed,
         silent_since,
+        late_at,
         active,
         silence_proves: silence_proves(situation, name, allow_unfenced),
         has_device,
@@ -120,8 +142,7 @@ fn health(
     name: &str,
     fence: Option<&Fence>,
     report: Option<&NodeReport>,
-    silent_since: Mono,
-    valid_ms: Millis,
+    late_at: Mono,
 ) -> Health {
     let Some(fence) = fence else { return Health::Unregistered };
     match fence.state {
@@ -132,7 +153,7 @@ fn health(
             None => Health::Unregistered,
         },
         FenceState::Open => {
-            let late = situation.now.raw >= silent_since + valid_ms;
+            let late = situation.now.raw >= late_at;
             let mode = report.map_or(Mode::Registering, |report| report.mode);
             let beats = situation.world.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
             match mode {

@@ -20,6 +20,8 @@ pub struct Plan {
     pub waiting: Vec<Waiting>,
     /// When the same world would be judged anew, and why then.
     pub wake: Option<(Mono, &'static str)>,
+    /// Nodes that are in time: the same world would also be judged anew once one of them is not heard any more.
+    pub heard: Vec<String>,
     /// Action uids that were used.
     pub uids: u64,
 }
@@ -91,6 +93,12 @@ impl Plan {
         if at > situation.now.raw && self.wake.is_none_or(|(known, _)| at < known) {
             self.wake = Some((at, why));
         }
+    }
+
+    /// Whether it says that nothing is to be done and nothing waited for: time alone changes that at `wake`, or when a
+    /// node falls silent.
+    pub fn rests(&self) -> bool {
+        self.actions.is_empty() && self.runs.is_empty() && self.waiting.is_empty()
     }
 
     /// Adds an action.

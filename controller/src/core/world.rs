@@ -1,5 +1,6 @@
 //! The cluster as last read from the store: typed, with revisions, and with the moment at which this process saw each.
 
+mod heartbeat;
 mod observation;
 mod versioned;
 
@@ -85,6 +86,8 @@ pub struct World {
     pub unreadable: BTreeMap<String, String>,
     /// When each node was last heard.
     pub observations: BTreeMap<String, Observation>,
+    /// What the Cluster object asks for, worked out when it changes: everything that happens is looked at under it.
+    timings: Timings,
     /// Everything above as it was read: of a complete reading, only what differs from it is looked at.
     read: BTreeMap<String, Entry>,
 }
@@ -130,6 +133,7 @@ impl World {
             candidate_entries: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             observations: BTreeMap::new(),
+            timings: Timings::default(),
             read: BTreeMap::new(),
         }
     }
@@ -179,12 +183,13 @@ impl World {
 
     /// The timings that the Cluster object asks for; defaults when they are not valid.
     pub fn timings(&self) -> Timings {
-        let timings = self
-            .cluster
-            .as_ref()
-            .map(|cluster| Timings::from(&cluster.value.spec.timing))
-            .unwrap_or_default();
-        if ha_api_types::timing::problems(&timings).is_empty() { timings } else { Timings::default() }
+        self.timings
+    }
+
+    fn work_out_timings(&mut self) {
+        let asked = self.cluster.as_ref().map(|cluster| Timings::from(&cluster.value.spec.timing));
+        let is_sound = |timings: &Timings| ha_api_types::timing::problems(timings).is_empty();
+        self.timings = asked.filter(is_sound).unwrap_or_default();
     }
 
     /// What happens to the services of a node that shuts down: maintenance wins over the cluster's policy.
@@ -264,7 +269,8 @@ impl World {
             Key::Alive(name) => {
                 let expected =
                     self.alive.get(name).is_some_and(|known| known.created == entry.create_revision);
-                let read = put(&mut self.alive, name, entry, now);
+                let before = self.read.get(&entry.key).map(|entry| &*entry.value);
+                let read = heartbeat::put(&mut self.alive, name, before, entry, now);
                 let late = self.observe_heartbeat(name, entry.mod_revision, now);
                 if expected && !late && read.is_ok() {
                     return Touched::Heartbeat;
@@ -296,7 +302,11 @@ impl World {
             Kind::AffinityRule => put(&mut self.rules, name, entry, now),
             Kind::Node => put(&mut self.nodes, name, entry, now),
             Kind::NodeGroup => put(&mut self.node_groups, name, entry, now),
-            Kind::Cluster => put_one(&mut self.cluster, name, entry, now),
+            Kind::Cluster => {
+                let read = put_one(&mut self.cluster, name, entry, now);
+                self.work_out_timings();
+                read
+            }
             Kind::Operation => put(&mut self.operations, name, entry, now),
         }
     }
@@ -333,7 +343,10 @@ impl World {
                 Kind::AffinityRule => drop(self.rules.remove(name)),
                 Kind::Node => drop(self.nodes.remove(name)),
                 Kind::NodeGroup => drop(self.node_groups.remove(name)),
-                Kind::Cluster => self.cluster = self.cluster.take().filter(|_| name != CLUSTER_NAME),
+                Kind::Cluster => {
+                    self.cluster = self.cluster.take().filter(|_| name != CLUSTER_NAME);
+                    self.work_out_timings();
+                }
                 Kind::Operation => drop(self.operations.remove(name)),
             },
             Key::Status(kind, name) => match kind {

@@ -8,7 +8,7 @@ use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
 use ha_api_types::record::{Alive, Mode, NodeReport};
 use ha_api_types::time::{Millis, Mono, Now};
-use ha_api_types::timing::{Timings, WatchdogBounds, problems, wait_ms};
+use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
 use ha_store::{Guard, LeaseId, Outcome, Transaction};
 
 /// The lease of `alive`: presence and clean-up, never a proof.
@@ -78,11 +78,7 @@ impl AgentCore {
 
     /// The cluster's timings where they are sound, else those in force.
     pub(super) fn wanted_timings(&self) -> Timings {
-        let wanted = match self.view.cluster() {
-            Some(cluster) => Timings::from(&cluster.spec.timing),
-            None => self.in_force,
-        };
-        if problems(&wanted).is_empty() { wanted } else { self.in_force }
+        self.view.timings.unwrap_or(self.in_force)
     }
 
     /// What this process lives by: what is in force, and already the shorter validity that it is about to commit. Observers

@@ -7,6 +7,7 @@ use ha_api_types::node::Node;
 use ha_api_types::operation::Operation;
 use ha_api_types::record::{Alive, Assignment, Fence, NodeReport, Revision, ServiceReport};
 use ha_api_types::resource::Resource;
+use ha_api_types::timing::{Timings, problems};
 use ha_store::{Change, Entry, Guard};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,6 +118,8 @@ pub(super) struct View {
     /// A linearizable reading has been at this revision.
     pub(super) revision: Revision,
     pub(super) clusters: Table<Cluster>,
+    /// What the cluster asks for, if that is sound: worked out when it changes, as nearly every step asks for it.
+    pub(super) timings: Option<Timings>,
     /// What the leader says of the cluster.
     pub(super) cluster_statuses: Table<ClusterStatus>,
     pub(super) operations: Table<Operation>,
@@ -144,6 +147,7 @@ impl View {
             awaited: super::prefixes(keys, node).into_iter().collect(),
             revision: 0,
             clusters: Table::default(),
+            timings: None,
             cluster_statuses: Table::default(),
             operations: Table::default(),
             nodes: Table::default(),
@@ -186,6 +190,7 @@ impl View {
         if prefix == self.keys.specs_of(Kind::Cluster) {
             let names = of_kind(Kind::Cluster);
             self.clusters.keep_only(&names, revision);
+            self.work_out_timings();
         } else if prefix == self.keys.statuses_of(Kind::Cluster) {
             let names = names(&|key| matches!(key, Key::Status(Kind::Cluster, _)));
             self.cluster_statuses.keep_only(&names, revision);
@@ -224,6 +229,20 @@ impl View {
         }
     }
 
+    /// Whether these changes only say that controllers that are known are still there.
+    pub(super) fn only_refreshes_candidates(&self, changes: &[Change]) -> bool {
+        let is_known = |name: &str, entry: &Entry| {
+            self.candidates.get(name).is_some_and(|known| known.created == entry.create_revision)
+        };
+        let refreshes = |change: &Change| match change {
+            Change::Put(entry) => matches!(
+                self.keys.parse(&entry.key), Some(Key::Candidate(name)) if is_known(name, entry)
+            ),
+            Change::Delete { .. } => false,
+        };
+        !changes.is_empty() && changes.iter().all(refreshes)
+    }
+
     /// Single keys were read: those without an entry did not exist at `revision`.
     pub(super) fn read(&mut self, keys: &[String], entries: &[Entry], revision: Revision) {
         self.revision = self.revision.max(revision);
@@ -238,7 +257,10 @@ impl View {
     fn put(&mut self, entry: &Entry, as_of: Revision) {
         let Some(key) = self.keys.parse(&entry.key) else { return };
         match key {
-            Key::Spec(Kind::Cluster, name) => self.clusters.put(name, entry, as_of),
+            Key::Spec(Kind::Cluster, name) => {
+                self.clusters.put(name, entry, as_of);
+                self.work_out_timings();
+            }
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.put(name, entry, as_of),
             Key::Spec(Kind::Operation, name) => self.operations.put(name, entry, as_of),
             Key::Spec(Kind::Node, name) => self.nodes.put(name, entry, as_of),
@@ -263,7 +285,10 @@ impl View {
     fn remove(&mut self, key: &str, revision: Revision) {
         let Some(key) = self.keys.parse(key) else { return };
         match key {
-            Key::Spec(Kind::Cluster, name) => self.clusters.remove(name, revision),
+            Key::Spec(Kind::Cluster, name) => {
+                self.clusters.remove(name, revision);
+                self.work_out_timings();
+            }
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name, revision),
             Key::Spec(Kind::Operation, name) => self.operations.remove(name, revision),
             Key::Spec(Kind::Node, name) => self.nodes.remove(name, revision),
@@ -288,6 +313,11 @@ impl View {
     /// The settings of the cluster; the defaults while there are none.
     pub(super) fn cluster(&self) -> Option<&Cluster> {
         self.clusters.value(CLUSTER_NAME)
+    }
+
+    fn work_out_timings(&mut self) {
+        let asked = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
+        self.timings = asked.filter(|asked| problems(asked).is_empty());
     }
 
     /// The newest candidate's create revision.

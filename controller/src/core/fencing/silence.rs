@@ -22,12 +22,11 @@ pub(super) fn plan(
     plan: &mut Plan,
 ) {
     let (name, node) = (subject.name, subject.node);
-    let valid_ms = situation.world.heartbeat_valid_ms(name);
-    let dead_at = node.silent_since + valid_ms;
-    if situation.now.raw < dead_at {
-        plan.wake(situation, dead_at, "a heartbeat is due");
+    if situation.now.raw < node.late_at {
+        plan.heard.push(name.to_owned());
         return;
     }
+    let valid_ms = situation.world.heartbeat_valid_ms(name);
     let wait =
         |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
     if situation.world.settings().disarmed.is_some() {

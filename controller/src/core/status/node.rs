@@ -38,7 +38,12 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             continue;
         }
         let gone = known.value.state == NodeState::Gone;
-        if gone && situation.now.raw >= known.seen + GONE_KEPT_MS {
+        if !gone {
+            continue;
+        }
+        let forgotten_at = known.seen + GONE_KEPT_MS;
+        plan.wake(situation, forgotten_at, "a node that is gone is forgotten");
+        if situation.now.raw >= forgotten_at {
             plan.actions.retain(|action| {
                 action.subject != crate::core::plan::Subject::Status(Kind::Node, name.clone())
             });

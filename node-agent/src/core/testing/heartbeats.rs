@@ -204,3 +204,28 @@ fn the_watchdog_stays_until_armed_false_is_known_to_be_committed() {
     assert_eq!(world.fires_at_ms, None);
     assert!(!world.report().armed);
 }
+
+#[test]
+fn a_controller_that_is_still_there_is_nothing_to_follow_up_and_a_new_one_is() {
+    let mut world = World::active();
+    let key = world.keys.candidate("c9");
+    let now = world.now();
+    let mut followed_up = |create_revision, mod_revision| {
+        let entry = ha_store::Entry {
+            key: key.clone(),
+            value: b"{}".as_slice().into(),
+            create_revision,
+            mod_revision,
+            lease: 0,
+        };
+        let changes = vec![Change::Put(entry)];
+        world.core.handle(&now, Input::Changed { changes, revision: mod_revision });
+        let followed_up = world.core.unsettled.is_some();
+        while world.core.poll_effect().is_some() {}
+        followed_up
+    };
+    assert!(followed_up(1_000, 1_000), "a new one");
+    assert!(!followed_up(1_000, 1_001), "the same");
+    assert!(followed_up(1_002, 1_002), "another under the same name");
+    assert_eq!(world.core.view.candidate_generation(), 1_002);
+}

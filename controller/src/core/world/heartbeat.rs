@@ -1,0 +1,104 @@
+//! Reading heartbeats: most of what a store tells, and nearly always the one before with a higher count.
+
+use super::Table;
+use ha_api_types::record::Alive;
+use ha_api_types::time::Mono;
+use ha_store::Entry;
+
+/// Takes in a heartbeat; `before` is the text of the one that the table holds.
+pub(super) fn put(
+    table: &mut Table<Alive>,
+    name: &str,
+    before: Option<&[u8]>,
+    entry: &Entry,
+    now: Mono,
+) -> Result<(), String> {
+    if let Some(known) = table.get_mut(name)
+        && known.modified != entry.mod_revision
+        && let Some(sequence) = before.and_then(|before| counted_on(before, &entry.value))
+    {
+        known.value.sequence = sequence;
+        (known.created, known.modified, known.seen) = (entry.create_revision, entry.mod_revision, now);
+        return Ok(());
+    }
+    super::put(table, name, entry, now)
+}
+
+/// The new count, if two texts differ in nothing else. As the first is sound JSON that ends in `"sequence":` and a number,
+/// a second that differs only in that number is too, and says the same otherwise.
+fn counted_on(before: &[u8], after: &[u8]) -> Option<u64> {
+    let (start, _) = split(before)?;
+    let (same_start, sequence) = split(after)?;
+    (start == same_start).then_some(sequence)
+}
+
+/// What stands before the count, and the count.
+fn split(text: &[u8]) -> Option<(&[u8], u64)> {
+    let rest = text.strip_suffix(b"}")?;
+    let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (start, digits) = rest.split_at(rest.len() - digits);
+    // After an escape the quotation mark would belong to the name.
+    if !(start.ends_with(b",\"sequence\":") || start.ends_with(b"{\"sequence\":")) {
+        return None;
+    }
+    if digits.len() > 1 && digits.starts_with(b"0") {
+        return None;
+    }
+    Some((start, std::str::from_utf8(digits).ok()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Versioned;
+    use super::*;
+
+    fn read(before: &str, after: &str) -> (Result<(), String>, Option<Versioned<Alive>>) {
+        let entry = |text: &str, revision| Entry {
+            key: "alive".to_owned(),
+            value: text.as_bytes().to_vec().into(),
+            create_revision: 1,
+            mod_revision: revision,
+            lease: 0,
+        };
+        let mut table = Table::new();
+        super::super::put(&mut table, "n", &entry(before, 1), Mono(1)).expect("the first can be read");
+        let result = put(&mut table, "n", Some(before.as_bytes()), &entry(after, 2), Mono(2));
+        (result, table.remove("n"))
+    }
+
+    #[test]
+    fn a_heartbeat_read_after_another_is_what_it_is_alone() {
+        let first = r#"{"instance":"a","epoch":3,"sequence":9}"#;
+        for after in [
+            r#"{"instance":"a","epoch":3,"sequence":10}"#,
+            r#"{"instance":"b","epoch":3,"sequence":10}"#,
+            r#"{"instance":"a","epoch":4,"sequence":10}"#,
+            r#"{"sequence":10,"instance":"a","epoch":4}"#,
+            r#"{"instance":"a","epoch":3,"sequence":10 }"#,
+            r#"{"instance":"a","epoch":3,"other":{"sequence":10}}"#,
+            r#"{"sequence":10}"#,
+            "{}",
+        ] {
+            let alone: Alive = serde_json::from_str(after).expect("sound");
+            let (result, known) = read(first, after);
+            assert_eq!(result, Ok(()), "{after}");
+            let known = known.expect("it is known");
+            assert_eq!((known.value, known.modified, known.seen), (alone, 2, Mono(2)), "{after}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_alone_cannot_be_read_after_another() {
+        let first = r#"{"instance":"a","epoch":3,"sequence":9}"#;
+        for after in [
+            r#"{"instance":"a","epoch":3,"sequence":09}"#,
+            r#"{"instance":"a","epoch":3,"sequence":}"#,
+            r#"{"instance":"a","epoch":3,"sequence":-1}"#,
+            r#"{"instance":"a","epoch":3,"sequence":18446744073709551616}"#,
+            r#"{"instance":"a","epoch":3,"sequence":10"#,
+        ] {
+            assert!(serde_json::from_str::<Alive>(after).is_err(), "{after}");
+            assert!(read(first, after).0.is_err(), "{after}");
+        }
+    }
+}
