@@ -154,6 +154,8 @@ pub struct World {
     rules_changed_at: Millis,
     /// When each node's heartbeat was last applied.
     last_heartbeat: BTreeMap<String, Millis>,
+    /// When a node last said something about a service.
+    last_report: BTreeMap<String, Millis>,
     /// When the start of a service on a node was last permitted.
     permits: BTreeMap<(String, String), Millis>,
     managed: BTreeSet<String>,
@@ -258,6 +260,7 @@ impl World {
             placed: BTreeMap::new(),
             rules_changed_at: 0,
             last_heartbeat: BTreeMap::new(),
+            last_report: BTreeMap::new(),
             permits: BTreeMap::new(),
             managed: BTreeSet::new(),
             settled: BTreeSet::new(),

@@ -57,8 +57,8 @@ impl World {
             self.spec_of(Kind::Resource, name).ok_or_else(|| format!("there is no resource {name}"))?;
         let resource: Resource = serde_json::from_value(stored).map_err(|error| error.to_string())?;
         let definition = ServiceDefinition::of(&resource);
-        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) else {
-            return Err(format!("{node} is not up"));
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.starts_things()) else {
+            return Err(format!("{node} is not up, or on its way down"));
         };
         let uid = definition.uid.clone();
         machine.services.insert(name.to_owned(), Present { definition, doing: Doing::Runs });
@@ -89,8 +89,8 @@ impl World {
 
     /// Somebody stops it and starts it on another node.
     pub(super) fn move_by_hand(&mut self, name: &str, node: &str) -> Result<(), String> {
-        if !self.machines.get(node).is_some_and(super::machine::Machine::works) {
-            return Err(format!("{node} is not up"));
+        if !self.machines.get(node).is_some_and(super::machine::Machine::starts_things) {
+            return Err(format!("{node} is not up, or on its way down"));
         }
         self.stop_by_hand(name)?;
         self.start_by_hand(name, node)

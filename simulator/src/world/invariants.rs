@@ -15,8 +15,12 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
 use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_api_types::time::Millis;
 use ha_store::Change;
 use std::collections::BTreeMap;
+
+/// An agent whose last service has ended says within this that it is not armed, also over a slow store, milliseconds.
+const RELEASED_WITHIN_MS: Millis = 10_000;
 
 /// Something that must never happen, and did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +82,13 @@ impl World {
             .any(|report| report.is_active() && report.boot_id == boot_id)
     }
 
+    /// Whether what a node said last of its services is so recent that its agent may not have had the time to commit that it
+    /// is not armed any more, before it ceased to commit anything.
+    pub(super) fn has_just_become_idle(&self, node: &str) -> bool {
+        let at = |times: &BTreeMap<String, Millis>| times.get(node).copied().unwrap_or_default();
+        at(&self.last_heartbeat) < at(&self.last_report) + RELEASED_WITHIN_MS
+    }
+
     /// Whether a machine is told to take up something: its watchdog is armed for that before it begins.
     pub(super) fn is_to_start(&self, node: &str) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
@@ -132,7 +143,10 @@ impl World {
                 Some(Key::Alive(node)) => {
                     self.last_heartbeat.insert(node.to_owned(), self.now);
                 }
-                Some(Key::ServiceReport(node, name)) => self.note_permit(node, name, &entry.value),
+                Some(Key::ServiceReport(node, name)) => {
+                    self.last_report.insert(node.to_owned(), self.now);
+                    self.note_permit(node, name, &entry.value);
+                }
                 Some(
                     Key::Status(..) | Key::Tombstone(_) | Key::Leader | Key::Candidate(_) | Key::Event(..),
                 )

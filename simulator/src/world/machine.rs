@@ -147,6 +147,11 @@ impl Machine {
         }
     }
 
+    /// Whether anything can be started on it: a machine on its way down starts nothing any more.
+    pub(crate) fn starts_things(&self) -> bool {
+        self.works() && self.ending.is_none()
+    }
+
     /// Whether its processes can do anything.
     pub(crate) fn works(&self) -> bool {
         self.up && !self.suspended

@@ -82,9 +82,11 @@ impl World {
             machine.services.values().any(|present| present.definition.exclusive)
                 || !machine.commands.is_empty()
         });
-        // What its agent could not yet commit as stopped is active for everybody else, and keeps the watchdog armed; and
-        // for what it is about to start it is armed before that starts.
-        if !active && !self.says_active(node) && !self.is_to_start(node) {
+        // What its agent could not yet commit as stopped is active for everybody else, and keeps the watchdog armed; for what
+        // it is about to start it is armed before that starts, and after the last has ended it takes a commit to release it.
+        let guards_something =
+            active || self.says_active(node) || self.is_to_start(node) || self.has_just_become_idle(node);
+        if !guards_something {
             self.violate("no needless resets", format!("{node} was reset with nothing active"));
         }
         self.lose_everything(node);
