@@ -10,7 +10,7 @@ use ha_api_types::record::Mode;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState, StorageMode};
 use ha_api_types::time::{Millis, Mono};
 use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, View};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The scheduler's view of a situation, and the rules that conflict.
 pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict>) {
@@ -34,12 +34,20 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             (name.clone(), facts)
         })
         .collect();
-    let view = View {
-        nodes: world
-            .nodes
-            .keys()
-            .filter_map(|name| Some((name.clone(), node_facts(world, nodes, name)?)))
-            .collect(),
+    let facts = |name: &String| Some((name.clone(), node_facts(world, nodes, name)?));
+    let view = assembled(world, world.nodes.keys().filter_map(facts).collect(), services, rules);
+    (view, conflicts)
+}
+
+/// The view of judged nodes, services and rules, with what users have declared beside them.
+pub(super) fn assembled(
+    world: &World,
+    nodes: BTreeMap<String, NodeFacts>,
+    services: BTreeMap<String, ServiceFacts>,
+    rules: Rules,
+) -> View {
+    View {
+        nodes,
         services,
         groups: world.groups.iter().map(|(name, group)| (name.clone(), group.value.spec.clone())).collect(),
         node_groups: world
@@ -49,8 +57,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             .collect(),
         rules,
         settings: world.settings().scheduler.clone(),
-    };
-    (view, conflicts)
+    }
 }
 
 /// What users have declared, for the check of the rules.

@@ -1,7 +1,7 @@
 //! The cluster as the scheduler sees it, made from what is stored alone: for answers that any replica gives.
 
 use super::health::watchdog_counts;
-use super::placement::{declared, service_facts};
+use super::placement::{assembled, declared, service_facts};
 use super::world::World;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::node::{NodeState, NodeStatus};
@@ -10,7 +10,6 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_scheduler::{NodeFacts, RuleConflict, Rules, View};
-use std::collections::BTreeSet;
 
 /// The status of a resource, unless it is about an earlier object of that name.
 pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
@@ -26,7 +25,6 @@ pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
 ///
 /// Unlike the leader's own, it takes the health of nodes from their statuses: any replica can make it.
 pub fn view(world: &World) -> (View, Vec<RuleConflict>) {
-    let names: BTreeSet<String> = world.nodes.keys().cloned().collect();
     let (rules, conflicts) = Rules::compile(&declared(world));
     let services = world
         .resources
@@ -35,18 +33,8 @@ pub fn view(world: &World) -> (View, Vec<RuleConflict>) {
             (name.clone(), service_facts(&resource.value, &status_of(world, &resource.value)))
         })
         .collect();
-    let view = View {
-        nodes: names.iter().filter_map(|name| Some((name.clone(), node_facts(world, name)?))).collect(),
-        services,
-        groups: world.groups.iter().map(|(name, group)| (name.clone(), group.value.spec.clone())).collect(),
-        node_groups: world
-            .node_groups
-            .iter()
-            .map(|(name, group)| (name.clone(), group.value.spec.allocation_policy))
-            .collect(),
-        rules,
-        settings: world.settings().scheduler.clone(),
-    };
+    let facts = |name: &String| Some((name.clone(), node_facts(world, name)?));
+    let view = assembled(world, world.nodes.keys().filter_map(facts).collect(), services, rules);
     (view, conflicts)
 }
 
