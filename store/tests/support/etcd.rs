@@ -1,5 +1,6 @@
 //! Real etcd for tests: found, started, stopped, killed; always on addresses of its own.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -51,6 +52,9 @@ pub(crate) fn etcdctl(endpoint: &str, arguments: &[&str]) -> Result<String, Stri
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
+
+/// Where a member tells its health, with or without TLS on the other ports.
+const METRICS_PORT: u16 = 2381;
 
 /// What differs from a plain member.
 #[derive(Clone, Default)]
@@ -109,6 +113,7 @@ impl Cluster {
                 format!("--advertise-client-urls={scheme}://{address}:2379"),
                 format!("--listen-peer-urls=http://{address}:2380"),
                 format!("--initial-advertise-peer-urls=http://{address}:2380"),
+                format!("--listen-metrics-urls=http://{address}:{METRICS_PORT}"),
                 format!("--initial-cluster={}", peers.join(",")),
                 "--heartbeat-interval=100".to_owned(),
                 "--election-timeout=1000".to_owned(),
@@ -133,7 +138,7 @@ impl Cluster {
             cluster.members[index].start();
         }
         for member in &cluster.members {
-            member.wait_until_it_listens();
+            member.wait_until("/health");
         }
         cluster
     }
@@ -148,10 +153,10 @@ impl Cluster {
         self.members[index].end();
     }
 
-    /// Starts a member that was killed.
+    /// Starts a member that was killed, and waits until it answers what needs no majority.
     pub(crate) fn restart(&mut self, index: usize) {
         self.members[index].start();
-        self.members[index].wait_until_it_listens();
+        self.members[index].wait_until("/health?serializable=true");
     }
 
     /// SIGSTOP: it keeps its connections and answers nothing. Each of its threads stands still when this returns.
@@ -184,14 +189,24 @@ impl Member {
         self.process = Some(process);
     }
 
-    fn wait_until_it_listens(&self) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        let address = format!("{}:2379", self.address);
-        while TcpStream::connect(&address).is_err() {
+    /// Waits until the member calls itself healthy at this path. That it listens is not enough: it accepts connections before
+    /// it has a leader, and answers nothing on them until then.
+    fn wait_until(&self, path: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.is_healthy(path).unwrap_or(false) {
             let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
-            assert!(Instant::now() < deadline, "etcd does not listen on {address}: {}", log());
+            assert!(Instant::now() < deadline, "etcd on {} is not healthy: {}", self.address, log());
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    fn is_healthy(&self, path: &str) -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect(format!("{}:{METRICS_PORT}", self.address))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer.contains(r#""health":"true""#))
     }
 
     fn signal(&self, signal: &str) {
