@@ -6,6 +6,7 @@ use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
+use crate::timing::Timings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -215,6 +216,9 @@ pub struct NodeStatus {
     /// W for this node: how long an observer waits after its last heartbeat, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<Millis>,
+    /// The timings in force there, as its agent committed them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<Timings>,
     /// When a heartbeat was last seen, to a minute or so (it is not rewritten for each).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Timestamp>,

@@ -7,6 +7,16 @@
 //!
 //! All times are integer milliseconds and all rates parts per million; every division rounds against us (up).
 
+mod failover;
+mod problems;
+mod wait;
+
+pub use failover::{
+    ATTEMPT_MS, ATTEMPTS, FailoverParts, StoreTimes, UNANSWERED_MS, failover_bound_ms, failover_parts,
+};
+pub use problems::problems;
+pub use wait::{WaitParts, wait_ms, wait_parts, watchdog_worst_ms};
+
 use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -173,195 +183,7 @@ pub struct WatchdogBounds {
     pub descriptor_retained: bool,
 }
 
-/// `Tw' = Tw (1 + ρw) + δw`, milliseconds, rounded up.
-pub fn watchdog_worst_ms(timings: &Timings, timeout_ms: Millis) -> Millis {
-    timeout_ms + scale_up(timeout_ms, timings.watchdog_rate_error_ppm) + timings.watchdog_lateness_ms
-}
-
-/// W: what an observer waits after the last heartbeat that it saw, in milliseconds, rounded **up** to a tenth of a second.
-///
-/// The inequalities (FENCING, section 4):
-///
-/// | device | `W (1 − ρ) ≥` |
-/// |---|---|
-/// | sliding, descriptor retained | `Th (1 + ρ) + Tw' + δw + δio` |
-/// | fixed, retained | `Th (1 + ρ) + 2 Tw' + δio` |
-/// | not retained | `Th (1 + ρ) + 3 Tw' + δio` |
-///
-/// Guarantees: after W on any clock within ρ, a machine that was armed under these bounds has reset and its writes have
-/// drained. Assumptions: the bounds are those that its agent committed with the heartbeat; its clock rate is within ρ.
-pub fn wait_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
-    let worst = watchdog_worst_ms(timings, watchdog.timeout_ms);
-    let valid =
-        timings.heartbeat_valid_ms + scale_up(timings.heartbeat_valid_ms, timings.clock_rate_error_ppm);
-    let device = match (watchdog.descriptor_retained, watchdog.sliding) {
-        (true, true) => worst + timings.watchdog_lateness_ms,
-        (true, false) => 2 * worst,
-        (false, _) => 3 * worst,
-    };
-    let needed = u128::from(valid + device + timings.io_drain_ms);
-    let remaining_ppm = u128::from(1_000_000_u64.saturating_sub(timings.clock_rate_error_ppm)).max(1);
-    let wait = (needed * 1_000_000).div_ceil(remaining_ppm);
-    u64::try_from(wait.div_ceil(100) * 100).unwrap_or(Millis::MAX)
-}
-
-/// What the store and the way to it add to the waiting times, milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreTimes {
-    /// From sending a commit until everybody who watches has seen it.
-    pub commit_ms: Millis,
-    /// How much later than after its time to live the store ends a lease.
-    pub expiry_ms: Millis,
-    /// How long answers are waited for in vain on the way, in all: see [`UNANSWERED_MS`].
-    pub unanswered_ms: Millis,
-}
-
-/// The deadline of one attempt of a request to the store, milliseconds: slower than that, another member is asked too.
-pub const ATTEMPT_MS: Millis = 1_000;
-
-/// How many attempts of one request may reach the store.
-pub const ATTEMPTS: u32 = 3;
-
-/// After so long a request that nobody answered is unknown, and the store is read again. One lost message on the way costs a
-/// failover at most this, and one attempt if the second one is answered.
-pub const UNANSWERED_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
-
-/// The longest time from a node's last applied heartbeat to the permission to start its services elsewhere, milliseconds.
-///
-/// Others observe the heartbeat at most a commit later, `o`, and the proof is there at `o + W`. If the leader dies with the
-/// node, that is at most Ki and a commit after the last heartbeat; its key goes with its lease, then come a lease, the key and
-/// the declaration of the next leader, which has observed the node as a follower. Either way three commits follow: the
-/// proof, the assignment, the permit.
-///
-/// | who died | bound |
-/// |---|---|
-/// | another node | `W + 4 c + u` |
-/// | the leader's node | `max(W + c, Ki + leaderLease + e + 4 c) + 3 c + u` |
-///
-/// c: a commit until it is seen; e: lateness of lease expiry; u: time lost with answers that do not come.
-///
-/// Assumptions: silence is the proof; a place is free, and its node is armed; `maxFencing` does not delay. A candidate's own
-/// commit that is not answered restarts its observation, which delays the declaration to `o + Ki + u + Th` at most: no later
-/// than the proof plus `u`, as long as `Ki + Th` is not longer than W.
-pub fn failover_bound_ms(
-    timings: &Timings,
-    watchdog: &WatchdogBounds,
-    store: &StoreTimes,
-    leader_dies: bool,
-) -> Millis {
-    let commit_ms = store.commit_ms;
-    let proven = wait_ms(timings, watchdog) + commit_ms;
-    let declared = if leader_dies {
-        let lease_ms = u64::try_from(timings.leader_lease_seconds()).unwrap_or_default() * 1000;
-        timings.heartbeat_interval_ms + lease_ms + store.expiry_ms + 4 * commit_ms
-    } else {
-        timings.heartbeat_valid_ms + 2 * commit_ms
-    };
-    proven.max(declared) + 3 * commit_ms + store.unanswered_ms
-}
-
 /// The share of `time` that `ppm` parts per million are, rounded up.
 fn scale_up(time: Millis, ppm: u64) -> Millis {
     u64::try_from((u128::from(time) * u128::from(ppm)).div_ceil(1_000_000)).unwrap_or(Millis::MAX)
-}
-
-/// Problems with a set of timings, each naming the field to change: (field, what is wrong).
-///
-/// A machine must have time to try a heartbeat twice and still kill its services before D.
-pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
-    let mut found = Vec::new();
-    // The sentences are made only when they are needed: an agent asks with every heartbeat.
-    let mut require = |holds: bool, field: &'static str, text: &dyn Fn() -> String| {
-        if !holds {
-            found.push((field, text()));
-        }
-    };
-    let t = timings;
-    require((100..=60_000).contains(&t.heartbeat_interval_ms), "heartbeatIntervalSeconds", &|| {
-        "must be between 0.1 and 60".to_owned()
-    });
-    let least = 2 * t.heartbeat_interval_ms + t.stop_margin_ms;
-    require(t.heartbeat_valid_ms > least, "heartbeatValidSeconds", &|| {
-        format!(
-            "must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds ({} s), or one slow heartbeat stops services",
-            least as f64 / 1000.0
-        )
-    });
-    require(t.heartbeat_valid_ms <= 600_000, "heartbeatValidSeconds", &|| "must be at most 600".to_owned());
-    require(t.stop_margin_ms >= 500, "stopMarginSeconds", &|| {
-        "must be at least 0.5, or services cannot be killed before the deadline".to_owned()
-    });
-    require(
-        t.watchdog_timeout_ms >= 1_000
-            && t.watchdog_timeout_ms <= 300_000
-            && t.watchdog_timeout_ms.is_multiple_of(1000),
-        "watchdogTimeoutSeconds",
-        &|| "must be a whole number between 1 and 300: kernel watchdogs count seconds".to_owned(),
-    );
-    require(t.watchdog_rate_error_ppm <= 200_000, "watchdogRateErrorPercent", &|| {
-        "must be at most 20".to_owned()
-    });
-    require(t.watchdog_lateness_ms <= 60_000, "watchdogLatenessSeconds", &|| "must be at most 60".to_owned());
-    require(t.clock_rate_error_ppm <= 200_000, "clockRateErrorPercent", &|| "must be at most 20".to_owned());
-    require(t.io_drain_ms <= 600_000, "ioDrainSeconds", &|| "must be at most 600".to_owned());
-    require((1_000..=600_000).contains(&t.leader_lease_ms), "leaderLeaseSeconds", &|| {
-        "must be between 1 and 600".to_owned()
-    });
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(profile: Profile, sliding: bool, descriptor_retained: bool, expected_wait_ms: Millis) {
-        let timings = Timings::of_profile(profile);
-        let bounds = WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding, descriptor_retained };
-        assert_eq!(wait_ms(&timings, &bounds), expected_wait_ms, "{profile:?} sliding {sliding}");
-        assert_eq!(problems(&timings), Vec::new());
-    }
-
-    #[test]
-    fn the_wait_is_the_one_the_protocol_states() {
-        check(Profile::Fast, true, true, 7_100);
-        check(Profile::Default, true, true, 13_200);
-        check(Profile::Conservative, true, true, 39_400);
-        check(Profile::Fast, false, true, 9_100);
-        check(Profile::Default, false, true, 18_300);
-        check(Profile::Conservative, false, true, 54_700);
-        check(Profile::Default, true, false, 24_400);
-    }
-
-    fn check_bound(timings: Timings, store: StoreTimes, leader_dies: bool, expected_ms: Millis) {
-        let bounds = WatchdogBounds {
-            timeout_ms: timings.watchdog_timeout_ms,
-            sliding: true,
-            descriptor_retained: true,
-        };
-        assert_eq!(failover_bound_ms(&timings, &bounds, &store, leader_dies), expected_ms, "{timings:?}");
-    }
-
-    #[test]
-    fn a_failover_is_bounded_also_when_the_leader_dies_with_the_node() {
-        let calm = StoreTimes { commit_ms: 10, expiry_ms: 500, unanswered_ms: 0 };
-        for (profile, wait_ms) in
-            [(Profile::Fast, 7_100), (Profile::Default, 13_200), (Profile::Conservative, 39_400)]
-        {
-            let timings = Timings::of_profile(profile);
-            check_bound(timings, calm, false, wait_ms + 40);
-            check_bound(timings, calm, true, wait_ms + 40);
-            let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS, ..calm };
-            check_bound(timings, one_lost, true, wait_ms + 3_040);
-        }
-        // A lease that outlasts W holds the failover up, but only if its leader died.
-        let long_lease = Timings { leader_lease_ms: 20_000, ..Timings::default() };
-        check_bound(long_lease, calm, false, 13_240);
-        check_bound(long_lease, calm, true, 1_000 + 20_000 + 500 + 70);
-    }
-
-    #[test]
-    fn a_heartbeat_that_cannot_be_tried_twice_is_refused() {
-        let timings = Timings { heartbeat_valid_ms: 4_500, ..Timings::default() };
-        assert_eq!(problems(&timings)[0].0, "heartbeatValidSeconds");
-    }
 }

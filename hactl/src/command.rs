@@ -17,6 +17,7 @@ mod operate;
 mod set;
 mod simulate;
 mod status;
+mod timing;
 mod version;
 mod wait;
 mod why;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     Explain(explain::Explain),
     /// Run a whole cluster under a virtual clock, as a scenario file says; needs no cluster
     Simulate(simulate::Simulate),
+    /// Show how long a failover takes at worst, part by part, for the settings in force and each node
+    Timing(timing::Timing),
     /// The clusters that hactl knows
     Config(config::Config),
     /// Show the versions of hactl and of the controller
@@ -113,6 +116,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Wait(wait) => wait.run(session).await,
         Command::Explain(explain) => explain.run(session),
         Command::Simulate(simulate) => simulate.run(session),
+        Command::Timing(timing) => timing.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,
         Command::Completion(completion) => Ok(completion.run(session)),

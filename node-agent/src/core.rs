@@ -299,6 +299,9 @@ impl AgentCore {
 
     /// Follows up until nothing more can be done without waiting.
     fn settle(&mut self, now: &Now) {
+        if let Some(text) = self.view.refused_timings.take() {
+            self.log(Level::Error, format!("the cluster's timings are refused, those in force stay: {text}"));
+        }
         for _ in 0..MAX_ROUNDS {
             self.changed = false;
             self.look_at_moves();

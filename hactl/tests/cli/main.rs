@@ -7,4 +7,5 @@ mod hactl;
 mod objects;
 mod operations;
 mod server;
+mod timing;
 mod watching;

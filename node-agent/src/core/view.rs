@@ -120,6 +120,8 @@ pub(super) struct View {
     pub(super) clusters: Table<Cluster>,
     /// What the cluster asks for, if that is sound: worked out when it changes, as nearly every step asks for it.
     pub(super) timings: Option<Timings>,
+    /// What is wrong with them, until it is told; they are not used then.
+    pub(super) refused_timings: Option<String>,
     /// What the leader says of the cluster.
     pub(super) cluster_statuses: Table<ClusterStatus>,
     pub(super) operations: Table<Operation>,
@@ -148,6 +150,7 @@ impl View {
             revision: 0,
             clusters: Table::default(),
             timings: None,
+            refused_timings: None,
             cluster_statuses: Table::default(),
             operations: Table::default(),
             nodes: Table::default(),
@@ -317,7 +320,11 @@ impl View {
 
     fn work_out_timings(&mut self) {
         let asked = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
-        self.timings = asked.filter(|asked| problems(asked).is_empty());
+        let found = asked.as_ref().map(problems).unwrap_or_default();
+        self.timings = asked.filter(|_| found.is_empty());
+        let told = |(field, text): &(&str, String)| format!("spec.timing.{field} {text}");
+        let told: Vec<String> = found.iter().map(told).collect();
+        self.refused_timings = (!told.is_empty()).then(|| told.join("; "));
     }
 
     /// The newest candidate's create revision.

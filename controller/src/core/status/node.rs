@@ -211,6 +211,7 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
     status.drivers.clone_from(&report.drivers);
     status.capacity = report.capacity;
     status.wait_ms = Some(report.wait_ms());
+    status.timings = Some(report.timings);
     let watchdog = &report.watchdog;
     status.watchdog = Some(WatchdogStatus {
         kind: watchdog.kind.name().to_owned(),

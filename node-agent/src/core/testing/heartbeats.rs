@@ -229,3 +229,20 @@ fn a_controller_that_is_still_there_is_nothing_to_follow_up_and_a_new_one_is() {
     assert!(followed_up(1_002, 1_002), "another under the same name");
     assert_eq!(world.core.view.candidate_generation(), 1_002);
 }
+
+#[test]
+fn refused_timings_are_told_and_those_in_force_stay() {
+    let mut world = World::active();
+    let in_force = world.report().timings;
+    let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());
+    cluster.spec.timing.stop_margin_seconds = Some(5.0);
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.advance(3_000);
+    assert_eq!(world.report().timings, in_force);
+    let told: Vec<&String> = world.logs.iter().filter(|line| line.contains("timings are refused")).collect();
+    assert_eq!(told.len(), 1, "{:?}", world.logs);
+    assert!(
+        told[0].contains("spec.timing.heartbeatValidSeconds is 6") && told[0].contains("more than 1"),
+        "{told:?}"
+    );
+}

@@ -84,7 +84,8 @@ pub enum Refusal {
     StopsWhenClosed,
     /// The timeout read back is longer than the agent's W bears.
     #[error(
-        "the device takes a timeout of {read_back_seconds} s at least, W bears {largest_seconds} s: raise timing.watchdogTimeoutSeconds (W grows with it) or use another device"
+        "the device takes a timeout of {read_back_seconds} s, W bears {largest_seconds} s: raise timing.watchdogTimeoutSeconds by {} to {read_back_seconds} (W grows with it: hactl timing) or use another device",
+        read_back_seconds.saturating_sub(*largest_seconds)
     )]
     TimeoutTooLong {
         /// What the device says.
@@ -94,7 +95,7 @@ pub enum Refusal {
     },
     /// The driver does not take that timeout.
     #[error(
-        "the device takes timeouts from {smallest_seconds} to {largest_seconds} s: change timing.watchdogTimeoutSeconds"
+        "the device takes timeouts from {smallest_seconds} to {largest_seconds} s: set timing.watchdogTimeoutSeconds to one of these (W grows with it: hactl timing) or use another device"
     )]
     TimeoutNotTaken {
         /// The driver's smallest.

@@ -1,0 +1,165 @@
+//! The longest time of a failover, and what it is made of.
+
+use super::wait::{WaitParts, wait_parts};
+use super::{Timings, WatchdogBounds};
+use crate::time::Millis;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the store and the way to it add to the waiting times, milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StoreTimes {
+    /// From sending a commit until everybody who watches has seen it.
+    pub commit_ms: Millis,
+    /// How much later than after its time to live the store ends a lease.
+    pub expiry_ms: Millis,
+    /// How long answers are waited for in vain on the way, in all: see [`UNANSWERED_MS`].
+    pub unanswered_ms: Millis,
+}
+
+/// The deadline of one attempt of a request to the store, milliseconds: slower than that, another member is asked too.
+pub const ATTEMPT_MS: Millis = 1_000;
+
+/// How many attempts of one request may reach the store.
+pub const ATTEMPTS: u32 = 3;
+
+/// After so long a request that nobody answered is unknown, and the store is read again. One lost message on the way costs a
+/// failover at most this, and one attempt if the second one is answered.
+pub const UNANSWERED_MS: Millis = ATTEMPT_MS * ATTEMPTS as Millis;
+
+/// What the bound of a failover is made of, milliseconds each; with W they add up to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FailoverParts {
+    /// W, part by part.
+    pub wait: WaitParts,
+    /// c: the last heartbeat was seen so much later than it was applied.
+    pub observed_ms: Millis,
+    /// What the candidates' check adds: each commits every Ki, and one that is not answered restarts its observation, so that the
+    /// declaration may come only `Ki + Th` after the last heartbeat. 0 while W is longer.
+    pub candidate_check_ms: Millis,
+    /// What the next leader adds when the old one died with the node: its lease must end first. 0 while W is longer.
+    pub next_leader_ms: Millis,
+    /// `3 c`: the proof, the assignment and the permit are committed.
+    pub commits_ms: Millis,
+    /// u: time lost with messages to which no answer came.
+    pub unanswered_ms: Millis,
+}
+
+impl FailoverParts {
+    /// The bound, milliseconds.
+    pub fn total_ms(&self) -> Millis {
+        self.wait.total_ms()
+            + self.observed_ms
+            + self.candidate_check_ms
+            + self.next_leader_ms
+            + self.commits_ms
+            + self.unanswered_ms
+    }
+}
+
+/// The bound of a failover, part by part: from a node's last applied heartbeat to the permission to start its services
+/// elsewhere.
+///
+/// Others observe the heartbeat at most a commit later, `o`, and the proof is there at `o + W`. If the leader dies with the
+/// node, that is at most Ki and a commit after the last heartbeat; its key goes with its lease, then come a lease, the key and
+/// the declaration of the next leader, which has observed the node as a follower. Either way three commits follow: the
+/// proof, the assignment, the permit.
+///
+/// | who died | bound |
+/// |---|---|
+/// | another node | `max(W + c, Ki + Th + 2 c) + 3 c + u` |
+/// | the leader's node | `max(W + c, Ki + Th + 2 c, Ki + leaderLease + e + 4 c) + 3 c + u` |
+///
+/// c: a commit until it is seen; e: lateness of lease expiry; u: time lost with answers that do not come.
+///
+/// Assumptions: silence is the proof; a place is free, and its node is armed; `maxFencing` does not delay. A candidate's own
+/// commit that is not answered restarts its observation, which delays the declaration to `o + Ki + u + Th` at most.
+pub fn failover_parts(
+    timings: &Timings,
+    watchdog: &WatchdogBounds,
+    store: &StoreTimes,
+    leader_dies: bool,
+) -> FailoverParts {
+    let commit_ms = store.commit_ms;
+    let wait = wait_parts(timings, watchdog);
+    let proven_ms = wait.total_ms() + commit_ms;
+    let declared_ms = timings.heartbeat_interval_ms + timings.heartbeat_valid_ms + 2 * commit_ms;
+    let candidate_check_ms = declared_ms.saturating_sub(proven_ms);
+    let next_leader_ms = if leader_dies {
+        let lease_ms = u64::try_from(timings.leader_lease_seconds()).unwrap_or_default() * 1000;
+        let leads_ms = timings.heartbeat_interval_ms + lease_ms + store.expiry_ms + 4 * commit_ms;
+        leads_ms.saturating_sub(proven_ms + candidate_check_ms)
+    } else {
+        0
+    };
+    FailoverParts {
+        wait,
+        observed_ms: commit_ms,
+        candidate_check_ms,
+        next_leader_ms,
+        commits_ms: 3 * commit_ms,
+        unanswered_ms: store.unanswered_ms,
+    }
+}
+
+/// The longest time from a node's last applied heartbeat to the permission to start its services elsewhere, milliseconds; the
+/// sum of [`failover_parts`], which has the proof.
+pub fn failover_bound_ms(
+    timings: &Timings,
+    watchdog: &WatchdogBounds,
+    store: &StoreTimes,
+    leader_dies: bool,
+) -> Millis {
+    failover_parts(timings, watchdog, store, leader_dies).total_ms()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::Profile;
+
+    fn bounds(timings: &Timings) -> WatchdogBounds {
+        WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding: true, descriptor_retained: true }
+    }
+
+    fn check_bound(timings: Timings, store: StoreTimes, leader_dies: bool, expected_ms: Millis) {
+        let found = failover_bound_ms(&timings, &bounds(&timings), &store, leader_dies);
+        assert_eq!(found, expected_ms, "{timings:?}");
+    }
+
+    #[test]
+    fn a_failover_is_bounded_also_when_the_leader_dies_with_the_node() {
+        let calm = StoreTimes { commit_ms: 10, expiry_ms: 500, unanswered_ms: 0 };
+        for (profile, wait_ms) in
+            [(Profile::Fast, 7_100), (Profile::Default, 13_200), (Profile::Conservative, 39_400)]
+        {
+            let timings = Timings::of_profile(profile);
+            check_bound(timings, calm, false, wait_ms + 40);
+            check_bound(timings, calm, true, wait_ms + 40);
+            let one_lost = StoreTimes { unanswered_ms: UNANSWERED_MS, ..calm };
+            check_bound(timings, one_lost, true, wait_ms + 3_040);
+        }
+        // A lease that outlasts W holds the failover up, but only if its leader died.
+        let long_lease = Timings { leader_lease_ms: 20_000, ..Timings::default() };
+        check_bound(long_lease, calm, false, 13_240);
+        check_bound(long_lease, calm, true, 1_000 + 20_000 + 500 + 70);
+    }
+
+    #[test]
+    fn what_lasts_longer_than_the_wait_is_named() {
+        let calm = StoreTimes { commit_ms: 10, expiry_ms: 500, unanswered_ms: 0 };
+        let rare =
+            Timings { heartbeat_interval_ms: 30_000, heartbeat_valid_ms: 70_000, ..Timings::default() };
+        let parts = failover_parts(&rare, &bounds(&rare), &calm, true);
+        // W is 77.3 s; a candidate that observes anew after 30 s declares after 100.02 s.
+        assert_eq!(
+            (parts.wait.total_ms(), parts.candidate_check_ms, parts.next_leader_ms),
+            (77_300, 22_710, 0)
+        );
+        let long_lease = Timings { leader_lease_ms: 20_000, ..Timings::default() };
+        let parts = failover_parts(&long_lease, &bounds(&long_lease), &calm, true);
+        assert_eq!((parts.candidate_check_ms, parts.next_leader_ms), (0, 21_540 - 13_210));
+    }
+}

@@ -1,0 +1,155 @@
+//! Timings that cannot work, each with the setting to change and what to.
+
+use super::Timings;
+use crate::time::Millis;
+
+/// Problems with a set of timings, each naming the field to change: (field, what is wrong, and by how much).
+///
+/// A machine must have time to try a heartbeat twice and still kill its services before D.
+pub fn problems(timings: &Timings) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let t = timings;
+    let mut seconds =
+        |field: &'static str, value_ms: Millis, least_ms: Millis, most_ms: Millis, why: &str| {
+            // The sentences are made only when they are needed: an agent asks with every heartbeat.
+            if value_ms < least_ms {
+                let by = shown(least_ms - value_ms);
+                found.push((
+                    field,
+                    format!(
+                        "is {}, must be at least {}{why}: raise it by {by}",
+                        shown(value_ms),
+                        shown(least_ms)
+                    ),
+                ));
+            } else if value_ms > most_ms {
+                let by = shown(value_ms - most_ms);
+                found.push((
+                    field,
+                    format!("is {}, must be at most {}: lower it by {by}", shown(value_ms), shown(most_ms)),
+                ));
+            }
+        };
+    seconds("heartbeatIntervalSeconds", t.heartbeat_interval_ms, 100, 60_000, "");
+    seconds("heartbeatValidSeconds", t.heartbeat_valid_ms, 0, 600_000, "");
+    let killed = ", or services cannot be killed before the deadline";
+    seconds("stopMarginSeconds", t.stop_margin_ms, 500, Millis::MAX, killed);
+    seconds("watchdogTimeoutSeconds", t.watchdog_timeout_ms, 1_000, 300_000, "");
+    seconds("watchdogLatenessSeconds", t.watchdog_lateness_ms, 0, 60_000, "");
+    seconds("ioDrainSeconds", t.io_drain_ms, 0, 600_000, "");
+    seconds("leaderLeaseSeconds", t.leader_lease_ms, 1_000, 600_000, "");
+    let busy = 2 * t.heartbeat_interval_ms + t.stop_margin_ms;
+    if t.heartbeat_valid_ms <= busy {
+        found.push((
+            "heartbeatValidSeconds",
+            format!(
+                "is {}, must be more than 2 × heartbeatIntervalSeconds + stopMarginSeconds (2 × {} + {} = {}), or one slow \
+                 heartbeat stops services: raise it by more than {}, or lower one of those by as much",
+                shown(t.heartbeat_valid_ms),
+                shown(t.heartbeat_interval_ms),
+                shown(t.stop_margin_ms),
+                shown(busy),
+                shown(busy - t.heartbeat_valid_ms),
+            ),
+        ));
+    }
+    if !t.watchdog_timeout_ms.is_multiple_of(1000) {
+        found.push((
+            "watchdogTimeoutSeconds",
+            format!(
+                "is {}, must be a whole number, as kernel watchdogs count seconds: set it to {}",
+                shown(t.watchdog_timeout_ms),
+                shown(t.watchdog_timeout_ms.div_ceil(1000) * 1000)
+            ),
+        ));
+    }
+    for (field, ppm) in [
+        ("watchdogRateErrorPercent", t.watchdog_rate_error_ppm),
+        ("clockRateErrorPercent", t.clock_rate_error_ppm),
+    ] {
+        if ppm > MOST_PPM {
+            let percent = |ppm: u64| ppm as f64 / 10_000.0;
+            found.push((
+                field,
+                format!("is {}, must be at most 20: lower it by {}", percent(ppm), percent(ppm - MOST_PPM)),
+            ));
+        }
+    }
+    found
+}
+
+/// The largest rate error, parts per million.
+const MOST_PPM: u64 = 200_000;
+
+/// Milliseconds as seconds, as they are written in the settings.
+fn shown(ms: Millis) -> String {
+    format!("{}", ms as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(timings: Timings, expected: &[(&str, &str)]) {
+        let found = problems(&timings);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for ((field, text), (expected_field, part)) in found.iter().zip(expected) {
+            assert!(field == expected_field && text.contains(part), "{field}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_names_the_setting_and_by_how_much() {
+        let base = Timings::default();
+        check(base, &[]);
+        check(
+            Timings { heartbeat_valid_ms: 4_500, ..base },
+            &[(
+                "heartbeatValidSeconds",
+                "(2 × 1 + 2.5 = 4.5), or one slow heartbeat stops services: raise it by more than 0",
+            )],
+        );
+        check(
+            Timings { stop_margin_ms: 5_000, ..base },
+            &[(
+                "heartbeatValidSeconds",
+                "(2 × 1 + 5 = 7), or one slow heartbeat stops services: raise it by more than 1,",
+            )],
+        );
+        check(
+            Timings { heartbeat_interval_ms: 50, ..base },
+            &[("heartbeatIntervalSeconds", "is 0.05, must be at least 0.1: raise it by 0.05")],
+        );
+        check(
+            Timings { stop_margin_ms: 200, ..base },
+            &[("stopMarginSeconds", "before the deadline: raise it by 0.3")],
+        );
+        check(
+            Timings { watchdog_timeout_ms: 301_000, ..base },
+            &[("watchdogTimeoutSeconds", "at most 300: lower it by 1")],
+        );
+        check(
+            Timings { watchdog_timeout_ms: 5_500, ..base },
+            &[(
+                "watchdogTimeoutSeconds",
+                "is 5.5, must be a whole number, as kernel watchdogs count seconds: set it to 6",
+            )],
+        );
+        check(
+            Timings { watchdog_lateness_ms: 61_000, ..base },
+            &[("watchdogLatenessSeconds", "lower it by 1")],
+        );
+        check(Timings { io_drain_ms: 600_100, ..base }, &[("ioDrainSeconds", "lower it by 0.1")]);
+        check(
+            Timings { leader_lease_ms: 100, ..base },
+            &[("leaderLeaseSeconds", "at least 1: raise it by 0.9")],
+        );
+        check(
+            Timings { clock_rate_error_ppm: 210_000, watchdog_rate_error_ppm: 900_000, ..base },
+            &[
+                ("watchdogRateErrorPercent", "is 90, must be at most 20: lower it by 70"),
+                ("clockRateErrorPercent", "lower it by 1"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! W, the wait that proves a silent node dead, and what it is made of.
+
+use super::{Timings, WatchdogBounds, scale_up};
+use crate::time::Millis;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What W is made of, milliseconds each: they add up to W, so that whoever wants it shorter sees what to change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WaitParts {
+    /// Th: one committed heartbeat is good for so long.
+    pub heartbeat_valid_ms: Millis,
+    /// `Th ρ`: the node's clock may be slower than the observer's.
+    pub heartbeat_rate_ms: Millis,
+    /// Tw: the watchdog's timeout as read back.
+    pub watchdog_timeout_ms: Millis,
+    /// `Tw ρw`: the watchdog's rate error.
+    pub watchdog_rate_ms: Millis,
+    /// δw: the watchdog's lateness. With the two above it makes Tw'.
+    pub watchdog_lateness_ms: Millis,
+    /// What a pet that was checked before D and made after it can add: δw with sliding timeouts, one more Tw' with a fixed one,
+    /// two more where nobody keeps the descriptor.
+    pub late_pet_ms: Millis,
+    /// δio: writes of the dead machine that are still on their way.
+    pub io_drain_ms: Millis,
+    /// The observer's own clock may be faster (`1 − ρ`); with the rounding up to a tenth of a second.
+    pub observer_ms: Millis,
+}
+
+impl WaitParts {
+    /// W, milliseconds.
+    pub fn total_ms(&self) -> Millis {
+        self.needed_ms() + self.observer_ms
+    }
+
+    /// The right-hand side of the inequality, milliseconds.
+    fn needed_ms(&self) -> Millis {
+        self.heartbeat_valid_ms
+            + self.heartbeat_rate_ms
+            + self.watchdog_worst_ms()
+            + self.late_pet_ms
+            + self.io_drain_ms
+    }
+
+    /// `Tw' = Tw (1 + ρw) + δw`, milliseconds.
+    pub fn watchdog_worst_ms(&self) -> Millis {
+        self.watchdog_timeout_ms + self.watchdog_rate_ms + self.watchdog_lateness_ms
+    }
+}
+
+/// W, part by part.
+///
+/// The inequalities (FENCING, section 4):
+///
+/// | device | `W (1 − ρ) ≥` |
+/// |---|---|
+/// | sliding, descriptor retained | `Th (1 + ρ) + Tw' + δw + δio` |
+/// | fixed, retained | `Th (1 + ρ) + 2 Tw' + δio` |
+/// | not retained | `Th (1 + ρ) + 3 Tw' + δio` |
+///
+/// The last pet is checked before D; D is at most `Th (1 + ρ)` after the observation on the observer's clock. Checking and
+/// petting are two steps, so the pet may come later: a sliding one set the device to what was left before D, and is late by
+/// δw; a fixed one gives it another full period. Where the holder's death closes the device, the kernel pings once more.
+///
+/// Guarantees: after W on any clock within ρ, a machine that was armed under these bounds has reset and its writes have
+/// drained. Assumptions: the bounds are those that its agent committed with the heartbeat; its clock rate is within ρ.
+pub fn wait_parts(timings: &Timings, watchdog: &WatchdogBounds) -> WaitParts {
+    let mut parts = WaitParts {
+        heartbeat_valid_ms: timings.heartbeat_valid_ms,
+        heartbeat_rate_ms: scale_up(timings.heartbeat_valid_ms, timings.clock_rate_error_ppm),
+        watchdog_timeout_ms: watchdog.timeout_ms,
+        watchdog_rate_ms: scale_up(watchdog.timeout_ms, timings.watchdog_rate_error_ppm),
+        watchdog_lateness_ms: timings.watchdog_lateness_ms,
+        io_drain_ms: timings.io_drain_ms,
+        ..WaitParts::default()
+    };
+    let worst = parts.watchdog_worst_ms();
+    parts.late_pet_ms = match (watchdog.descriptor_retained, watchdog.sliding) {
+        (true, true) => timings.watchdog_lateness_ms,
+        (true, false) => worst,
+        (false, _) => 2 * worst,
+    };
+    let needed = parts.needed_ms();
+    let remaining_ppm = u128::from(1_000_000_u64.saturating_sub(timings.clock_rate_error_ppm)).max(1);
+    let wait = (u128::from(needed) * 1_000_000).div_ceil(remaining_ppm);
+    let wait = u64::try_from(wait.div_ceil(100) * 100).unwrap_or(Millis::MAX);
+    parts.observer_ms = wait - needed;
+    parts
+}
+
+/// W: what an observer waits after the last heartbeat that it saw, in milliseconds, rounded **up** to a tenth of a second;
+/// the sum of [`wait_parts`], which has the proof.
+pub fn wait_ms(timings: &Timings, watchdog: &WatchdogBounds) -> Millis {
+    wait_parts(timings, watchdog).total_ms()
+}
+
+/// `Tw' = Tw (1 + ρw) + δw` for a device of this timeout, milliseconds, rounded up.
+pub fn watchdog_worst_ms(timings: &Timings, timeout_ms: Millis) -> Millis {
+    let watchdog = WatchdogBounds { timeout_ms, sliding: true, descriptor_retained: true };
+    wait_parts(timings, &watchdog).watchdog_worst_ms()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::Profile;
+
+    fn bounds(timings: &Timings, sliding: bool, descriptor_retained: bool) -> WatchdogBounds {
+        WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding, descriptor_retained }
+    }
+
+    fn check(profile: Profile, sliding: bool, descriptor_retained: bool, expected_wait_ms: Millis) {
+        let timings = Timings::of_profile(profile);
+        let bounds = bounds(&timings, sliding, descriptor_retained);
+        assert_eq!(wait_ms(&timings, &bounds), expected_wait_ms, "{profile:?} sliding {sliding}");
+        assert_eq!(crate::timing::problems(&timings), Vec::new());
+    }
+
+    #[test]
+    fn the_wait_is_the_one_the_protocol_states() {
+        check(Profile::Fast, true, true, 7_100);
+        check(Profile::Default, true, true, 13_200);
+        check(Profile::Conservative, true, true, 39_400);
+        check(Profile::Fast, false, true, 9_100);
+        check(Profile::Default, false, true, 18_300);
+        check(Profile::Conservative, false, true, 54_700);
+        check(Profile::Default, true, false, 24_400);
+    }
+
+    #[test]
+    fn each_part_is_what_its_symbol_says() {
+        let timings = Timings { io_drain_ms: 700, ..Timings::default() };
+        let expected = WaitParts {
+            heartbeat_valid_ms: 6_000,
+            heartbeat_rate_ms: 6,
+            watchdog_timeout_ms: 5_000,
+            watchdog_rate_ms: 100,
+            watchdog_lateness_ms: 1_000,
+            late_pet_ms: 1_000,
+            io_drain_ms: 700,
+            observer_ms: 94,
+        };
+        assert_eq!(wait_parts(&timings, &bounds(&timings, true, true)), expected);
+        let worst = watchdog_worst_ms(&timings, timings.watchdog_timeout_ms);
+        assert_eq!((expected.watchdog_worst_ms(), expected.total_ms()), (worst, 13_900));
+        assert_eq!(wait_parts(&timings, &bounds(&timings, false, true)).late_pet_ms, worst);
+        assert_eq!(wait_parts(&timings, &bounds(&timings, false, false)).late_pet_ms, 2 * worst);
+    }
+}

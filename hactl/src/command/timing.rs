@@ -1,0 +1,141 @@
+//! `hactl timing`: how long a failover takes at worst, for each node, and what it is made of.
+
+mod report;
+
+use crate::client::Collection;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::Format;
+use crate::session::Session;
+use clap::{Args, ValueEnum};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::Node;
+use ha_api_types::timing::{Profile, StoreTimes, Timings, UNANSWERED_MS, WatchdogBounds};
+use report::{Report, Subject};
+use std::time::Duration;
+
+/// What a commit takes until everybody has seen it, at worst, on a store that is well.
+const COMMIT: &str = "100ms";
+/// How late etcd ends a lease.
+const EXPIRY: &str = "500ms";
+
+/// Show how long a failover takes at worst, part by part, for the settings in force and each node
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 computed; 1 a node has timings other than the cluster's settings, or has \
+        none yet; 3 unreachable; 4 not permitted."
+)]
+pub(crate) struct Timing {
+    /// Only these nodes
+    #[arg(value_name = "NODE", conflicts_with = "profile")]
+    nodes: Vec<String>,
+    /// Show what a profile would give, for every kind of watchdog; needs no cluster
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<ProfileName>,
+    /// What a commit takes until everybody has seen it (c)
+    #[arg(long, value_name = "DURATION", default_value = COMMIT, value_parser = crate::duration::parse)]
+    commit: Duration,
+    /// How much later than after its time to live the store ends a lease (e)
+    #[arg(long, value_name = "DURATION", default_value = EXPIRY, value_parser = crate::duration::parse)]
+    expiry: Duration,
+    /// So many messages of the failover are lost together with every repetition (u)
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    lost: u32,
+}
+
+/// The profiles by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProfileName {
+    Fast,
+    Default,
+    Conservative,
+}
+
+impl ProfileName {
+    fn profile(self) -> Profile {
+        match self {
+            ProfileName::Fast => Profile::Fast,
+            ProfileName::Default => Profile::Default,
+            ProfileName::Conservative => Profile::Conservative,
+        }
+    }
+}
+
+impl Timing {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let store = self.store_times();
+        let report = match self.profile {
+            Some(name) => {
+                let timings = Timings::of_profile(name.profile());
+                Report::of(name.profile(), timings, &store, &every_kind(&timings))
+            }
+            None => self.of_cluster(session, &store).await?,
+        };
+        let value = serde_json::to_value(&report)
+            .map_err(|error| Failure::refused(format!("the timing cannot be printed: {error}")))?;
+        if !session.print_value(format, &value)? {
+            session.terminal().out(&report.screen(session.terminal()));
+        }
+        Ok(if report.is_complete() { Exit::Done } else { Exit::Refused })
+    }
+
+    fn store_times(&self) -> StoreTimes {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        StoreTimes {
+            commit_ms: ms(self.commit),
+            expiry_ms: ms(self.expiry),
+            unanswered_ms: UNANSWERED_MS * u64::from(self.lost),
+        }
+    }
+
+    async fn of_cluster(&self, session: &Session, store: &StoreTimes) -> Result<Report, Failure> {
+        let client = session.client()?;
+        let unreadable =
+            |error: serde_json::Error| Failure::refused(format!("the answer cannot be read: {error}"));
+        let cluster: Cluster = match client.get(Kind::Cluster, CLUSTER_NAME).await? {
+            Some(value) => serde_json::from_value(value).map_err(unreadable)?,
+            None => Cluster::new(CLUSTER_NAME, ha_api_types::cluster::ClusterSpec::default()),
+        };
+        let mut nodes: Vec<Node> = Vec::new();
+        if self.nodes.is_empty() {
+            for value in client.list(Collection::Kind(Kind::Node), &[]).await?.items {
+                nodes.push(serde_json::from_value(value).map_err(unreadable)?);
+            }
+        }
+        for name in &self.nodes {
+            let value = client.target(&super::node(name)?).await?;
+            nodes.push(serde_json::from_value(value).map_err(unreadable)?);
+        }
+        let subjects: Vec<Subject> = nodes.iter().map(subject).collect();
+        Ok(Report::of(cluster.spec.timing.profile, Timings::from(&cluster.spec.timing), store, &subjects))
+    }
+}
+
+/// A node with what its agent committed.
+fn subject(node: &Node) -> Subject {
+    let status = node.status.clone().unwrap_or_default();
+    let watchdog = status.watchdog.unwrap_or_default();
+    let known = status.timings.filter(|_| watchdog.timeout_ms > 0).map(|timings| {
+        let bounds = WatchdogBounds {
+            timeout_ms: watchdog.timeout_ms,
+            sliding: watchdog.sliding,
+            descriptor_retained: watchdog.descriptor_retained,
+        };
+        (timings, bounds)
+    });
+    Subject { name: node.metadata.name.clone(), device: watchdog.identity, known }
+}
+
+/// Every kind of watchdog, with the timeout as wanted.
+fn every_kind(timings: &Timings) -> Vec<Subject> {
+    let kind = |name: &str, sliding, descriptor_retained| {
+        let bounds = WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding, descriptor_retained };
+        Subject { name: name.to_owned(), device: String::new(), known: Some((*timings, bounds)) }
+    };
+    vec![
+        kind("sliding timeout", true, true),
+        kind("fixed timeout", false, true),
+        kind("descriptor not retained", true, false),
+    ]
+}

@@ -1,0 +1,233 @@
+//! What `hactl timing` prints: computed by `ha_api_types::timing` alone, only arranged here.
+
+use crate::render::table::{Cell, Table};
+use crate::terminal::{Style, Terminal};
+use ha_api_types::time::Millis;
+use ha_api_types::timing::{
+    FailoverParts, Profile, StoreTimes, Timings, WatchdogBounds, failover_parts, problems,
+};
+use serde::Serialize;
+
+/// Somebody who may die: a node, or a kind of watchdog.
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) device: String,
+    /// The timings in force there and its watchdog; `None` while its agent has not said.
+    pub(super) known: Option<(Timings, WatchdogBounds)>,
+}
+
+/// The whole answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    profile: Profile,
+    /// The cluster's settings, resolved.
+    settings: Timings,
+    /// What is wrong with them, each with the setting to change.
+    problems: Vec<String>,
+    /// What was assumed of the store.
+    store: StoreTimes,
+    /// Nodes that are alike stand together.
+    failovers: Vec<Failover>,
+    /// Nodes of which nothing can be said yet.
+    unknown: Vec<String>,
+}
+
+/// The worst failovers of nodes that are alike.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failover {
+    nodes: Vec<String>,
+    device: String,
+    watchdog: WatchdogBounds,
+    /// The timings in force there.
+    timings: Timings,
+    /// They are not what the cluster's settings ask for.
+    differs: bool,
+    wait_ms: Millis,
+    /// When the node dies alone.
+    node: Bound,
+    /// When the leader dies with it.
+    leader_node: Bound,
+}
+
+/// A bound and its parts.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bound {
+    total_ms: Millis,
+    parts: FailoverParts,
+}
+
+impl Report {
+    pub(super) fn of(
+        profile: Profile,
+        settings: Timings,
+        store: &StoreTimes,
+        subjects: &[Subject],
+    ) -> Report {
+        let mut failovers: Vec<Failover> = Vec::new();
+        let mut unknown = Vec::new();
+        for subject in subjects {
+            let Some((timings, watchdog)) = subject.known else {
+                unknown.push(subject.name.clone());
+                continue;
+            };
+            let alike = failovers.iter_mut().find(|known| {
+                known.timings == timings && known.watchdog == watchdog && known.device == subject.device
+            });
+            if let Some(alike) = alike {
+                alike.nodes.push(subject.name.clone());
+                continue;
+            }
+            let bound = |leader_dies| {
+                let parts = failover_parts(&timings, &watchdog, store, leader_dies);
+                Bound { total_ms: parts.total_ms(), parts }
+            };
+            let (node, leader_node) = (bound(false), bound(true));
+            failovers.push(Failover {
+                nodes: vec![subject.name.clone()],
+                device: subject.device.clone(),
+                watchdog,
+                timings,
+                differs: timings != settings,
+                wait_ms: node.parts.wait.total_ms(),
+                node,
+                leader_node,
+            });
+        }
+        let problems = problems(&settings)
+            .into_iter()
+            .map(|(field, text)| format!("Cluster.spec.timing.{field} {text}"))
+            .collect();
+        Report { profile, settings, problems, store: *store, failovers, unknown }
+    }
+
+    /// Whether every node has the cluster's timings in force, and these are sound.
+    pub(super) fn is_complete(&self) -> bool {
+        self.problems.is_empty()
+            && self.unknown.is_empty()
+            && !self.failovers.iter().any(|failover| failover.differs)
+    }
+
+    pub(super) fn screen(&self, terminal: &Terminal) -> String {
+        let mut text = format!(
+            "{}  profile {:?}\n",
+            terminal.paint(Style::Bold, "Settings (Cluster.spec.timing)"),
+            self.profile
+        );
+        text += &self.settings(terminal);
+        for problem in &self.problems {
+            text += &format!("  {} {problem}\n", terminal.paint(Style::Bad, "refused:"));
+        }
+        for failover in &self.failovers {
+            text += &failover.screen(terminal);
+        }
+        for name in &self.unknown {
+            let nothing = "its agent has not said yet which watchdog and timings it has";
+            text += &format!(
+                "\n{}  {}\n",
+                terminal.paint(Style::Bold, name),
+                terminal.paint(Style::Warn, nothing)
+            );
+        }
+        text
+    }
+
+    fn settings(&self, terminal: &Terminal) -> String {
+        let t = &self.settings;
+        let percent = |ppm: u64| format!("{} %", ppm as f64 / 10_000.0);
+        let mut table = Table::new(&["", "", ""]);
+        for (symbol, value, field) in [
+            ("Ki", seconds(t.heartbeat_interval_ms), "heartbeatIntervalSeconds"),
+            ("Th", seconds(t.heartbeat_valid_ms), "heartbeatValidSeconds"),
+            ("Ts", seconds(t.stop_margin_ms), "stopMarginSeconds"),
+            ("Tw", seconds(t.watchdog_timeout_ms), "watchdogTimeoutSeconds"),
+            ("ρw", percent(t.watchdog_rate_error_ppm), "watchdogRateErrorPercent"),
+            ("δw", seconds(t.watchdog_lateness_ms), "watchdogLatenessSeconds"),
+            ("ρ", percent(t.clock_rate_error_ppm), "clockRateErrorPercent"),
+            ("δio", seconds(t.io_drain_ms), "ioDrainSeconds"),
+            ("", seconds(t.leader_lease_ms), "leaderLeaseSeconds"),
+        ] {
+            let symbol = if symbol.is_empty() { Cell::blank() } else { Cell::plain(symbol) };
+            table.row(vec![symbol, Cell::plain(&value), Cell::styled(field, Style::Dim)]);
+        }
+        table.render(terminal, 2)
+    }
+}
+
+impl Failover {
+    fn screen(&self, terminal: &Terminal) -> String {
+        let kind = match (self.watchdog.descriptor_retained, self.watchdog.sliding) {
+            (true, true) => "sliding timeout",
+            (true, false) => "fixed timeout",
+            (false, _) => "descriptor not retained",
+        };
+        let name = self.nodes.join(", ");
+        let mut text = format!("\n{}", terminal.paint(Style::Bold, &name));
+        if name != kind {
+            let device = if self.device.is_empty() { "watchdog" } else { &self.device };
+            text += &format!("  {device}, {kind}, Tw {}", seconds(self.watchdog.timeout_ms));
+        }
+        text.push('\n');
+        if self.differs {
+            let says =
+                "its agent has not taken over the settings above yet; this is with those in force there";
+            text += &format!("  {}\n", terminal.paint(Style::Warn, says));
+        }
+        text += &self.parts(terminal);
+        text
+    }
+
+    fn parts(&self, terminal: &Terminal) -> String {
+        let (one, leader) = (&self.node.parts, &self.leader_node.parts);
+        let wait = &one.wait;
+        let late_pet = match (self.watchdog.descriptor_retained, self.watchdog.sliding) {
+            (true, true) => "δw: a pet checked before D may be made late",
+            (true, false) => "Tw': a pet checked before D may give another period",
+            (false, _) => "2 Tw': the same, and a closed descriptor one more",
+        };
+        let mut table = Table::new(&["PART", "NODE", "LEADER'S NODE"]);
+        let mut row = |what: &str, one: Millis, leader: Millis, style: Style| {
+            let cell = |ms: Millis| Cell::styled(&seconds(ms), style);
+            table.row(vec![Cell::styled(what, style), cell(one), cell(leader)]);
+        };
+        let mut both = |what: &str, ms: Millis, style: Style| row(what, ms, ms, style);
+        both("Th: one committed heartbeat is good for", wait.heartbeat_valid_ms, Style::Plain);
+        both("Th ρ: the node's clock is slower", wait.heartbeat_rate_ms, Style::Plain);
+        both("Tw: the watchdog's timeout", wait.watchdog_timeout_ms, Style::Plain);
+        both("Tw ρw: its rate error", wait.watchdog_rate_ms, Style::Plain);
+        both("δw: its lateness", wait.watchdog_lateness_ms, Style::Plain);
+        both(late_pet, wait.late_pet_ms, Style::Plain);
+        both("δio: writes still on their way to storage", wait.io_drain_ms, Style::Plain);
+        both("(1 − ρ): the observer's clock is faster, rounded up", wait.observer_ms, Style::Plain);
+        both("W", wait.total_ms(), Style::Bold);
+        both("c: the last heartbeat is seen", one.observed_ms, Style::Plain);
+        row(
+            "Ki: a candidate that cannot commit observes anew",
+            one.candidate_check_ms,
+            leader.candidate_check_ms,
+            Style::Plain,
+        );
+        row(
+            "Ki + leaderLease + e: the next leader, beyond W",
+            one.next_leader_ms,
+            leader.next_leader_ms,
+            Style::Plain,
+        );
+        row("3 c: proof, assignment, permit", one.commits_ms, leader.commits_ms, Style::Plain);
+        row("u: lost messages", one.unanswered_ms, leader.unanswered_ms, Style::Plain);
+        row(
+            "from the last heartbeat to the start",
+            self.node.total_ms,
+            self.leader_node.total_ms,
+            Style::Bold,
+        );
+        table.render(terminal, 2)
+    }
+}
+
+/// Milliseconds as seconds, as they are written in the settings.
+fn seconds(ms: Millis) -> String {
+    format!("{} s", ms as f64 / 1000.0)
+}

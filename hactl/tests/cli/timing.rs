@@ -1,0 +1,77 @@
+//! `hactl timing`: the parts add up, nodes that are alike stand together, and what is not in force is said.
+
+use super::hactl::{command, hactl, run};
+use super::server::Server;
+use serde_json::{Value, json};
+
+fn node(name: &str, sliding: bool, heartbeat_valid_ms: u64) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
+        "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutMs": 5000,
+            "armed": true, "sliding": sliding, "descriptorRetained": true},
+        "timings": {"heartbeatIntervalMs": 1000, "heartbeatValidMs": heartbeat_valid_ms, "stopMarginMs": 2500,
+            "watchdogTimeoutMs": 5000, "watchdogRateErrorPpm": 20000, "watchdogLatenessMs": 1000,
+            "clockRateErrorPpm": 1000, "ioDrainMs": 0, "leaderLeaseMs": 5000, "returnGraceMs": 60000,
+            "freezeTimeoutMs": 600_000, "shutdownTimeoutMs": 1_800_000}}})
+}
+
+fn cluster(timing: &Value) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"}, "spec": {"timing": timing}})
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn a_profile_is_computed_without_a_cluster() {
+    let shown =
+        run(&mut command(&["timing", "--profile", "fast", "--commit", "10ms", "-o", "json"])).shows(0, &[]);
+    let value = json_of(&shown.stdout);
+    let waits: Vec<&Value> =
+        value["failovers"].as_array().expect("a list").iter().map(|one| &one["waitMs"]).collect();
+    assert_eq!(waits, [&json!(7_100), &json!(9_100), &json!(11_700)]);
+    for failover in value["failovers"].as_array().expect("a list") {
+        for bound in [&failover["node"], &failover["leaderNode"]] {
+            let mut parts = bound["parts"].as_object().expect("parts").clone();
+            let wait = parts.remove("wait").expect("W");
+            let numbers = parts.values().chain(wait.as_object().expect("its parts").values());
+            assert_eq!(numbers.map(|ms| ms.as_u64().expect("ms")).sum::<u64>(), bound["totalMs"]);
+        }
+    }
+    run(&mut command(&["timing", "--profile", "fast"])).shows(0, &["fixed timeout", "W  ", "7.1 s", "9.1 s"]);
+}
+
+#[test]
+fn nodes_that_are_alike_stand_together() {
+    let server = Server::start();
+    server.put("clusters", cluster(&json!({})));
+    for (name, sliding) in [("node1", true), ("node2", true), ("node3", false)] {
+        server.put("nodes", node(name, sliding, 6_000));
+    }
+    hactl(&server, &["timing"]).shows(
+        0,
+        &["profile Default", "node1, node2  Software Watchdog, sliding", "node3  ", "13.2 s", "18.3 s"],
+    );
+    let lost =
+        hactl(&server, &["timing", "node3", "--lost", "1", "--commit", "10ms", "-o", "json"]).shows(0, &[]);
+    assert_eq!(json_of(&lost.stdout)["failovers"][0]["node"]["totalMs"], 18_300 + 40 + 3_000);
+}
+
+#[test]
+fn what_is_not_in_force_is_said() {
+    let server = Server::start();
+    server.put("clusters", cluster(&json!({"heartbeatValidSeconds": 8})));
+    server.put("nodes", node("node1", true, 6_000));
+    server.put(
+        "nodes",
+        json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),
+    );
+    hactl(&server, &["timing"])
+        .shows(1, &["has not taken over the settings", "13.2 s", "node2  its agent has not said yet"]);
+    // Written past the API, as an old backup might be.
+    server.put("clusters", cluster(&json!({"stopMarginSeconds": 5})));
+    hactl(&server, &["timing", "node1"]).shows(
+        1,
+        &["refused: Cluster.spec.timing.heartbeatValidSeconds is 6", "raise it by more than 1, or lower one"],
+    );
+}
