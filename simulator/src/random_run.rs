@@ -11,6 +11,7 @@ mod seeds;
 mod services;
 mod shrink;
 mod storylines;
+mod together;
 
 pub use seeds::{Campaign, Campaigned, FailedSeed, Seeds};
 pub use shrink::shrink;

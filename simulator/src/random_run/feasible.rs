@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Whether a node is up and takes services, and has this one's driver.
-    fn is_open_to(&self, node: &str, resource: &Resource) -> bool {
+    pub(super) fn is_open_to(&self, node: &str, resource: &Resource) -> bool {
         let spec = self.spec_of(Kind::Node, node).unwrap_or_default();
         let is = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
         let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();

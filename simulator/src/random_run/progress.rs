@@ -46,6 +46,7 @@ impl World {
                 ));
             }
         }
+        missing.extend(self.apart(&rules, &running));
         // A command for a service that no node can take waits with it.
         for text in self.operations_under_way() {
             if !held.iter().any(|name| text.split_whitespace().any(|word| word == name)) {

@@ -1,0 +1,152 @@
+//! Services that a strict rule keeps together, looked at without the scheduler: who they are, and whether they could be.
+
+use crate::world::World;
+use ha_api_types::kind::Kind;
+use ha_api_types::placement::{Affinity, AffinityRule};
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl World {
+    /// Running services that strict Positive rules in force want on one node, that are not, and that one node could take as
+    /// things are. One sentence each.
+    pub(super) fn apart(
+        &self,
+        rules: &[AffinityRule],
+        running: &BTreeMap<String, Vec<String>>,
+    ) -> Vec<String> {
+        let mut problems = Vec::new();
+        for set in sets(rules) {
+            let members: Vec<(String, Resource)> =
+                set.into_iter().filter_map(|name| self.settled_member(&name)).collect();
+            let nodes: BTreeSet<&String> =
+                members.iter().filter_map(|(name, _)| running.get(name)).flatten().collect();
+            if nodes.len() < 2 {
+                continue;
+            }
+            if let Some(node) =
+                self.machines.keys().find(|node| self.takes_all(node, &members, rules, running))
+            {
+                let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
+                problems.push(format!(
+                    "{} must be together, are on {nodes:?}, and could all run on {node}",
+                    names.join(", ")
+                ));
+            }
+        }
+        problems
+    }
+
+    /// A service that runs as wanted, and is not held where it is because it cannot be stopped.
+    fn settled_member(&self, name: &str) -> Option<(String, Resource)> {
+        let resource: Resource = self.typed(Kind::Resource, name)?;
+        let status: ResourceStatus = self.status_of(Kind::Resource, name)?;
+        let stays = resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails);
+        (resource.spec.state == RequestedState::Started && status.state == ServiceState::Started && !stays)
+            .then(|| (name.to_owned(), resource))
+    }
+
+    fn takes_all(
+        &self,
+        node: &str,
+        members: &[(String, Resource)],
+        rules: &[AffinityRule],
+        running: &BTreeMap<String, Vec<String>>,
+    ) -> bool {
+        let is_member = |name: &str| members.iter().any(|(member, _)| member == name);
+        let strangers: Vec<String> = running
+            .iter()
+            .filter(|(name, nodes)| !is_member(name) && nodes.iter().any(|at| at == node))
+            .map(|(name, _)| name.clone())
+            .collect();
+        members.iter().all(|(name, resource)| {
+            let apart =
+                World::partners(rules, name).filter(|(_, about, _)| about.affinity == Affinity::Negative);
+            let mut kept_away = apart.flat_map(|(_, _, others)| others);
+            let mut beside = strangers.clone();
+            beside.extend(members.iter().map(|(other, _)| other.clone()).filter(|other| other != name));
+            self.is_open_to(node, resource)
+                && self.kept_off(rules, name, node).is_empty()
+                && !kept_away.any(|other| strangers.contains(&other))
+                && self.lacking(resource, node, &beside).is_empty()
+        })
+    }
+}
+
+/// The sets of services that strict Positive rules keep together; rules that share a service make one set.
+fn sets(rules: &[AffinityRule]) -> Vec<BTreeSet<String>> {
+    let mut sets: Vec<BTreeSet<String>> = Vec::new();
+    for rule in rules {
+        let Some(about) = &rule.spec.resource_affinity else { continue };
+        if !about.strict || about.affinity != Affinity::Positive {
+            continue;
+        }
+        let mut merged: BTreeSet<String> =
+            about.resources.iter().map(|name| ha_api_types::names::bare(name).to_owned()).collect();
+        sets.retain(|set| {
+            let separate = set.is_disjoint(&merged);
+            if !separate {
+                merged.extend(set.iter().cloned());
+            }
+            separate
+        });
+        sets.push(merged);
+    }
+    sets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use serde_json::{Value, json};
+    use std::path::Path;
+
+    /// Two services on two nodes, each of which has so much memory, that a rule then wants on one.
+    fn parted(memory: &str) -> Vec<String> {
+        let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "hactl.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let service = |name: &str| {
+            object(
+                "Resource",
+                name,
+                json!({"driver": {"simulated": {"type": "vm"}}, "requests": {"memory": "3Gi"}}),
+            )
+        };
+        let scenario = json!({
+            "duration": "1m",
+            "nodes": [{"name": "node1", "capacity": {"memory": memory}}, {"name": "node2", "capacity": {"memory": memory}}],
+            "objects": [service("a"), service("b")],
+            "place": {"a": {"node": "node1", "running": true}, "b": {"node": "node2", "running": true}},
+        });
+        let scenario = Scenario::parse("a test", &scenario.to_string(), Path::new(".")).expect("a scenario");
+        let mut world = World::new(scenario).expect("a world");
+        world.run();
+        assert_eq!(world.violations(), [], "all is well before");
+        let rule = object(
+            "AffinityRule",
+            "together",
+            json!({"resourceAffinity": {"resources": ["a", "b"], "affinity": "Positive", "strict": true}}),
+        );
+        let rules = [serde_json::from_value(rule).expect("a rule")];
+        world.apart(&rules, &world.running())
+    }
+
+    #[test]
+    fn a_set_that_stays_apart_is_seen_where_it_could_be_together() {
+        assert_eq!(
+            parted("8Gi"),
+            ["a, b must be together, are on {\"node1\", \"node2\"}, and could all run on node1"]
+        );
+        assert_eq!(parted("4Gi"), [""; 0], "no node has room for both");
+    }
+
+    #[test]
+    fn rules_that_share_a_service_make_one_set() {
+        let rule = |names: [&str; 2]| {
+            let about = json!({"resources": names, "affinity": "Positive", "strict": true});
+            serde_json::from_value(json!({"apiVersion": "hactl.io/v1", "kind": "AffinityRule", "metadata": {"name": names[0]}, "spec": {"resourceAffinity": about}})).expect("a rule")
+        };
+        let sets = sets(&[rule(["a", "b"]), rule(["c", "d"]), rule(["d", "a"])]);
+        let expected: BTreeSet<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+        assert_eq!(sets, [expected]);
+    }
+}
