@@ -119,6 +119,7 @@ pub struct Core {
     pet_due: Moment,
     fires_at: Option<Moment>,
     smallest_margin_ms: Option<u32>,
+    worst_lateness_ms: Option<u32>,
     device_fails: bool,
     privileges: Privileges,
     effects: VecDeque<Effect>,
@@ -139,6 +140,7 @@ impl Core {
             pet_due: Moment::default(),
             fires_at: None,
             smallest_margin_ms: None,
+            worst_lateness_ms: None,
             device_fails: false,
             privileges,
             effects: VecDeque::with_capacity(EFFECTS),
@@ -173,6 +175,10 @@ impl Core {
             last_pet: self.last_pet,
             smallest_margin_ms: self.smallest_margin_ms,
             privileges: self.privileges,
+            worst_lateness_ms: self.worst_lateness_ms,
+            // The device says these itself.
+            time_left_seconds: None,
+            pretimeout_seconds: None,
         }
     }
 
@@ -232,6 +238,10 @@ impl Core {
             return;
         }
         if now.monotonic_raw_ns >= self.pet_due.monotonic_raw_ns {
+            let late_ms =
+                (now.monotonic_raw_ns - self.pet_due.monotonic_raw_ns) / NANOSECONDS_PER_MILLISECOND;
+            let late_ms = u32::try_from(late_ms).unwrap_or(u32::MAX);
+            self.worst_lateness_ms = Some(self.worst_lateness_ms.map_or(late_ms, |seen| seen.max(late_ms)));
             // A pet that does not fit any more must not leave the loop with a moment that is past.
             self.pet_due = now.plus_ms(PET_INTERVAL_MS);
             self.pet(now, false);

@@ -3,6 +3,7 @@
 //! The thin shell around `core`: everything that allocates, logs or may block happens before its loop starts
 //! or while nothing is armed.
 
+mod driver_module;
 mod event_loop;
 mod peer;
 mod record;
@@ -14,6 +15,7 @@ use super::protocol::{DEFAULT_SOCKET, Privileges, State};
 use super::{clock, seqpacket, system_calls, system_conf};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
+use driver_module::Modules;
 use event_loop::EventLoop;
 use ha_runtime::logging::{self, LogOptions};
 use ha_runtime::notify;
@@ -46,7 +48,7 @@ pub struct Options {
     /// Watchdog device: its path, or the name its driver gives itself (see /sys/class/watchdog/*/identity)
     #[arg(long, env = "WATCHDOG_DEVICE", value_name = "DEVICE", default_value = "/dev/watchdog")]
     pub device: PathBuf,
-    /// Kernel module to load when the device is not there; empty: none
+    /// Kernel module to load when the device is not there, softdog if that does not help; empty: none
     #[arg(long, env = "WATCHDOG_MODULE", value_name = "MODULE", default_value = "softdog")]
     pub module: String,
     /// Socket on which the agent finds this daemon
@@ -75,11 +77,11 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     logging::init(&options.logging)?;
     let _lock = lock(&options.socket)?;
-    let place = match &options.stand_in {
+    let mut place = match &options.stand_in {
         Some(socket) => Place::StandIn(socket.clone()),
         None => Place::Kernel(options.device.clone()),
     };
-    load_module(&place, &options.module);
+    driver_module::provide(&mut place, &options.module, &mut Machine).tell();
     let mut inherited =
         system_calls::inherited_descriptors().context("take descriptors from the service manager")?;
     let mut take = |name: &str| {
@@ -129,24 +131,20 @@ fn lock(socket: &Path) -> Result<Flock<File>> {
     })
 }
 
-/// Loads the configured driver when there is no device. A failure is told and not fatal: the agent is
-/// refused with the reason until a device is there.
-fn load_module(place: &Place, module: &str) {
-    let Place::Kernel(path) = place else { return };
-    if module.is_empty() || (path.is_absolute() && path.exists()) {
-        return;
+/// This machine's modules, by modprobe.
+struct Machine;
+
+impl Modules for Machine {
+    fn is_there(&self, place: &Place) -> bool {
+        place.is_there()
     }
-    if !path.is_absolute()
-        && std::fs::read_dir("/sys/class/watchdog").is_ok_and(|mut found| found.next().is_some())
-    {
-        return;
-    }
-    match Command::new("modprobe").arg("--").arg(module).status() {
-        Ok(status) if status.success() => info!(module, "loaded the watchdog driver"),
-        Ok(status) => {
-            warn!(module, %status, "cannot load the watchdog driver: see WATCHDOG_MODULE in /etc/default/ha-watchdogd");
+
+    fn load(&mut self, module: &str) -> Result<(), String> {
+        match Command::new("modprobe").arg("--").arg(module).status() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("modprobe {module}: {status}")),
+            Err(error) => Err(format!("modprobe cannot be run: {error}")),
         }
-        Err(error) => warn!(module, %error, "cannot run modprobe: load a watchdog driver by hand"),
     }
 }
 

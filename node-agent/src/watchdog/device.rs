@@ -20,6 +20,19 @@ pub(super) enum Place {
     StandIn(PathBuf),
 }
 
+impl Place {
+    /// Whether something is there that could be opened.
+    pub(super) fn is_there(&self) -> bool {
+        match self {
+            Place::Kernel(place) => {
+                let path = sysfs::resolve(place);
+                path.is_absolute() && path.exists()
+            }
+            Place::StandIn(socket) => socket.exists(),
+        }
+    }
+}
+
 /// An open device.
 #[derive(Debug)]
 pub(super) enum Device {
@@ -49,6 +62,14 @@ impl Device {
         match self {
             Self::Kernel(device) => device.pet(timeout_seconds),
             Self::StandIn(device) => device.pet(timeout_seconds),
+        }
+    }
+
+    /// What the device itself says at this moment: seconds until the reset, and the pretimeout; `None` where it does not.
+    pub(super) fn says(&self) -> (Option<u32>, Option<u32>) {
+        match self {
+            Self::Kernel(device) => device.says(),
+            Self::StandIn(_) => (None, None),
         }
     }
 

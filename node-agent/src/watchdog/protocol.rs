@@ -157,6 +157,12 @@ pub struct Status {
     pub smallest_margin_ms: Option<u32>,
     /// What the daemon was permitted.
     pub privileges: Privileges,
+    /// By how much the latest pet since it was armed came too late, in milliseconds: how late the loop was woken.
+    pub worst_lateness_ms: Option<u32>,
+    /// Seconds until the reset as the driver itself says; `None` where it does not.
+    pub time_left_seconds: Option<u32>,
+    /// The pretimeout in force, in seconds; it should be 0. `None` where the driver has none.
+    pub pretimeout_seconds: Option<u32>,
 }
 
 /// What the system permitted the daemon; it works without, but less surely on a starved machine.

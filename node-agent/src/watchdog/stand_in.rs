@@ -12,7 +12,7 @@
 //! It proves nothing about a machine: whoever stops or kills it has taken the fence away.
 
 mod target;
-mod timer;
+pub(crate) mod timer;
 pub(crate) mod wire;
 
 use super::clock;

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) const OPTION_SET_TIMEOUT: u32 = 0x0080;
 /// The driver stops on close after the character V (`WDIOF_MAGICCLOSE`).
 pub(super) const OPTION_MAGIC_CLOSE: u32 = 0x0100;
+/// The driver has a pretimeout (`WDIOF_PRETIMEOUT`).
+pub(super) const OPTION_PRETIMEOUT: u32 = 0x0200;
 /// The driver takes pets (`WDIOF_KEEPALIVEPING`).
 pub(super) const OPTION_KEEP_ALIVE: u32 = 0x8000;
 
@@ -35,6 +37,8 @@ mod ioctl {
     nix::ioctl_read!(keep_alive, b'W', 5, c_int);
     nix::ioctl_readwrite!(set_timeout, b'W', 6, c_int);
     nix::ioctl_read!(get_timeout, b'W', 7, c_int);
+    nix::ioctl_readwrite!(set_pretimeout, b'W', 8, c_int);
+    nix::ioctl_read!(get_pretimeout, b'W', 9, c_int);
     nix::ioctl_read!(get_time_left, b'W', 10, c_int);
 }
 
@@ -77,6 +81,22 @@ pub(super) fn get_time_left(device: &impl AsFd) -> Result<u32, Errno> {
     // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
     unsafe { ioctl::get_time_left(device.as_fd().as_raw_fd(), &raw mut left) }?;
     u32::try_from(left).map_err(|_| Errno::ERANGE)
+}
+
+/// `WDIOC_SETPRETIMEOUT`: so many seconds before the reset the kernel does what its pretimeout governor says; 0: nothing.
+pub(super) fn set_pretimeout(device: &impl AsFd, seconds: u32) -> Result<(), Errno> {
+    let mut pretimeout = libc::c_int::try_from(seconds).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the descriptor is open for the length of the call; the kernel reads and writes one int.
+    unsafe { ioctl::set_pretimeout(device.as_fd().as_raw_fd(), &raw mut pretimeout) }?;
+    Ok(())
+}
+
+/// `WDIOC_GETPRETIMEOUT`: the pretimeout in force, in seconds.
+pub(super) fn get_pretimeout(device: &impl AsFd) -> Result<u32, Errno> {
+    let mut pretimeout = 0;
+    // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
+    unsafe { ioctl::get_pretimeout(device.as_fd().as_raw_fd(), &raw mut pretimeout) }?;
+    u32::try_from(pretimeout).map_err(|_| Errno::ERANGE)
 }
 
 /// Gives this thread first-in-first-out real-time priority, not inherited by children.

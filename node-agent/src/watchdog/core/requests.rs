@@ -42,6 +42,7 @@ impl Core {
         match self.device {
             None => {
                 self.smallest_margin_ms = None;
+                self.worst_lateness_ms = None;
                 self.pending = Pending::Open { number, arm };
                 self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
             }

@@ -203,6 +203,23 @@ fn renewed_deadlines_keep_it_alive_and_margins_are_seen() {
 }
 
 #[test]
+fn the_worst_lateness_of_the_loop_is_remembered() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    for (wait_ms, worst_ms) in
+        [(PET_INTERVAL_MS, 0), (PET_INTERVAL_MS + 150, 150), (PET_INTERVAL_MS + 20, 150)]
+    {
+        world.advance_ns(wait_ms * 1_000_000);
+        world.input(Input::Tick);
+        assert_eq!(world.core.status().worst_lateness_ms, Some(worst_ms));
+    }
+    // Armed afresh, it begins anew.
+    assert_eq!(world.ask(Request::Release), Outcome::Done);
+    assert_eq!(world.ask(world.arm(None)), Outcome::Done);
+    assert_eq!(world.core.status().worst_lateness_ms, None);
+}
+
+#[test]
 fn an_empty_node_is_not_reset() {
     for request in [Request::Stay, Request::Release] {
         let mut world = World::new(facts(true, false));

@@ -74,15 +74,23 @@ impl EventLoop {
     pub(super) fn run(mut self) -> Result<State, Errno> {
         self.run_effects();
         loop {
-            self.wait()?;
-            if self.signals.read_signal()?.is_some() {
-                self.input(Input::ShutDown);
-                return Ok(self.core.status().state);
+            if let Some(ended) = self.turn()? {
+                return Ok(ended);
             }
-            self.take_messages();
-            self.accept();
-            self.input(Input::Tick);
         }
+    }
+
+    /// Waits for what comes next and sees to it; the state it ends in once it is told to end.
+    fn turn(&mut self) -> Result<Option<State>, Errno> {
+        self.wait()?;
+        if self.signals.read_signal()?.is_some() {
+            self.input(Input::ShutDown);
+            return Ok(Some(self.core.status().state));
+        }
+        self.take_messages();
+        self.accept();
+        self.input(Input::Tick);
+        Ok(None)
     }
 
     fn wait(&self) -> Result<(), Errno> {
@@ -237,7 +245,11 @@ impl EventLoop {
     /// A peer that does not read its answers is not served any longer.
     fn send(&mut self, reply: &Reply) {
         let Some(connection) = &self.connection else { return };
-        if seqpacket::send_now(connection, &encode_reply(reply)).is_err() {
+        let mut reply = *reply;
+        if let Some(device) = &self.device {
+            (reply.status.time_left_seconds, reply.status.pretimeout_seconds) = device.says();
+        }
+        if seqpacket::send_now(connection, &encode_reply(&reply)).is_err() {
             self.connection = None;
             self.core.handle(clock::now(), Input::Disconnected);
         }
@@ -249,3 +261,6 @@ fn refuse(connection: &UnixStream, core: &Core, refusal: Refusal) {
     let reply = Reply { answers: 0, outcome: Outcome::Refused(refusal), status: core.status() };
     let _ = seqpacket::send_now(connection, &encode_reply(&reply));
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::super::protocol::{DeviceFacts, DeviceKind, Name, Refusal};
 use super::super::system_calls::{
-    self, OPTION_KEEP_ALIVE, OPTION_MAGIC_CLOSE, OPTION_SET_TIMEOUT, WatchdogInfo,
+    self, OPTION_KEEP_ALIVE, OPTION_MAGIC_CLOSE, OPTION_PRETIMEOUT, OPTION_SET_TIMEOUT, WatchdogInfo,
 };
 use super::{owner, sysfs};
 use nix::errno::Errno;
@@ -95,6 +95,11 @@ impl KernelDevice {
         descriptor_retained: bool,
         nowayout: bool,
     ) -> DeviceFacts {
+        if info.options & OPTION_PRETIMEOUT != 0 {
+            // What comes before the reset may be a panic, which a software watchdog does not outlive, and which could come
+            // while the last deadline still holds: there is to be the reset and nothing else.
+            let _ = system_calls::set_pretimeout(&self.descriptor, 0);
+        }
         let settable = info.options & OPTION_SET_TIMEOUT != 0;
         let smallest_timeout_seconds = smallest(listed);
         // Only the kernel's watchdog core, which lists its devices, is known to pet when a timeout is set.
@@ -141,6 +146,14 @@ impl KernelDevice {
             None => system_calls::keep_alive(&self.descriptor).map_err(number)?,
         }
         Ok(self.timeout_seconds)
+    }
+
+    /// Seconds until the reset and the pretimeout, where the driver knows.
+    pub(super) fn says(&self) -> (Option<u32>, Option<u32>) {
+        (
+            system_calls::get_time_left(&self.descriptor).ok(),
+            system_calls::get_pretimeout(&self.descriptor).ok(),
+        )
     }
 
     /// Magic close: tells the driver to stop when the last descriptor is closed, and closes this one.

@@ -80,6 +80,10 @@ pub fn encode_reply(reply: &Reply) -> [u8; MESSAGE_BYTES] {
     out.option(reply.status.smallest_margin_ms, Writer::u32);
     out.bool(reply.status.privileges.real_time);
     out.bool(reply.status.privileges.memory_locked);
+    // Later fields come at the end: a peer of an earlier release leaves zeros here, which read as *not known*.
+    out.option(reply.status.worst_lateness_ms, Writer::u32);
+    out.option(reply.status.time_left_seconds, Writer::u32);
+    out.option(reply.status.pretimeout_seconds, Writer::u32);
     out.bytes
 }
 
@@ -96,6 +100,9 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, DecodeError> {
             last_pet: input.option(Reader::moment)?,
             smallest_margin_ms: input.option(Reader::u32)?,
             privileges: Privileges { real_time: input.bool()?, memory_locked: input.bool()? },
+            worst_lateness_ms: input.option(Reader::u32)?,
+            time_left_seconds: input.option(Reader::u32)?,
+            pretimeout_seconds: input.option(Reader::u32)?,
         },
     })
 }

@@ -59,12 +59,29 @@ fn every_reply_survives_the_wire() {
                     last_pet,
                     smallest_margin_ms: last_pet.map(|_| 4321),
                     privileges: Privileges { real_time: true, memory_locked: false },
+                    worst_lateness_ms: last_pet.map(|_| 12),
+                    time_left_seconds: device.map(|_| 5),
+                    pretimeout_seconds: last_pet.map(|_| 0),
                 };
                 let reply = Reply { answers: 12, outcome, status };
                 assert_eq!(decode_reply(&encode_reply(&reply)), Ok(reply));
             }
         }
     }
+}
+
+#[test]
+fn a_reply_of_an_earlier_release_leaves_the_later_fields_unknown() {
+    let privileges = Privileges { real_time: true, memory_locked: true };
+    let known =
+        Status { device: Some(a_device()), smallest_margin_ms: Some(4), privileges, ..Status::default() };
+    let status = Status { worst_lateness_ms: Some(1), time_left_seconds: Some(2), ..known };
+    let later = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status });
+    let first_change = encode_reply(&Reply { answers: 1, outcome: Outcome::Done, status: known });
+    let end = later.iter().zip(&first_change).position(|(one, other)| one != other).unwrap();
+    let mut earlier = later;
+    earlier[end..].fill(0);
+    assert_eq!(decode_reply(&earlier).map(|reply| reply.status), Ok(known));
 }
 
 #[test]

@@ -1,0 +1,171 @@
+//! The driver that is loaded when there is no device: the configured one, else softdog, which every kernel has.
+
+use super::super::device::Place;
+use std::path::PathBuf;
+use tracing::{info, warn};
+
+/// The driver that needs no hardware.
+const FALLBACK: &str = "softdog";
+
+/// The name that this driver gives itself.
+const FALLBACK_IDENTITY: &str = "Software Watchdog";
+
+/// The machine's modules and devices; tests have their own.
+pub(super) trait Modules {
+    /// Whether the device is there: a path that exists, or the name that a listed one gives itself.
+    fn is_there(&self, place: &Place) -> bool;
+    /// Loads a module; an error says why not.
+    fn load(&mut self, module: &str) -> Result<(), String>;
+}
+
+/// What was done about the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Provided {
+    /// The device was there, or nothing is to be loaded.
+    NotNeeded,
+    /// The configured driver was loaded, and its device is there.
+    Loaded(String),
+    /// The configured driver does not give the device; softdog, the weaker kind, does.
+    FellBack {
+        /// The configured driver.
+        module: String,
+        /// Why it does not do.
+        why: String,
+    },
+    /// No driver could be loaded: arming is refused with the reason until a device is there.
+    Failed(String),
+}
+
+impl Provided {
+    /// Says it in the log.
+    pub(super) fn tell(&self) {
+        match self {
+            Provided::NotNeeded => {}
+            Provided::Loaded(module) => info!(module, "loaded the watchdog driver"),
+            Provided::FellBack { module, why } => warn!(
+                "the watchdog driver {module} cannot be used ({why}): softdog guards this machine instead. It is the \
+                 weaker kind, it cannot reset a machine whose kernel has stopped: name the driver of this machine's \
+                 hardware as WATCHDOG_MODULE in /etc/default/ha-watchdogd"
+            ),
+            Provided::Failed(why) => {
+                warn!("no watchdog driver: {why}: see WATCHDOG_MODULE in /etc/default/ha-watchdogd");
+            }
+        }
+    }
+}
+
+/// Sees to it that there is a device, and says what was done. When softdog stands in for another driver whose device was asked
+/// for by name or another path, `place` names softdog's from then on.
+///
+/// Runs before the daemon's loop: a module may take seconds to load.
+pub(super) fn provide(place: &mut Place, module: &str, modules: &mut impl Modules) -> Provided {
+    match place {
+        Place::StandIn(_) => return Provided::NotNeeded,
+        Place::Kernel(_) if module.is_empty() || modules.is_there(place) => return Provided::NotNeeded,
+        Place::Kernel(_) => {}
+    }
+    let why = match modules.load(module) {
+        Ok(()) if modules.is_there(place) => return Provided::Loaded(module.to_owned()),
+        Ok(()) => "it was loaded and found no such device".to_owned(),
+        Err(why) => why,
+    };
+    if module == FALLBACK {
+        return Provided::Failed(format!("{module}: {why}"));
+    }
+    if let Err(fallback_why) = modules.load(FALLBACK) {
+        return Provided::Failed(format!("{module}: {why}; {FALLBACK}: {fallback_why}"));
+    }
+    if !modules.is_there(place) {
+        *place = Place::Kernel(PathBuf::from(FALLBACK_IDENTITY));
+    }
+    Provided::FellBack { module: module.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// A machine with drivers: (module, device path, identity); only those of `loaded` are there.
+    struct Machine {
+        drivers: Vec<(&'static str, &'static str, &'static str)>,
+        loaded: Vec<String>,
+    }
+
+    impl Modules for Machine {
+        fn is_there(&self, place: &Place) -> bool {
+            let Place::Kernel(wanted) = place else { return false };
+            self.drivers.iter().any(|(module, path, identity)| {
+                let loaded = self.loaded.iter().any(|loaded| loaded == module);
+                loaded && (wanted == Path::new(path) || wanted == Path::new(identity))
+            })
+        }
+
+        fn load(&mut self, module: &str) -> Result<(), String> {
+            if !self.drivers.iter().any(|(known, ..)| *known == module) {
+                return Err(format!("module {module} not found"));
+            }
+            self.loaded.push(module.to_owned());
+            Ok(())
+        }
+    }
+
+    const SOFTDOG: (&str, &str, &str) = ("softdog", "/dev/watchdog", "Software Watchdog");
+    const HARDWARE: (&str, &str, &str) = ("i6300esb", "/dev/watchdog", "i6300ESB timer");
+    const NO_HARDWARE: (&str, &str, &str) = ("i6300esb", "/none", "none");
+
+    fn check(
+        drivers: &[(&'static str, &'static str, &'static str)],
+        wanted: &str,
+        module: &str,
+        expected: &Provided,
+        place_after: &str,
+    ) {
+        let mut machine = Machine { drivers: drivers.to_vec(), loaded: Vec::new() };
+        let mut place = Place::Kernel(PathBuf::from(wanted));
+        assert_eq!(provide(&mut place, module, &mut machine), *expected, "{wanted} {module}");
+        assert_eq!(place, Place::Kernel(PathBuf::from(place_after)), "{wanted} {module}");
+    }
+
+    #[test]
+    fn softdog_stands_in_for_a_driver_that_does_not_work() {
+        let fell_back = |why: &str| Provided::FellBack { module: "i6300esb".to_owned(), why: why.to_owned() };
+        let dog = "/dev/watchdog";
+        check(&[SOFTDOG, HARDWARE], dog, "i6300esb", &Provided::Loaded("i6300esb".to_owned()), dog);
+        check(&[SOFTDOG], dog, "softdog", &Provided::Loaded("softdog".to_owned()), dog);
+        check(&[SOFTDOG], dog, "i6300esb", &fell_back("module i6300esb not found"), dog);
+        // The module loads on a machine without its hardware.
+        let nothing = "it was loaded and found no such device";
+        check(&[SOFTDOG, NO_HARDWARE], dog, "i6300esb", &fell_back(nothing), dog);
+        // Asked for by name or another path: the daemon must look for softdog's device from now on.
+        check(
+            &[SOFTDOG],
+            "i6300ESB timer",
+            "i6300esb",
+            &fell_back("module i6300esb not found"),
+            "Software Watchdog",
+        );
+        check(
+            &[SOFTDOG],
+            "/dev/watchdog3",
+            "i6300esb",
+            &fell_back("module i6300esb not found"),
+            "Software Watchdog",
+        );
+        check(&[], dog, "softdog", &Provided::Failed("softdog: module softdog not found".to_owned()), dog);
+        let both = "i6300esb: module i6300esb not found; softdog: module softdog not found";
+        check(&[], dog, "i6300esb", &Provided::Failed(both.to_owned()), dog);
+        check(&[], dog, "", &Provided::NotNeeded, dog);
+    }
+
+    #[test]
+    fn a_device_that_is_there_is_left_alone() {
+        let mut machine = Machine { drivers: vec![HARDWARE, SOFTDOG], loaded: vec!["i6300esb".to_owned()] };
+        let mut place = Place::Kernel(PathBuf::from("/dev/watchdog"));
+        assert_eq!(provide(&mut place, "softdog", &mut machine), Provided::NotNeeded);
+        // Another device is there, but not the one that is wanted.
+        let mut place = Place::Kernel(PathBuf::from("Software Watchdog"));
+        assert_eq!(provide(&mut place, "softdog", &mut machine), Provided::Loaded("softdog".to_owned()));
+        assert_eq!(machine.loaded, ["i6300esb", "softdog"]);
+    }
+}

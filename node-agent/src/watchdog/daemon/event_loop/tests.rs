@@ -1,0 +1,111 @@
+//! The loop against a stand-in and an agent in other threads: once armed it asks the allocator for nothing.
+
+use super::super::super::core::Core;
+use super::super::super::moment::Moment;
+use super::super::super::protocol::{
+    Arm, LargestTimeouts, Privileges, Request, decode_reply, encode_request,
+};
+use super::super::super::stand_in::timer::Timer;
+use super::super::super::stand_in::wire;
+use super::*;
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::SfdFlags;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+/// Deadlines that the agent sends while it is counted.
+const DEADLINES: u64 = 40;
+
+/// Pets that must be seen meanwhile: those of the deadlines, and some that fall due by themselves.
+const PETS: usize = 45;
+
+/// Plays the device until the daemon closes its connection.
+fn device(listener: &UnixListener) {
+    let mut timer = Timer::new();
+    listener.set_nonblocking(false).unwrap();
+    let (holder, _) = listener.accept().unwrap();
+    loop {
+        let mut bytes = [0; wire::MESSAGE_BYTES];
+        let Ok(length) = seqpacket::receive(&holder, &mut bytes) else { return };
+        let Some((number, operation)) = bytes.get(..length).and_then(wire::decode) else { return };
+        let answer = timer.handle(clock::now().boottime_ns, operation);
+        seqpacket::send(&holder, &wire::encode_answer(number, answer)).unwrap();
+    }
+}
+
+fn deadline() -> Moment {
+    clock::now().plus_ms(5_000)
+}
+
+/// Plays the agent: arms, says so, and sends deadlines; a second agent is turned away meanwhile.
+fn agent(socket: &Path, armed: &mpsc::Sender<()>) {
+    let connection = seqpacket::connect(socket).unwrap();
+    let hear = |connection: &OwnedFd| {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let length = seqpacket::receive(connection, &mut bytes).unwrap();
+        decode_reply(&bytes[..length]).unwrap()
+    };
+    hear(&connection);
+    let timeout_seconds = 5;
+    let largest = LargestTimeouts {
+        sliding_retained_seconds: timeout_seconds,
+        fixed_retained_seconds: timeout_seconds,
+        not_retained_seconds: timeout_seconds,
+    };
+    let arm = Arm { timeout_seconds, largest, heartbeat_valid_ms: 6_000, deadline: Some(deadline()) };
+    seqpacket::send(&connection, &encode_request(1, &Request::Arm(arm))).unwrap();
+    assert_eq!(hear(&connection).outcome, Outcome::Done);
+    armed.send(()).unwrap();
+    for number in 0..DEADLINES {
+        let request = Request::Deadline(deadline());
+        seqpacket::send(&connection, &encode_request(number + 2, &request)).unwrap();
+        assert_eq!(hear(&connection).outcome, Outcome::Done);
+        if number == DEADLINES / 2 {
+            let second = seqpacket::connect(socket).unwrap();
+            assert!(matches!(hear(&second).outcome, Outcome::Refused(Refusal::AnotherPeer { .. })));
+        }
+    }
+    // Kept open, as an agent that has nothing to say keeps it.
+    std::mem::forget(connection);
+}
+
+#[test]
+fn an_armed_loop_asks_the_allocator_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (stand_in, socket) = (folder.path().join("standin.sock"), folder.path().join("watchdogd.sock"));
+    let played = seqpacket::listen_at(&stand_in).unwrap();
+    thread::spawn(move || device(&played));
+    let listener = seqpacket::listen_at(&socket).unwrap();
+    let signals =
+        SignalFd::with_flags(&SigSet::empty(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).unwrap();
+    let mut event_loop = EventLoop::new(
+        Core::new(Privileges::default()),
+        None,
+        Place::StandIn(stand_in),
+        listener,
+        signals,
+        Some(nix::unistd::geteuid().as_raw()),
+        Record::new(None).unwrap(),
+        ServiceManager::from_environment(0),
+    );
+    let (armed, is_armed) = mpsc::channel();
+    thread::spawn(move || agent(&socket, &armed));
+    while is_armed.try_recv().is_err() {
+        assert_eq!(event_loop.turn(), Ok(None));
+    }
+    let mut pets = 0;
+    let counted = allocation_counter::measure(|| {
+        let mut last_pet = event_loop.core.status().last_pet;
+        while pets < PETS {
+            assert_eq!(event_loop.turn(), Ok(None));
+            let pet = event_loop.core.status().last_pet;
+            pets += usize::from(pet != last_pet);
+            last_pet = pet;
+        }
+    });
+    assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
+    // The counter counts: opening a device does allocate.
+    assert!(allocation_counter::measure(|| drop(std::hint::black_box(vec![0_u8; 9]))).count_total > 0);
+}
