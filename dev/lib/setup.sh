@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt etcd kubectl rust; do
+for part in common apt etcd kubectl metal rust; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done

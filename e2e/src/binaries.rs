@@ -50,6 +50,17 @@ pub fn kubectl() -> Result<PathBuf> {
     fetched("KUBECTL", "kubectl/usr/bin/kubectl", "kubectl")
 }
 
+/// The folder with the metal suite's image: `$HACTL_METAL_IMAGE`, as `dev/metal` sets it.
+///
+/// # Errors
+/// When it has not been made.
+pub fn metal_image() -> Result<PathBuf> {
+    let folder = env::var_os("HACTL_METAL_IMAGE").map(PathBuf::from);
+    folder
+        .filter(|folder| folder.join("done").is_file())
+        .context("the machines' image has not been made; ./dev/metal and ./dev/test metal make it")
+}
+
 /// The root of the working tree that this was built from.
 pub fn repository() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));

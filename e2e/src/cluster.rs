@@ -17,6 +17,7 @@ use serde_json::json;
 use crate::certificates::Authority;
 use crate::checker::{Checker, Places, Witness};
 use crate::machine::{Machine, Role};
+use crate::metal::{disk, qemu};
 use crate::network::Network;
 use crate::plan::Plan;
 use crate::process::ProcessId;
@@ -25,6 +26,9 @@ use crate::wait::wait_until;
 
 /// How long a part may take to come up. Two busy cores and an unoptimised build are slow.
 const CEILING: Duration = Duration::from_secs(90);
+
+/// How long whole machines may take to boot and register: emulated ones on a busy host are slower still.
+const WHOLE_MACHINE_CEILING: Duration = Duration::from_secs(300);
 
 /// What a later command has to know of a running cluster; kept in its folder.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -89,13 +93,20 @@ impl Cluster {
         let authority = Authority::create(&cluster.state.plan.certificates())?;
         authority.issue("admin", "hactl:admin", &[])?;
         for machine in &cluster.state.machines {
-            cluster.state.network.attach(&machine.name, machine.number)?;
+            let settings = cluster.state.plan.disk_settings(machine, &cluster.state.network);
+            match settings {
+                None => cluster.state.network.attach(&machine.name, machine.number)?,
+                Some(_) => cluster.state.network.attach_whole(&machine.name, machine.number, qemu::TAP)?,
+            }
             let organisation = match machine.role {
                 Role::Etcd => "etcd",
                 Role::Controller => "hactl:controller",
                 Role::Node => "hactl:node",
             };
             authority.issue(&machine.name, organisation, &[machine.address.into()])?;
+            if let Some(settings) = settings {
+                disk::make(machine, &settings)?;
+            }
         }
         if cluster.state.plan.controllers > 0 {
             cluster.write_clients()?;
@@ -153,7 +164,8 @@ impl Cluster {
             self.state.machines.iter().filter(|machine| machine.role == Role::Node && machine.is_on())
         {
             let key = self.keys().fence(&machine.name);
-            wait_until(&format!("{} to be open for services", machine.name), CEILING, || {
+            let ceiling = if self.state.plan.hardware.is_some() { WHOLE_MACHINE_CEILING } else { CEILING };
+            wait_until(&format!("{} to be open for services", machine.name), ceiling, || {
                 self.etcdctl().get(&key).ok().flatten().is_some_and(|entry| entry.value["state"] == "Open")
             })?;
         }

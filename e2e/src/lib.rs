@@ -14,6 +14,7 @@ pub mod etcd;
 pub mod init;
 pub mod machine;
 pub mod measure;
+pub mod metal;
 pub mod network;
 pub mod plan;
 pub mod power;

@@ -138,7 +138,7 @@ pub fn loss_to_running(scenario: &mut Scenario, loss: Loss, rounds: usize) -> Re
     let mut series = Vec::new();
     for _ in 0..rounds {
         let home = scenario.home(WITNESS)?;
-        let report = node_report(scenario, &home)?;
+        let report = scenario.cluster.node_report(&home)?;
         let allowed = Some(loss.allowed_ms(&report));
         if series.is_empty() {
             series.push(Series::new(&format!("{}: last heartbeat → permit elsewhere", loss.name()), allowed));
@@ -211,12 +211,6 @@ fn restore(scenario: &mut Scenario, loss: Loss, home: &str, leader: Option<&str>
         wait_until("the controller to be back", CEILING, || api.is_ready())?;
     }
     scenario.cluster.wait_for_nodes()
-}
-
-fn node_report(scenario: &Scenario, node: &str) -> Result<NodeReport> {
-    let key = scenario.cluster.keys().node_report(node);
-    let entry = scenario.cluster.etcdctl().get(&key)?.with_context(|| format!("{node} has not reported"))?;
-    serde_json::from_value(entry.value).with_context(|| key)
 }
 
 /// Takes in what the watch saw meanwhile, and tells whether anything so far is wanted.

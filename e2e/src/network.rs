@@ -97,6 +97,25 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", "lo", "up"])
     }
 
+    /// Makes a namespace for a machine that is whole, and joins the network device `tap` in it to the bridge.
+    ///
+    /// # Errors
+    /// When the kernel refuses, with its words.
+    pub fn attach_whole(&self, machine: &str, number: u8, tap: &str) -> Result<()> {
+        self.require_namespaces()?;
+        let (namespace, link, bridge) = (self.namespace(machine), self.link(number), self.bridge());
+        let inside = |arguments: &[&str]| ip(&[&["-n", namespace.as_str()], arguments].concat());
+        ip(&["netns", "add", &namespace])?;
+        ip(&["link", "add", &link, "type", "veth", "peer", "name", "eth0", "netns", &namespace])?;
+        ip(&["link", "set", &link, "master", &bridge, "up"])?;
+        inside(&["link", "add", "plug", "type", "bridge"])?;
+        inside(&["tuntap", "add", tap, "mode", "tap"])?;
+        for port in ["eth0", tap] {
+            inside(&["link", "set", port, "master", "plug", "up"])?;
+        }
+        inside(&["link", "set", "plug", "up"])
+    }
+
     /// Takes the machine's link down: nothing gets in or out, connections hang.
     ///
     /// # Errors

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::binaries;
 use crate::init::Program;
 use crate::machine::{Machine, Role};
+use crate::metal::hardware::Hardware;
+use crate::metal::{disk, qemu};
 use crate::network::Network;
 use crate::registry::Lifetime;
 
@@ -36,6 +38,8 @@ pub struct Plan {
     pub nodes: u8,
     /// `Cluster.spec.timing.profile`.
     pub profile: String,
+    /// What nodes are made of when they are whole machines; `None`: process trees.
+    pub hardware: Option<Hardware>,
 }
 
 impl Plan {
@@ -48,6 +52,7 @@ impl Plan {
             controllers: 3,
             nodes: 3,
             profile: "Fast".to_owned(),
+            hardware: None,
         }
     }
 
@@ -65,9 +70,22 @@ impl Plan {
             machines.push(layout.controller(index)?);
         }
         for index in 1..=self.nodes {
-            machines.push(layout.node(index)?);
+            machines.push(match &self.hardware {
+                None => layout.node(index)?,
+                Some(hardware) => layout.metal_node(index, hardware),
+            });
         }
         Ok(machines)
+    }
+
+    /// What the disk of a node that is a whole machine is made from.
+    pub fn disk_settings(&self, machine: &Machine, network: &Network) -> Option<disk::Settings> {
+        let index = machine.number.checked_sub(NODE_BASE).filter(|_| machine.role == Role::Node)?;
+        Some(disk::Settings {
+            watchdog: self.hardware.as_ref()?.watchdog(index),
+            endpoints: endpoints(self, network),
+            certificates: self.certificates(),
+        })
     }
 
     /// The folder with the certificates.
@@ -173,6 +191,14 @@ impl Layout<'_> {
         machine.programs = vec![program("ha-watchdogd", watchdog), program("ha-node-agent", agent)];
         machine.binds = vec![(self.plan.shared(), PathBuf::from(SHARED))];
         Ok(machine)
+    }
+
+    fn metal_node(&self, index: u8, hardware: &Hardware) -> Machine {
+        let name = format!("node{index}");
+        let mut machine = self.machine(&name, Role::Node, NODE_BASE + index, Vec::new());
+        let command = qemu::command(hardware, hardware.watchdog(index), &machine, &self.plan.shared());
+        machine.programs = vec![program(qemu::PROGRAM, command)];
+        machine
     }
 
     /// Loopback is a namespace's own; without namespaces each machine has an address of that network.

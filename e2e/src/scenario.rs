@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
 
 use crate::binaries;
 use crate::checker::{Checker, Witness};
 use crate::cluster::Cluster;
-use crate::machine::Role;
 use crate::plan::{Plan, SHARED};
 use crate::scratch;
 use crate::wait::{holds_for, wait_for, wait_until};
@@ -65,34 +63,12 @@ impl Scenario {
     /// # Errors
     /// When none accepts it for long.
     pub fn apply(&self, plural: &str, name: &str, spec: &Value) -> Result<Value> {
-        let kind = Kind::ALL
-            .iter()
-            .find(|kind| kind.plural() == plural)
-            .with_context(|| format!("{plural} is no plural of ours"))?;
-        let object = json!({"apiVersion": "hactl.io/v1", "kind": kind.name(),
-            "metadata": {"name": name}, "spec": spec});
-        let mut last = None;
-        let accepted = wait_for(&format!("{plural}/{name} to be accepted"), CEILING, || {
-            for controller in self.cluster.names(Role::Controller) {
-                match self.cluster.api(&controller).and_then(|api| api.apply(plural, &object)) {
-                    Ok(value) => return Some(value),
-                    Err(error) => last = Some(error),
-                }
-            }
-            None
-        });
-        match (accepted, last) {
-            (Err(error), Some(last)) => Err(last.context(error)),
-            (outcome, _) => outcome,
-        }
+        self.cluster.apply(plural, name, spec)
     }
 
     /// An object as any controller that answers gives it.
     pub fn object(&self, plural: &str, name: &str) -> Option<Value> {
-        let controllers = self.cluster.names(Role::Controller);
-        controllers
-            .iter()
-            .find_map(|controller| self.cluster.api(controller).ok()?.object(plural, name).ok()?)
+        self.cluster.object(plural, name)
     }
 
     /// The state of a service as the API shows it.

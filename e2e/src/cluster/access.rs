@@ -5,15 +5,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use ha_api_types::kind::Kind;
+use ha_api_types::record::NodeReport;
+use serde_json::{Value, json};
 
-use super::Cluster;
+use super::{CEILING, Cluster};
 use crate::api::Api;
 use crate::binaries;
 use crate::command::{output, tool};
 use crate::etcd::Etcdctl;
 use crate::machine::{Machine, Role};
 use crate::plan::{API_PORT, ETCD_CLIENT_PORT, endpoints};
+use crate::wait::wait_for;
 
 impl Cluster {
     /// The store, through all members.
@@ -75,6 +78,64 @@ impl Cluster {
     /// When there is no such machine.
     pub fn api(&self, controller: &str) -> Result<Api> {
         Api::new(&self.url(controller)?, &self.state.plan.certificates())
+    }
+
+    /// Creates or changes an object through any controller that answers.
+    ///
+    /// # Errors
+    /// When none accepts it for long.
+    pub fn apply(&self, plural: &str, name: &str, spec: &Value) -> Result<Value> {
+        let kind = Kind::ALL
+            .iter()
+            .find(|kind| kind.plural() == plural)
+            .with_context(|| format!("{plural} is no plural of ours"))?;
+        let object = json!({"apiVersion": "hactl.io/v1", "kind": kind.name(),
+            "metadata": {"name": name}, "spec": spec});
+        self.through_any(&format!("{plural}/{name} to be accepted"), |api| api.apply(plural, &object))
+    }
+
+    /// Deletes an object through any controller that answers.
+    ///
+    /// # Errors
+    /// When none accepts it for long.
+    pub fn delete(&self, plural: &str, name: &str) -> Result<()> {
+        self.through_any(&format!("{plural}/{name} to be deleted"), |api| match api.object(plural, name)? {
+            Some(_) => api.delete(plural, name).map(|_| ()),
+            None => Ok(()),
+        })
+    }
+
+    fn through_any<T>(&self, what: &str, act: impl Fn(&Api) -> Result<T>) -> Result<T> {
+        let mut last = None;
+        let accepted = wait_for(what, CEILING, || {
+            for controller in self.names(Role::Controller) {
+                match self.api(&controller).and_then(|api| act(&api)) {
+                    Ok(value) => return Some(value),
+                    Err(error) => last = Some(error),
+                }
+            }
+            None
+        });
+        match (accepted, last) {
+            (Err(error), Some(last)) => Err(last.context(error)),
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// An object as any controller that answers gives it.
+    pub fn object(&self, plural: &str, name: &str) -> Option<Value> {
+        let controllers = self.names(Role::Controller);
+        controllers.iter().find_map(|controller| self.api(controller).ok()?.object(plural, name).ok()?)
+    }
+
+    /// What a node's agent committed of itself.
+    ///
+    /// # Errors
+    /// When it has not reported, or the store does not answer.
+    pub fn node_report(&self, node: &str) -> Result<NodeReport> {
+        let key = self.keys().node_report(node);
+        let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has not reported"))?;
+        serde_json::from_value(entry.value).with_context(|| key)
     }
 
     /// Runs hactl against the cluster.

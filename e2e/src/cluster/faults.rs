@@ -27,7 +27,8 @@ impl Cluster {
         self.record.processes.extend(init);
         // Saved before anything else can fail, so that it is found after a kill.
         self.record.save()?;
-        if self.machine(name)?.role == Role::Node {
+        // A whole machine has a watchdog of its own.
+        if self.machine(name)?.role == Role::Node && self.state.plan.hardware.is_none() {
             let init = init.context("a machine that is on has a first process")?;
             self.start_watchdog(name, init)?;
         }

@@ -1,0 +1,63 @@
+//! A stateful service for the metal suite: holds shared storage, records it there, and notices a second one.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use ha_e2e::metal::holders::{OWNER, PREFIX, VIOLATIONS};
+
+/// Holds a folder of shared storage for as long as it runs.
+#[derive(Parser)]
+struct Arguments {
+    /// Its folder; it is made when it is not there
+    #[arg(long)]
+    folder: PathBuf,
+    /// Time between two writes, in milliseconds
+    #[arg(long, default_value_t = 40)]
+    interval_ms: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The agent passes it on to the log of the service.
+            let _ = writeln!(std::io::stderr(), "ha-holder: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let folder = &arguments.folder;
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let node = std::env::var("HA_NODE").context("HA_NODE is missing")?;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("the boot id")?;
+    let me = format!("{PREFIX}.{node}.{}-{}", boot.get(..8).unwrap_or("unknown"), std::process::id());
+    let mut record = append(&folder.join(&me))?;
+    record.write_all(b".")?;
+    // Renamed into place: whoever reads it meanwhile finds the old owner or the new one.
+    let next = folder.join(format!("next-{me}"));
+    fs::write(&next, &me).with_context(|| next.display().to_string())?;
+    fs::rename(&next, folder.join(OWNER))?;
+    let mut noticed = String::new();
+    loop {
+        record.write_all(b".")?;
+        let owner = fs::read_to_string(folder.join(OWNER)).context("who owns the storage")?;
+        if owner != me && owner != noticed {
+            // It goes on: a service that does not look would, too.
+            writeln!(append(&folder.join(VIOLATIONS))?, "{me} still ran after {owner} had started")?;
+            noticed = owner;
+        }
+        thread::sleep(Duration::from_millis(arguments.interval_ms));
+    }
+}
+
+fn append(path: &Path) -> Result<fs::File> {
+    OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,105 @@
+//! One case: what is done to a machine, and what must hold, said beforehand.
+
+use anyhow::Result;
+use ha_api_types::cluster::ShutdownPolicy;
+
+use super::deeds;
+use super::hardware::Watchdog;
+use super::rig::Rig;
+
+/// What is done, and what must come of it.
+pub struct Case {
+    /// Its name, as on the command line.
+    pub name: &'static str,
+    /// The watchdog of the machine that it is done to.
+    pub watchdog: Watchdog,
+    /// Whether the machine must be reset.
+    pub reset: Reset,
+    /// What must become of the service there.
+    pub service: Service,
+    /// How the machine may be fenced.
+    pub fencing: Fencing,
+    /// `Cluster.spec.shutdownPolicy`.
+    pub policy: ShutdownPolicy,
+    /// Does it.
+    pub act: fn(&mut Rig, &str) -> Result<()>,
+    /// Brings the machine back, as its operator would.
+    pub mend: fn(&mut Rig, &str) -> Result<()>,
+}
+
+/// How a machine may be fenced. All of them are virtual, so their hypervisor could pause them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fencing {
+    /// By waiting, as if they could not be paused.
+    Wait,
+    /// Not at all: nobody says that waiting is enough, and there is no device.
+    Impossible,
+    /// By its hypervisor.
+    Device,
+}
+
+/// What most cases have in common.
+pub const USUAL: Case = Case {
+    name: "",
+    watchdog: Watchdog::Softdog,
+    reset: Reset::MustNot,
+    service: Service::Undisturbed,
+    fencing: Fencing::Wait,
+    policy: ShutdownPolicy::Conditional,
+    act: deeds::nothing,
+    mend: deeds::nothing,
+};
+
+/// Whether a machine must be reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// By its watchdog, before the service starts elsewhere.
+    Must,
+    /// By nobody.
+    MustNot,
+    /// It asked for it itself.
+    Own,
+}
+
+/// What must become of the service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// It starts elsewhere within the computed bound, after it stopped here.
+    Elsewhere,
+    /// It starts elsewhere as soon as the fence device has confirmed.
+    Fenced,
+    /// It starts elsewhere in order: stopped here first, however long that takes.
+    Moves,
+    /// The very same process goes on.
+    Undisturbed,
+    /// It stops, and starts here again.
+    Returns,
+}
+
+/// What was seen. Times are milliseconds after the deed.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// When the machine was reset.
+    pub reset_ms: Option<u64>,
+    /// When the service's last write there was.
+    pub stopped_ms: Option<u64>,
+    /// When its first write elsewhere, or of the next process here, was.
+    pub elsewhere_ms: Option<u64>,
+    /// The latest that the timing settings allow for that.
+    pub bound_ms: Option<u64>,
+    /// Moments with two, in words.
+    pub two: Vec<String>,
+    /// Whether the machine returned as an empty node and the service stayed where it was.
+    pub returned: bool,
+    /// Why the times say nothing: the host did not run a machine for too long.
+    pub void: Option<String>,
+    /// What did not hold.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether everything held that must hold.
+    pub fn passed(&self) -> bool {
+        self.void.is_none() && self.failures.is_empty() && self.two.is_empty()
+    }
+}

@@ -1,0 +1,82 @@
+//! The cases, in the order of their worth.
+
+use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
+
+use super::case::{Case, Fencing, Reset, Service, USUAL};
+use super::deeds;
+use super::hardware::Watchdog::I6300esb;
+
+/// All of them.
+pub static ALL: &[Case] = &[
+    Case {
+        name: "power-cut",
+        service: Service::Elsewhere,
+        act: |rig, node| rig.power_off(node),
+        mend: |rig, node| rig.power_on(node),
+        ..USUAL
+    },
+    Case {
+        name: "network-cut",
+        watchdog: I6300esb,
+        service: Service::Elsewhere,
+        act: |rig, node| rig.cluster.cut(node),
+        mend: |rig, node| rig.cluster.heal(node),
+        ..USUAL
+    },
+    Case { name: "agent-stopped-softdog", act: deeds::stop_agent, ..RESET },
+    Case { name: "agent-stopped-i6300esb", watchdog: I6300esb, act: deeds::stop_agent, ..RESET },
+    Case { name: "agent-lost-softdog", act: deeds::lose_agent, ..RESET },
+    Case { name: "agent-lost-i6300esb", watchdog: I6300esb, act: deeds::lose_agent, ..RESET },
+    Case { name: "daemon-lost-softdog", act: deeds::lose_daemon, ..RESET },
+    Case { name: "daemon-lost-i6300esb", watchdog: I6300esb, act: deeds::lose_daemon, ..RESET },
+    Case { name: "panic-softdog", act: deeds::panic, ..RESET },
+    Case { name: "panic-i6300esb", watchdog: I6300esb, act: deeds::panic, ..RESET },
+    Case { name: "starved-softdog", act: deeds::starve, ..RESET },
+    Case { name: "starved-i6300esb", watchdog: I6300esb, act: deeds::starve, ..RESET },
+    Case { name: "paused-refused", fencing: Fencing::Impossible, act: deeds::pause, ..USUAL },
+    Case {
+        name: "paused-device",
+        fencing: Fencing::Device,
+        service: Service::Fenced,
+        act: deeds::pause_for_good,
+        mend: deeds::switch_on,
+        ..USUAL
+    },
+    Case { name: "store-outage", service: Service::Returns, act: deeds::store_outage, ..USUAL },
+    Case { name: "reboot-conditional", policy: Conditional, ..REBOOT },
+    Case { name: "reboot-freeze", policy: Freeze, ..REBOOT },
+    Case { name: "reboot-failover", policy: Failover, ..REBOOT },
+    Case { name: "reboot-migrate", policy: Migrate, service: Service::Moves, ..REBOOT },
+    Case { name: "poweroff-conditional", policy: Conditional, ..POWER_OFF },
+    Case {
+        name: "poweroff-freeze",
+        policy: Freeze,
+        service: Service::Returns,
+        act: deeds::switch_off_and_on,
+        ..USUAL
+    },
+    Case { name: "poweroff-failover", policy: Failover, ..POWER_OFF },
+    Case { name: "poweroff-migrate", policy: Migrate, ..POWER_OFF },
+    Case {
+        name: "maintenance",
+        service: Service::Moves,
+        act: deeds::begin_maintenance,
+        mend: deeds::end_maintenance,
+        ..USUAL
+    },
+    Case { name: "agent-upgrade", act: deeds::upgrade_agent, ..USUAL },
+    Case { name: "daemon-upgrade", act: deeds::upgrade_daemon, ..USUAL },
+    Case { name: "daemon-killed", watchdog: I6300esb, act: deeds::kill_daemon, ..USUAL },
+    Case { name: "agent-killed-50-times", act: deeds::kill_agent_often, ..USUAL },
+];
+
+/// Those that `./dev/test` runs.
+pub const SHORT: [&str; 4] = ["power-cut", "network-cut", "agent-stopped-softdog", "agent-stopped-i6300esb"];
+
+/// Nobody but the watchdog can end the service.
+const RESET: Case = Case { reset: Reset::Must, service: Service::Elsewhere, ..USUAL };
+
+const REBOOT: Case = Case { reset: Reset::Own, service: Service::Returns, act: deeds::reboot, ..USUAL };
+
+const POWER_OFF: Case =
+    Case { service: Service::Moves, act: deeds::switch_off, mend: deeds::switch_on, ..USUAL };

@@ -1,0 +1,173 @@
+//! What is done to a machine, and undone, by the cases.
+
+use anyhow::Result;
+
+use super::disk;
+use super::rig::{CEILING, Rig};
+use crate::machine::Role;
+use crate::wait::{monotonic_ns, wait_until};
+
+/// The agent's unit.
+const AGENT: &str = "ha-node-agent.service";
+/// The watchdog daemon's unit.
+const DAEMON: &str = "ha-watchdogd.service";
+
+/// Undoing nothing: the machine returns by itself, or never left.
+pub fn nothing(_: &mut Rig, _: &str) -> Result<()> {
+    Ok(())
+}
+
+/// The agent stands still.
+pub fn stop_agent(rig: &mut Rig, node: &str) -> Result<()> {
+    signal(rig, node, AGENT, "SIGSTOP")
+}
+
+/// The agent dies and is not started again, until the machine boots anew.
+pub fn lose_agent(rig: &mut Rig, node: &str) -> Result<()> {
+    never_restart(rig, node, AGENT)?;
+    signal(rig, node, AGENT, "SIGKILL")
+}
+
+/// The watchdog daemon dies and is not started again, until the machine boots anew.
+pub fn lose_daemon(rig: &mut Rig, node: &str) -> Result<()> {
+    never_restart(rig, node, DAEMON)?;
+    signal(rig, node, DAEMON, "SIGKILL")
+}
+
+/// The watchdog daemon dies; the service manager starts it again with the descriptors that it kept.
+pub fn kill_daemon(rig: &mut Rig, node: &str) -> Result<()> {
+    signal(rig, node, DAEMON, "SIGKILL")
+}
+
+/// The agent dies fifty times in a row, each time as soon as it is up again.
+pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
+    let guest = rig.guest(node)?;
+    for _ in 0..50 {
+        guest.run(&format!(
+            "before=$(systemctl show -P MainPID {AGENT}); kill -KILL $before; \
+             until now=$(systemctl show -P MainPID {AGENT}); [ $now != 0 ] && [ $now != $before ] && \
+             systemctl is-active -q {AGENT}; do sleep 0.1; done"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The kernel panics.
+pub fn panic(rig: &mut Rig, node: &str) -> Result<()> {
+    // It never answers, so nothing is waited for; the pause lets the guest agent tell that it began.
+    rig.guest(node)?.spawn("sleep 0.2; echo c >/proc/sysrq-trigger").map(|_| ())
+}
+
+/// A program with the highest real-time priority takes the processor and never gives it back.
+pub fn starve(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.guest(node)?
+        .spawn(
+            "sysctl -q kernel.sched_rt_runtime_us=-1; sleep 0.2; exec chrt -f 99 sh -c 'while :; do :; done'",
+        )
+        .map(|_| ())
+}
+
+/// The hypervisor pauses the machine for longer than W and lets it go on.
+pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
+    let report = rig.cluster.node_report(node)?;
+    rig.order(node, "stop")?;
+    let begin_ns = monotonic_ns();
+    let until_ns = begin_ns + (report.wait_ms() + 5_000) * 1_000_000;
+    wait_until("a time longer than W", CEILING, || monotonic_ns() > until_ns)?;
+    let shown = rig.cluster.object("nodes", node).unwrap_or_default();
+    anyhow::ensure!(shown["status"]["state"] == "Unknown", "{node} is shown as {}", shown["status"]);
+    rig.order(node, "cont")
+}
+
+/// The hypervisor pauses the machine; its fence device ends it.
+pub fn pause_for_good(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.order(node, "stop")
+}
+
+/// Every member of the store is cut off for longer than a heartbeat is valid, and comes back.
+pub fn store_outage(rig: &mut Rig, node: &str) -> Result<()> {
+    let report = rig.cluster.node_report(node)?;
+    let members = rig.cluster.names(Role::Etcd);
+    for member in &members {
+        rig.cluster.cut(member)?;
+    }
+    let begin_ns = monotonic_ns();
+    let length_ms = report.wait_ms() + report.timings.heartbeat_valid_ms;
+    wait_until("a long outage of the store", CEILING, || monotonic_ns() > begin_ns + length_ms * 1_000_000)?;
+    members.iter().try_for_each(|member| rig.cluster.heal(member))
+}
+
+/// The machine boots again in order.
+pub fn reboot(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.guest(node)?.spawn("systemctl reboot").map(|_| ())
+}
+
+/// The machine switches itself off in order.
+pub fn switch_off(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.guest(node)?.spawn("systemctl poweroff").map(|_| ())
+}
+
+/// The machine switches itself off in order and is soon switched on again.
+pub fn switch_off_and_on(rig: &mut Rig, node: &str) -> Result<()> {
+    switch_off(rig, node)?;
+    switch_on(rig, node)
+}
+
+/// A machine that switched itself off, or whose fence device did, is switched on.
+pub fn switch_on(rig: &mut Rig, node: &str) -> Result<()> {
+    let monitor = rig.monitor(node)?;
+    wait_until(&format!("{node} to be off"), CEILING, || monitor.is_off())?;
+    rig.power_off(node)?;
+    rig.power_on(node)
+}
+
+/// The node goes into maintenance.
+pub fn begin_maintenance(rig: &mut Rig, node: &str) -> Result<()> {
+    hactl(rig, &["node", "maintenance", "enable", node])
+}
+
+/// The node comes back from maintenance, and what left it for that too.
+pub fn end_maintenance(rig: &mut Rig, node: &str) -> Result<()> {
+    hactl(rig, &["node", "maintenance", "disable", node, "--wait", "--timeout", "170s"])
+}
+
+/// The agent's program is replaced and restarted, as a package does.
+pub fn upgrade_agent(rig: &mut Rig, node: &str) -> Result<()> {
+    upgrade(rig, node, "ha-node-agent", AGENT)
+}
+
+/// The watchdog daemon's program is replaced and restarted, as a package does.
+pub fn upgrade_daemon(rig: &mut Rig, node: &str) -> Result<()> {
+    upgrade(rig, node, "ha-watchdogd", DAEMON)
+}
+
+fn upgrade(rig: &mut Rig, node: &str, program: &str, unit: &str) -> Result<()> {
+    let path = disk::installed(program);
+    rig.guest(node)?.run(&format!(
+        "before=$(systemctl show -P MainPID {unit}) && cp {path} {path}.new && mv {path}.new {path} && \
+         systemctl restart {unit} && [ $(systemctl show -P MainPID {unit}) != $before ]"
+    ))
+}
+
+fn signal(rig: &Rig, node: &str, unit: &str, signal: &str) -> Result<()> {
+    rig.guest(node)?.run(&format!("systemctl kill --kill-whom=main --signal={signal} {unit}"))
+}
+
+/// Below /run, so that the next boot knows nothing of it.
+fn never_restart(rig: &Rig, node: &str, unit: &str) -> Result<()> {
+    let folder = format!("/run/systemd/system/{unit}.d");
+    rig.guest(node)?.run(&format!(
+        "mkdir -p {folder} && printf '[Service]\\nRestart=no\\n' >{folder}/never.conf && systemctl daemon-reload"
+    ))
+}
+
+fn hactl(rig: &Rig, arguments: &[&str]) -> Result<()> {
+    let output = rig.cluster.hactl(arguments)?;
+    anyhow::ensure!(
+        output.status.success(),
+        "hactl {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}

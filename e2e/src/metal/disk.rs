@@ -1,0 +1,155 @@
+//! The disk that makes a machine a node: programs, units, certificates, addresses, laid over the image at boot.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::hardware::Watchdog;
+use super::qemu;
+use crate::binaries;
+use crate::command::{run, tool};
+use crate::machine::Machine;
+use crate::plan::SHARED;
+
+/// Programs that a node has.
+const PROGRAMS: [&str; 4] = ["ha-node-agent", "ha-exec-shim", "ha-watchdogd", "ha-holder"];
+/// Room for what a node writes.
+const SIZE: &str = "512M";
+
+/// What a node has to know of its cluster.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The driver that ha-watchdogd is told to load.
+    pub watchdog: Watchdog,
+    /// The store's addresses, separated by commas.
+    pub endpoints: String,
+    /// The folder with the cluster's certificates.
+    pub certificates: PathBuf,
+}
+
+/// Makes the disk of a node.
+///
+/// # Errors
+/// When a program has not been built, or the disk cannot be written.
+pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
+    let tree = machine.folder.join("disk");
+    let upper = Tree(tree.join("upper"));
+    fs::create_dir_all(tree.join("work"))?;
+    programs(&upper)?;
+    units(&upper, settings.watchdog)?;
+    identity(&upper, machine)?;
+    agent(&upper, machine, settings)?;
+    let (disk, tree_path) = (qemu::disk(machine), tree.display().to_string());
+    let disk = disk.display().to_string();
+    run(tool("mkfs.ext4"), &["-q", "-F", "-m", "0", "-d", &tree_path, &disk, SIZE])?;
+    fs::remove_dir_all(&tree).with_context(|| tree.display().to_string())
+}
+
+/// Where a program is on every node.
+pub fn installed(program: &str) -> String {
+    format!("/usr/bin/{program}")
+}
+
+fn programs(upper: &Tree) -> Result<()> {
+    for name in PROGRAMS {
+        let target = upper.path(&installed(name))?;
+        // Without what only a debugger reads: a tenth of the size.
+        let (from, to) = (binaries::own(name)?, target.display().to_string());
+        run(tool("strip"), &["--strip-debug", "-o", &to, &from.display().to_string()])?;
+        fs::set_permissions(&target, Permissions::from_mode(0o755))?;
+    }
+    Ok(())
+}
+
+/// The very files of `manifests/`, where their first lines say they belong.
+fn units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
+    let manifests = binaries::repository().join("manifests");
+    for folder in fs::read_dir(manifests.join("systemd"))? {
+        let path = folder?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_file() {
+            upper.copy(&path, &format!("/usr/lib/systemd/system/{name}"))?;
+            continue;
+        }
+        let place = match name.as_str() {
+            "system.conf.d" => "/etc/systemd",
+            "logind.conf.d" => "/usr/lib/systemd",
+            _ => "/usr/lib/systemd/system",
+        };
+        for file in fs::read_dir(&path)? {
+            let file = file?.path();
+            let within = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            upper.copy(&file, &format!("{place}/{name}/{within}"))?;
+        }
+    }
+    for unit in ["ha-node-agent.service", "ha-watchdogd.service"] {
+        let link = upper.path(&format!("/etc/systemd/system/multi-user.target.wants/{unit}"))?;
+        symlink(format!("/usr/lib/systemd/system/{unit}"), link)?;
+    }
+    let shipped = fs::read_to_string(manifests.join("default/ha-watchdogd"))?;
+    let module = format!("\nWATCHDOG_MODULE={}\n", watchdog.module());
+    upper.write("/etc/default/ha-watchdogd", &(shipped + &module))
+}
+
+fn identity(upper: &Tree, machine: &Machine) -> Result<()> {
+    let number: u128 = rand::random();
+    upper.write("/etc/machine-id", &format!("{number:032x}\n"))?;
+    upper.write("/etc/hostname", &format!("{}\n", machine.name))?;
+    let network = format!(
+        "[Unit]\nDescription=The address\nBefore=network-online.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+         ExecStart=/sbin/ip link set lo up\nExecStart=/sbin/ip address replace {}/24 dev eth0\nExecStart=/sbin/ip link set eth0 up\n",
+        machine.address
+    );
+    upper.write("/etc/systemd/system/metal-network.service", &network)?;
+    let wanted = upper.path("/etc/systemd/system/network-online.target.wants/metal-network.service")?;
+    symlink("/etc/systemd/system/metal-network.service", wanted)?;
+    let mount = format!("shared {SHARED} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
+    upper.write("/etc/fstab", &mount)?;
+    fs::create_dir_all(upper.path(&format!("{SHARED}/x"))?.parent().context("a mount point")?)?;
+    let console = "[Journal]\nStorage=volatile\nForwardToConsole=yes\nMaxLevelConsole=info\n";
+    upper.write("/etc/systemd/journald.conf.d/console.conf", console)
+}
+
+fn agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
+    for (name, file) in [
+        ("ca.pem", "ca.pem".to_owned()),
+        ("node.pem", format!("{}.pem", machine.name)),
+        ("node.key", format!("{}.key", machine.name)),
+    ] {
+        upper.copy(&settings.certificates.join(file), &format!("/etc/hactl/{name}"))?;
+    }
+    let lines = [
+        format!("HACTL_AGENT_NODE={}", machine.name),
+        format!("HACTL_AGENT_ETCD_ENDPOINTS={}", settings.endpoints),
+        "HACTL_AGENT_ETCD_CA=/etc/hactl/ca.pem".to_owned(),
+        "HACTL_AGENT_ETCD_CERT=/etc/hactl/node.pem".to_owned(),
+        "HACTL_AGENT_ETCD_KEY=/etc/hactl/node.key".to_owned(),
+        "NO_COLOR=1".to_owned(),
+    ];
+    upper.write("/etc/default/ha-node-agent", &(lines.join("\n") + "\n"))
+}
+
+/// A folder that becomes the root of a machine.
+struct Tree(PathBuf);
+
+impl Tree {
+    /// Where a file of the machine is written, its folder being there.
+    fn path(&self, absolute: &str) -> Result<PathBuf> {
+        let path = self.0.join(absolute.trim_start_matches('/'));
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        Ok(path)
+    }
+
+    fn write(&self, absolute: &str, text: &str) -> Result<()> {
+        let path = self.path(absolute)?;
+        fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+
+    fn copy(&self, from: &Path, absolute: &str) -> Result<()> {
+        let path = self.path(absolute)?;
+        fs::copy(from, &path).map(|_| ()).with_context(|| from.display().to_string())
+    }
+}

@@ -1,0 +1,106 @@
+//! Commands inside a machine, through the guest agent's own channel: they work while the network is cut.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::wait::wait_for;
+
+/// How long one answer may take before the machine counts as not answering.
+const ANSWER: Duration = Duration::from_secs(5);
+/// How long a command may take.
+const CEILING: Duration = Duration::from_secs(60);
+/// What the agent puts before the answer that a client is to synchronise on.
+const SENTINEL: u8 = 0xff;
+
+/// A machine that can be told to run something.
+#[derive(Debug, Clone)]
+pub struct Guest {
+    socket: PathBuf,
+}
+
+impl Guest {
+    /// The machine behind a guest agent's socket.
+    pub fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    /// Whether the machine is so far up that it runs commands.
+    pub fn answers(&self) -> bool {
+        self.session().is_ok()
+    }
+
+    /// Runs a shell script and waits for its end.
+    ///
+    /// # Errors
+    /// When the machine does not answer, or the script fails.
+    pub fn run(&self, script: &str) -> Result<()> {
+        let pid = self.spawn(script)?;
+        let status = wait_for(&format!("the end of `{script}`"), CEILING, || {
+            let answer = self.ask("guest-exec-status", &json!({"pid": pid})).ok()?;
+            (answer["exited"] == true).then_some(answer)
+        })?;
+        match status["exitcode"].as_i64() {
+            Some(0) => Ok(()),
+            _ => bail!("`{script}` failed inside the machine: {status}"),
+        }
+    }
+
+    /// Starts a shell script, which need not end; gives its process number.
+    ///
+    /// # Errors
+    /// When the machine does not answer.
+    pub fn spawn(&self, script: &str) -> Result<i64> {
+        // Never tried twice: the second time it may mean something else.
+        let answer = self.ask("guest-exec", &json!({"path": "/bin/sh", "arg": ["-c", script]}))?;
+        answer["pid"].as_i64().with_context(|| format!("`{script}` was not started: {answer}"))
+    }
+
+    fn ask(&self, command: &str, arguments: &Value) -> Result<Value> {
+        let mut session = self.session()?;
+        session.send(command, arguments)?;
+        session.answer(command)
+    }
+
+    fn session(&self) -> Result<Session> {
+        let stream = UnixStream::connect(&self.socket).with_context(|| self.socket.display().to_string())?;
+        stream.set_read_timeout(Some(ANSWER))?;
+        let mut session = Session { reader: BufReader::new(stream) };
+        // The channel remembers what earlier clients left unread, up to this.
+        let id: u32 = rand::random();
+        session.send("guest-sync-delimited", &json!({"id": id}))?;
+        loop {
+            session.reader.read_until(SENTINEL, &mut Vec::new())?;
+            if session.answer("guest-sync-delimited")? == id {
+                return Ok(session);
+            }
+        }
+    }
+}
+
+struct Session {
+    reader: BufReader<UnixStream>,
+}
+
+impl Session {
+    fn send(&mut self, command: &str, arguments: &Value) -> Result<()> {
+        let line = json!({"execute": command, "arguments": arguments}).to_string() + "\n";
+        self.reader.get_mut().write_all(line.as_bytes()).context("the guest agent's channel is closed")
+    }
+
+    fn answer(&mut self, command: &str) -> Result<Value> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line).with_context(|| format!("{command} was not answered"))? == 0 {
+            bail!("{command} was not answered: the machine is off");
+        }
+        let mut answer: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
+        match answer.get_mut("return") {
+            Some(value) => Ok(value.take()),
+            None => bail!("{command} was refused: {answer}"),
+        }
+    }
+}

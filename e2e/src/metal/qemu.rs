@@ -1,0 +1,75 @@
+//! The command line of one machine.
+
+use std::path::Path;
+
+use super::hardware::{Accelerator, Hardware, Watchdog};
+use crate::command::tool;
+use crate::machine::Machine;
+
+/// The name of the one program of a node's tree.
+pub const PROGRAM: &str = "qemu";
+/// The network device of a node's namespace that its machine is plugged into.
+pub const TAP: &str = "tap0";
+
+/// The machine's monitor, for the suite.
+pub const MONITOR: &str = "qmp.sock";
+/// A second monitor, for single orders: each has one client.
+pub const CONTROL: &str = "control.sock";
+/// A third monitor, for the fence agent.
+pub const FENCE_MONITOR: &str = "fence.sock";
+/// The agent that runs commands inside.
+pub const GUEST: &str = "guest.sock";
+
+/// How QEMU runs a node. A reset boots again, as metal does; switched off from inside it stays switched off until
+/// its process is ended.
+pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, shared: &Path) -> Vec<String> {
+    let file = |name: &str| hardware.image.join(name).display().to_string();
+    let socket = |name: &str| machine.volatile.join(name).display().to_string();
+    let cpu = match hardware.accelerator {
+        // The register of known defects cannot be set under every hypervisor that this machine may itself run under.
+        Accelerator::Kvm => "host,-arch-capabilities",
+        Accelerator::Emulation => "max",
+    };
+    let mut parts = vec![
+        format!("-name {},process=hactl-{},debug-threads=on", machine.name, machine.name),
+        "-nodefaults -no-user-config -display none -action shutdown=pause,watchdog=reset".to_owned(),
+        format!("-machine q35,accel={} -cpu {cpu} -smp 1 -m 384", hardware.accelerator.name()),
+        format!("-kernel {} -initrd {}", file("kernel"), file("initrd")),
+        format!("-drive file={},format=raw,if=virtio,readonly=on", file("root.ext4")),
+        // What the machine has written is in the host's memory at once, which a power cut of the machine does not touch.
+        format!("-drive file={},format=raw,if=virtio,cache=unsafe", disk(machine).display()),
+        format!("-netdev tap,id=net,ifname={TAP},script=no,downscript=no"),
+        format!("-device virtio-net-pci,netdev=net,mac={}", hardware_address(machine.number)),
+        format!("-fsdev local,id=shared,path={},security_model=none", shared.display()),
+        "-device virtio-9p-pci,fsdev=shared,mount_tag=shared".to_owned(),
+        "-device virtio-rng-pci -device virtio-serial-pci".to_owned(),
+        format!("-chardev socket,id=guest,path={},server=on,wait=off", socket(GUEST)),
+        "-device virtserialport,nr=1,chardev=guest,name=org.qemu.guest_agent.0".to_owned(),
+        format!("-qmp unix:{},server=on,wait=off", socket(MONITOR)),
+        format!("-qmp unix:{},server=on,wait=off", socket(CONTROL)),
+        format!("-qmp unix:{},server=on,wait=off", socket(FENCE_MONITOR)),
+        format!("-chardev file,id=console,append=on,path={}", machine.log("console").display()),
+        "-serial chardev:console".to_owned(),
+    ];
+    if watchdog == Watchdog::I6300esb {
+        parts.push("-device i6300esb".to_owned());
+    }
+    let mut command = vec![tool("qemu-system-x86_64")];
+    command.extend(parts.iter().flat_map(|part| part.split(' ')).map(str::to_owned));
+    // After a panic the hardware watchdog is to show what it can; the kernel's own timer is dead by then.
+    let panic = match watchdog {
+        Watchdog::Softdog => 5,
+        Watchdog::I6300esb => 0,
+    };
+    command.extend(["-append".to_owned(), format!("console=ttyS0 quiet panic={panic} net.ifnames=0 mitigations=off tsc=reliable no_timer_check systemd.condition-needs-update=0")]);
+    command
+}
+
+/// The node's own disk.
+pub fn disk(machine: &Machine) -> std::path::PathBuf {
+    machine.folder.join("disk.ext4")
+}
+
+fn hardware_address(number: u8) -> String {
+    format!("52:54:00:12:00:{number:02x}")
+}

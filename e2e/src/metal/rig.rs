@@ -1,0 +1,257 @@
+//! A cluster whose nodes are whole machines, with everything that watches them from the host.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ha_api_types::cluster::ShutdownPolicy;
+use serde_json::json;
+
+use super::case::Fencing;
+use super::guest::Guest;
+use super::hardware::{Accelerator, Hardware, Watchdog};
+use super::holders::{Holder, Holders};
+use super::qmp::{self, Monitor, What};
+use super::stalls::{Machines, Stalls};
+use super::{disk, qemu};
+use crate::cluster::Cluster;
+use crate::machine::Role;
+use crate::plan::{Plan, SHARED};
+use crate::wait::{monotonic_ns, wait_for, wait_until};
+
+/// How long anything may take before it counts as broken: machines boot, and emulated ones are slow.
+pub const CEILING: Duration = Duration::from_secs(300);
+
+/// How long services wait for a machine that reboots: an emulated one needs a minute on a busy host.
+const RETURN_GRACE_SECONDS: u32 = 120;
+
+/// The cluster and its observers.
+pub struct Rig {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// What its nodes are made of.
+    pub hardware: Hardware,
+    /// When the host let machines wait.
+    pub stalls: Stalls,
+    monitors: BTreeMap<String, Monitor>,
+    machines: Machines,
+}
+
+impl Rig {
+    /// Starts a cluster, and waits until its machines are nodes.
+    ///
+    /// # Errors
+    /// When it does not come up, or the plan is not of whole machines.
+    pub fn start(plan: Plan) -> Result<Self> {
+        let hardware = plan.hardware.clone().context("the plan has no whole machines")?;
+        let cluster = Cluster::start(plan)?;
+        let machines = Machines::default();
+        let monitors = cluster
+            .names(Role::Node)
+            .into_iter()
+            .map(|node| {
+                let socket = cluster.machine(&node)?.volatile.join(qemu::MONITOR);
+                Ok((node, Monitor::start(&socket)))
+            })
+            .collect::<Result<_>>()?;
+        let rig = Self { hardware, stalls: Stalls::start(machines.clone()), cluster, monitors, machines };
+        for node in rig.nodes() {
+            rig.ready(&node)?;
+        }
+        Ok(rig)
+    }
+
+    /// The names of all nodes.
+    pub fn nodes(&self) -> Vec<String> {
+        self.cluster.names(Role::Node)
+    }
+
+    /// The first node with a kind of watchdog.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn node_with(&self, watchdog: Watchdog) -> Result<String> {
+        let position = self.hardware.watchdogs.iter().position(|other| *other == watchdog);
+        let position = position.with_context(|| format!("no node has {}", watchdog.module()))?;
+        self.nodes().into_iter().nth(position).context("there are fewer nodes than watchdogs")
+    }
+
+    /// Commands inside a node.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn guest(&self, node: &str) -> Result<Guest> {
+        Ok(Guest::new(&self.cluster.machine(node)?.volatile.join(qemu::GUEST)))
+    }
+
+    /// Gives the hypervisor an order for a node.
+    ///
+    /// # Errors
+    /// When the machine is off, or the order is refused.
+    pub fn order(&self, node: &str, command: &str) -> Result<()> {
+        qmp::execute(&self.cluster.machine(node)?.volatile.join(qemu::CONTROL), command).map(|_| ())
+    }
+
+    /// What has happened to a node's machine.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn monitor(&self, node: &str) -> Result<&Monitor> {
+        self.monitors.get(node).with_context(|| format!("{node} is not watched"))
+    }
+
+    /// Cuts a node's power.
+    ///
+    /// # Errors
+    /// When something of it survives.
+    pub fn power_off(&mut self, node: &str) -> Result<()> {
+        self.cluster.power_off(node)
+    }
+
+    /// Switches a node on.
+    ///
+    /// # Errors
+    /// When it is on.
+    pub fn power_on(&mut self, node: &str) -> Result<()> {
+        self.cluster.power_on(node)
+    }
+
+    /// Waits until a node's machine is up and the node is open for services under this boot.
+    ///
+    /// # Errors
+    /// When it is not for long.
+    pub fn ready(&self, node: &str) -> Result<()> {
+        let machine = self.cluster.machine(node)?;
+        let process =
+            wait_for(&format!("the machine of {node}"), CEILING, || machine.program(qemu::PROGRAM))?;
+        self.machines.set(node, process);
+        let guest = self.guest(node)?;
+        wait_until(&format!("{node} to answer commands"), CEILING, || guest.answers())?;
+        let expected = "/proc/sys/kernel/random/boot_id";
+        let note = format!("boot-of-{node}");
+        guest.run(&format!("cat {expected} >{SHARED}/{note}"))?;
+        let boot = std::fs::read_to_string(self.cluster.shared().join(note))?;
+        let key = self.cluster.keys().fence(node);
+        wait_until(&format!("{node} to be open for services"), CEILING, || {
+            let entry = self.cluster.etcdctl().get(&key).ok().flatten();
+            entry.is_some_and(|entry| entry.value["state"] == "Open" && entry.value["bootId"] == boot.trim())
+        })
+    }
+
+    /// Sets what a case needs of the cluster and of its node, and undoes what an earlier one set.
+    ///
+    /// # Errors
+    /// When the API refuses it.
+    pub fn configure(&self, node: &str, fencing: Fencing, policy: ShutdownPolicy) -> Result<()> {
+        let settings = json!({"shutdownPolicy": policy, "fencing": {"onStoreLoss": "Stop"},
+            "timing": {"returnGraceSeconds": RETURN_GRACE_SECONDS}});
+        self.cluster.apply("clusters", "default", &settings)?;
+        for other in self.nodes() {
+            let fencing = if other == node { fencing } else { Fencing::Wait };
+            let volatile = &self.cluster.machine(&other)?.volatile;
+            let device = json!({"name": "hypervisor", "kind": "Power", "action": "Off", "timeoutSeconds": 30,
+                "parts": [{"agent": "fence_qemu", "attributes": {"monitor": volatile.join(qemu::FENCE_MONITOR),
+                    "hold": volatile.join(format!("{}.hold", qemu::PROGRAM))}}]});
+            let (unfenced, devices) = match fencing {
+                Fencing::Wait => (true, json!([])),
+                Fencing::Impossible => (false, json!([])),
+                Fencing::Device => (false, json!([device])),
+            };
+            let spec = json!({"fencing": {"allowUnfenced": unfenced, "devices": devices}});
+            self.cluster.apply("nodes", &other, &spec)?;
+        }
+        Ok(())
+    }
+
+    /// Creates the stateful service so that it starts on `node` and stays wherever it goes.
+    ///
+    /// # Errors
+    /// When the API refuses it.
+    pub fn create_service(&self, name: &str, node: &str) -> Result<()> {
+        let mut priorities: BTreeMap<String, u8> = self.nodes().into_iter().map(|other| (other, 1)).collect();
+        priorities.insert(node.to_owned(), 2);
+        self.cluster.apply("groups", name, &json!({"nodes": priorities, "nofailback": true}))?;
+        let command = [disk::installed("ha-holder"), "--folder".to_owned(), format!("{SHARED}/{name}")];
+        let spec =
+            json!({"group": name, "driver": {"exec": {"command": command}}, "timeouts": {"stopSeconds": 10}});
+        self.cluster.apply("resources", name, &spec)?;
+        wait_until(&format!("{name} to run on {node}, which is armed"), CEILING, || {
+            self.runs_on(name).as_deref() == Some(node)
+                && self.cluster.node_report(node).is_ok_and(|report| report.armed)
+        })
+    }
+
+    /// Removes a service and everything that was made for it, but not its record.
+    ///
+    /// # Errors
+    /// When it does not go.
+    pub fn delete_service(&self, name: &str) -> Result<()> {
+        self.cluster.delete("resources", name)?;
+        wait_until(&format!("{name} to be gone"), CEILING, || {
+            self.cluster.object("resources", name).is_none()
+        })?;
+        self.cluster.delete("groups", name)
+    }
+
+    /// The record that a service's shared storage keeps.
+    pub fn holders(&self, service: &str) -> Holders {
+        Holders::new(&self.cluster.shared().join(service))
+    }
+
+    /// The holders of a service that have written within the last second.
+    pub fn holding(&self, service: &str) -> Vec<Holder> {
+        let now_ns = monotonic_ns();
+        let all = self.holders(service).all().unwrap_or_default();
+        all.into_iter().filter(|holder| holder.last_ns + 1_000_000_000 > now_ns).collect()
+    }
+
+    /// Where a service runs: as the API says, and as its one holder shows.
+    pub fn runs_on(&self, service: &str) -> Option<String> {
+        let status = self.cluster.object("resources", service)?["status"].take();
+        let holding = self.holding(service);
+        match holding.as_slice() {
+            [one] if status["state"] == "Started" && status["node"] == one.node.as_str() => {
+                Some(one.node.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Nodes other than `node` that were reset after `after_ns`: there must be none.
+    pub fn other_resets(&self, node: &str, after_ns: u64) -> Vec<String> {
+        let others = self.monitors.iter().filter(|(other, _)| *other != node);
+        others
+            .filter(|(_, monitor)| monitor.first(What::Reset, after_ns).is_some())
+            .map(|(other, _)| other.clone())
+            .collect()
+    }
+
+    /// The longest stall since then that is longer than `limit_ms`, in words.
+    pub fn stalled(&self, after_ns: u64, limit_ms: u64) -> Option<String> {
+        let stall = self.stalls.longest(after_ns).filter(|stall| stall.length_ms > limit_ms)?;
+        Some(format!("{} stood still for {} ms", stall.machine, stall.length_ms))
+    }
+
+    /// What the store and a machine add to the protocol's times: a commit, and the start of a process.
+    pub fn slowness_ms(&self) -> (u64, u64) {
+        match self.hardware.accelerator {
+            Accelerator::Kvm => (100, 1_000),
+            Accelerator::Emulation => (500, 3_000),
+        }
+    }
+
+    /// The folder with all logs.
+    pub fn folder(&self) -> PathBuf {
+        self.cluster.folder().to_owned()
+    }
+
+    /// Removes everything.
+    ///
+    /// # Errors
+    /// When something is left.
+    pub fn finish(self) -> Result<()> {
+        drop(self.monitors);
+        self.cluster.remove()
+    }
+}

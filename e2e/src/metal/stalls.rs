@@ -1,0 +1,205 @@
+//! How long machines stood still because the host did not run them: such a time says nothing about the product.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::process::ProcessId;
+use crate::wait::monotonic_ns;
+
+/// Time from one look to the next.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// A time in which a machine could not run although it wanted to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stall {
+    /// The machine; `host` when this recorder itself stood still.
+    pub machine: String,
+    /// When it ended, on the host's `CLOCK_MONOTONIC`.
+    pub until_ns: u64,
+    /// Its length.
+    pub length_ms: u64,
+}
+
+/// The processes that machines run in, which change with every power cycle.
+#[derive(Debug, Clone, Default)]
+pub struct Machines(Arc<Mutex<Vec<(String, ProcessId)>>>);
+
+impl Machines {
+    /// Notes the process of a machine instead of an earlier one.
+    pub fn set(&self, machine: &str, process: ProcessId) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(name, _)| name != machine);
+        all.push((machine.to_owned(), process));
+    }
+}
+
+/// What was recorded.
+#[derive(Default)]
+struct Record {
+    stalls: Vec<Stall>,
+    /// Which machine waited in the period that ended then, and for how long.
+    waits: Vec<(String, u64, u64)>,
+}
+
+/// Records until it is dropped.
+pub struct Stalls {
+    found: Arc<Mutex<Record>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stalls {
+    /// Begins to watch these machines.
+    pub fn start(machines: Machines) -> Self {
+        let found = Arc::new(Mutex::new(Record::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let (found, stop) = (Arc::clone(&found), Arc::clone(&stop));
+            move || {
+                let mut watched: Vec<Watched> = Vec::new();
+                let mut host = Run::default();
+                let mut last_ns = monotonic_ns();
+                while !stop.load(Ordering::Relaxed) {
+                    thread::sleep(PERIOD);
+                    let now_ns = monotonic_ns();
+                    let passed_ns = now_ns - last_ns;
+                    last_ns = now_ns;
+                    let late_ns = passed_ns.saturating_sub(2 * nanoseconds(PERIOD));
+                    let mut ended: Vec<Stall> =
+                        host.add("host", now_ns, passed_ns, late_ns).into_iter().collect();
+                    let current = machines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    watched.retain(|one| current.contains(&(one.machine.clone(), one.process)));
+                    for (machine, process) in current {
+                        if !watched.iter().any(|one| one.process == process) {
+                            watched.extend(Watched::new(&machine, process));
+                        }
+                    }
+                    let mut waits = Vec::new();
+                    for one in &mut watched {
+                        let Some(waited_ns) = one.look() else { continue };
+                        waits.push((one.machine.clone(), now_ns, waited_ns));
+                        ended.extend(one.run.add(&one.machine, now_ns, passed_ns, waited_ns));
+                    }
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.stalls.extend(ended);
+                    found.waits.extend(waits);
+                }
+            }
+        });
+        Self { found, stop, thread: Some(thread) }
+    }
+
+    /// The longest stall that reached into the time after `after_ns`.
+    pub fn longest(&self, after_ns: u64) -> Option<Stall> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let later = found.stalls.iter().filter(|stall| stall.until_ns > after_ns);
+        later.max_by_key(|stall| stall.length_ms).cloned()
+    }
+
+    /// How long a machine waited for a processor in all between two instants.
+    pub fn waited_ms(&self, machine: &str, from_ns: u64, to_ns: u64) -> u64 {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let within = found
+            .waits
+            .iter()
+            .filter(|(name, at_ns, _)| name == machine && (from_ns..=to_ns).contains(at_ns));
+        within.map(|(_, _, waited_ns)| waited_ns).sum::<u64>() / 1_000_000
+    }
+}
+
+impl Drop for Stalls {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic in there leaves stalls out: runs are judged more strictly, not less.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One machine's processor: the thread of QEMU that executes it.
+struct Watched {
+    machine: String,
+    process: ProcessId,
+    schedule: PathBuf,
+    waited_ns: u64,
+    run: Run,
+}
+
+impl Watched {
+    fn new(machine: &str, process: ProcessId) -> Option<Self> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", process.pid)).ok()?;
+        let task = tasks.flatten().map(|task| task.path()).find(|task| {
+            fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("CPU 0/"))
+        })?;
+        let schedule = task.join("schedstat");
+        let waited_ns = waited_ns(&schedule)?;
+        Some(Self { machine: machine.to_owned(), process, schedule, waited_ns, run: Run::default() })
+    }
+
+    /// How long it has waited since the last look; `None` when its process has ended.
+    fn look(&mut self) -> Option<u64> {
+        let waited_ns = waited_ns(&self.schedule)?;
+        let since_ns = waited_ns.saturating_sub(self.waited_ns);
+        self.waited_ns = waited_ns;
+        Some(since_ns)
+    }
+}
+
+/// How long a thread has waited for a processor so far: the second number of its schedule statistics.
+fn waited_ns(schedule: &Path) -> Option<u64> {
+    fs::read_to_string(schedule).ok()?.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Periods in a row in which there was nothing but waiting.
+#[derive(Default)]
+struct Run {
+    length_ns: u64,
+}
+
+impl Run {
+    /// Takes one period in; gives the stall that ended with it.
+    fn add(&mut self, machine: &str, now_ns: u64, passed_ns: u64, waited_ns: u64) -> Option<Stall> {
+        // The kernel adds a wait up when it ends, so one period may show the waiting of many.
+        if waited_ns * 10 >= passed_ns * 9 {
+            self.length_ns += waited_ns;
+            return None;
+        }
+        let length_ms = std::mem::take(&mut self.length_ns) / 1_000_000;
+        (length_ms > 0).then(|| Stall { machine: machine.to_owned(), until_ns: now_ns, length_ms })
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(periods: &[(u64, u64)], expected_ms: &[u64]) {
+        let mut run = Run::default();
+        let mut now_ns = 0;
+        let mut found = Vec::new();
+        for (passed_ms, waited_ms) in periods {
+            now_ns += passed_ms * 1_000_000;
+            let stall = run.add("m", now_ns, passed_ms * 1_000_000, waited_ms * 1_000_000);
+            found.extend(stall.map(|stall| stall.length_ms));
+        }
+        assert_eq!(found, expected_ms, "{periods:?}");
+    }
+
+    #[test]
+    fn waiting_in_a_row_is_one_stall() {
+        check(&[(100, 0), (100, 50), (100, 10)], &[]);
+        check(&[(100, 95), (100, 100), (100, 20)], &[195]);
+        // Told only when it ended.
+        check(&[(100, 0), (100, 0), (100, 290), (100, 0)], &[290]);
+        check(&[(100, 95), (100, 0), (100, 95), (100, 0)], &[95, 95]);
+    }
+}

@@ -1,0 +1,64 @@
+//! The table of results, for people.
+
+use std::fmt::Write;
+
+use super::case::{Case, Outcome};
+
+/// The line above all others.
+pub fn head() -> String {
+    row(["case", "watchdog", "reset", "stopped", "elsewhere", "bound", "two at once", "returned", "verdict"])
+}
+
+/// One run. What did not hold follows on lines of its own.
+pub fn line(case: &Case, outcome: &Outcome) -> String {
+    let verdict = match (&outcome.void, outcome.passed()) {
+        (Some(_), _) => "void",
+        (None, true) => "passed",
+        (None, false) => "FAILED",
+    };
+    let two = if outcome.two.is_empty() { "never" } else { "YES" };
+    let returned = if outcome.returned { "yes" } else { "no" };
+    let seconds =
+        [outcome.reset_ms, outcome.stopped_ms, outcome.elsewhere_ms, outcome.bound_ms].map(in_seconds);
+    let [reset, stopped, elsewhere, bound] = seconds.each_ref().map(String::as_str);
+    let mut text =
+        row([case.name, case.watchdog.module(), reset, stopped, elsewhere, bound, two, returned, verdict]);
+    for detail in outcome.void.iter().chain(&outcome.two).chain(&outcome.failures) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n    {detail}");
+    }
+    text
+}
+
+fn in_seconds(time_ms: Option<u64>) -> String {
+    time_ms.map_or_else(|| "-".to_owned(), |time| format!("{}.{:02} s", time / 1000, time % 1000 / 10))
+}
+
+fn row(cells: [&str; 9]) -> String {
+    let [case, watchdog, reset, stopped, elsewhere, bound, two, returned, verdict] = cells;
+    format!(
+        "{case:<26} {watchdog:<9} {reset:>9} {stopped:>9} {elsewhere:>9} {bound:>9}  {two:<11} {returned:<8} {verdict}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metal::cases::ALL;
+
+    fn check(outcome: &Outcome, expected: &[&str]) {
+        let text = line(&ALL[0], outcome);
+        for part in expected {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+    }
+
+    #[test]
+    fn what_went_wrong_is_seen() {
+        let good = Outcome { returned: true, stopped_ms: Some(12_345), ..Outcome::default() };
+        check(&good, &["12.34 s", "never", "yes", "passed"]);
+        check(&Outcome { two: vec!["both".to_owned()], ..good.clone() }, &["YES", "FAILED", "both"]);
+        check(&Outcome { failures: vec!["late".to_owned()], ..good.clone() }, &["FAILED", "late"]);
+        check(&Outcome { void: Some("stood still".to_owned()), ..good }, &["void", "stood still"]);
+    }
+}
