@@ -2,6 +2,7 @@
 
 mod access;
 mod faults;
+mod journal_disk;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,6 +93,7 @@ impl Cluster {
         cluster.state.network.create()?;
         let authority = Authority::create(&cluster.state.plan.certificates())?;
         authority.issue("admin", "hactl:admin", &[])?;
+        cluster.mount_disks()?;
         for machine in &cluster.state.machines {
             let settings = cluster.state.plan.disk_settings(machine, &cluster.state.network);
             match settings {
@@ -112,6 +114,15 @@ impl Cluster {
             cluster.write_clients()?;
         }
         Ok(cluster)
+    }
+
+    /// Gives each node's journal a small disk of its own, if the plan says so.
+    fn mount_disks(&self) -> Result<()> {
+        let Some(kilobytes) = self.state.plan.disk_kilobytes else { return Ok(()) };
+        for machine in self.state.machines.iter().filter(|machine| machine.role == Role::Node) {
+            journal_disk::mount(&machine.state(), kilobytes)?;
+        }
+        Ok(())
     }
 
     fn bring_up(&mut self) -> Result<()> {
@@ -319,5 +330,6 @@ fn remove(record: &Record) -> Result<()> {
     wait_until(&format!("the end of every process of run {}", record.run), CEILING, || {
         !record.processes.iter().any(ProcessId::is_alive)
     })?;
+    journal_disk::unmount_all(&record.folder)?;
     Network { run: record.run.clone(), slot: record.slot, namespaces: record.namespaces }.remove()
 }

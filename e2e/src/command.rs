@@ -1,6 +1,7 @@
 //! Running a program to its end, with its own words in the error.
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -34,6 +35,28 @@ pub fn output<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[S]) -> R
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("`{}` could not be started", shown(program.as_ref(), arguments)))
+}
+
+/// As [`output`], with something to read.
+///
+/// # Errors
+/// When it cannot be started, or ends before it has read all.
+pub fn output_of_input<S: AsRef<OsStr>>(
+    program: impl AsRef<OsStr>,
+    arguments: &[S],
+    input: &[u8],
+) -> Result<Output> {
+    let mut child = Command::new(program.as_ref())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("`{}` could not be started", shown(program.as_ref(), arguments)))?;
+    if let Some(mut pipe) = child.stdin.take() {
+        pipe.write_all(input)?;
+    }
+    Ok(child.wait_with_output()?)
 }
 
 /// The first of some absolute places that exists, else the bare name for PATH: administrators' tools are often

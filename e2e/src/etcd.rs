@@ -1,5 +1,7 @@
 //! Looking at the store from outside, with etcd's own command line.
 
+mod upkeep;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -33,6 +35,8 @@ pub struct Entry {
     pub revision: u64,
     /// The revision at which it was created.
     pub created: u64,
+    /// The lease that it is attached to; 0: none.
+    pub lease: i64,
 }
 
 /// A change of a key, as a watch saw it.
@@ -189,6 +193,8 @@ struct RawEntry {
     mod_revision: u64,
     #[serde(default)]
     create_revision: u64,
+    #[serde(default)]
+    lease: i64,
 }
 
 impl RawEntry {
@@ -200,7 +206,7 @@ impl RawEntry {
         let bytes = base64(&self.value).unwrap_or_default();
         let value = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        Entry { value, revision: self.mod_revision, created: self.create_revision }
+        Entry { value, revision: self.mod_revision, created: self.create_revision, lease: self.lease }
     }
 }
 
@@ -225,6 +231,8 @@ struct Status {
 #[derive(Deserialize)]
 struct Header {
     member_id: u64,
+    #[serde(default)]
+    revision: u64,
 }
 
 /// Decodes standard base64, which is how etcdctl prints bytes in JSON.

@@ -11,6 +11,7 @@ pub mod checker;
 pub mod cluster;
 pub mod command;
 pub mod etcd;
+pub mod faults;
 pub mod init;
 pub mod machine;
 pub mod measure;

@@ -244,6 +244,11 @@ impl Machine {
         self.volatile.join(format!("{name}.hold"))
     }
 
+    /// Where its agent keeps its journal.
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
     /// What the agent reads as the boot id.
     pub fn boot_id_file(&self) -> PathBuf {
         self.folder.join("boot-id")

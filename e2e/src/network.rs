@@ -33,6 +33,10 @@ pub enum Drop {
     Port(u16),
     /// What it sends to another machine.
     To(Ipv4Addr),
+    /// So many percent of what it receives, by chance.
+    Percent(u8),
+    /// What it receives above so many kilobytes a second.
+    Above(u32),
 }
 
 impl Network {
@@ -145,6 +149,12 @@ impl Network {
             Drop::Sent => (&["output"], "oifname eth0 drop".to_owned()),
             Drop::Received => (&["input"], "iifname eth0 drop".to_owned()),
             Drop::To(address) => (&["output"], format!("ip daddr {address} drop")),
+            Drop::Percent(percent) => {
+                (&["input"], format!("iifname eth0 numgen random mod 100 < {percent} drop"))
+            }
+            Drop::Above(kilobytes) => {
+                (&["input"], format!("iifname eth0 limit rate over {kilobytes} kbytes/second drop"))
+            }
             Drop::Port(port) => {
                 (&["input", "output"], format!("tcp dport {port} drop; tcp sport {port} drop"))
             }

@@ -40,6 +40,10 @@ pub struct Plan {
     pub profile: String,
     /// What nodes are made of when they are whole machines; `None`: process trees.
     pub hardware: Option<Hardware>,
+    /// How much the store may hold, in bytes; `None`: etcd's own limit.
+    pub store_bytes: Option<u64>,
+    /// The size of a disk of its own for each node's journal, in kilobytes; `None`: it shares that of everything else.
+    pub disk_kilobytes: Option<u32>,
 }
 
 impl Plan {
@@ -53,6 +57,8 @@ impl Plan {
             nodes: 3,
             profile: "Fast".to_owned(),
             hardware: None,
+            store_bytes: None,
+            disk_kilobytes: None,
         }
     }
 
@@ -142,6 +148,7 @@ impl Layout<'_> {
             ("log-level", "warn"),
         ]));
         command.extend(["--client-cert-auth", "--peer-client-cert-auth"].map(str::to_owned));
+        command.extend(self.plan.store_bytes.map(|bytes| format!("--quota-backend-bytes={bytes}")));
         // A power cut here ends processes, not the kernel, so nothing that was written is lost; a slow disk would
         // only make the tests about the disk.
         command.push("--unsafe-no-fsync".to_owned());
@@ -181,7 +188,7 @@ impl Layout<'_> {
         agent.extend(self.store_flags(&name));
         agent.extend(flags(&[
             ("node", &name),
-            ("state-dir", &text(&machine.folder.join("state"))),
+            ("state-dir", &text(&machine.state())),
             ("simulated-dir", &text(&self.plan.folder.join("simulated"))),
             ("boot-id-file", &text(&machine.boot_id_file())),
             ("machine-id-file", &text(&machine.machine_id_file())),

@@ -49,6 +49,38 @@ fn a_killed_agent_leaves_its_services_and_the_next_adopts_them() -> Result<()> {
 }
 
 #[test]
+fn fifty_deaths_of_an_agent_touch_nothing() -> Result<()> {
+    let scenario = Scenario::start("agent-killed-often")?;
+    let home = scenario.home(WITNESS)?;
+    let process = scenario.checker.process(WITNESS, &home).context("the witness was seen")?;
+    let action = scenario.action(WITNESS)?;
+    let fence = scenario.fence(&home)?;
+    let machine = scenario.cluster.machine(&home)?;
+    let key = scenario.cluster.keys().alive(&home);
+    // The agent's process by its own name: whose heartbeat this is.
+    let instance = || {
+        let entry = scenario.cluster.etcdctl().get(&key).ok()??;
+        entry.value["instance"].as_str().map(str::to_owned)
+    };
+    for death in 1..=50 {
+        let before = instance();
+        machine.kill("ha-node-agent")?;
+        wait_until(&format!("a heartbeat of the next agent, after death {death}"), CEILING, || {
+            instance().is_some_and(|now| Some(now) != before)
+        })?;
+        assert!(machine.is_on(), "the node was reset after death {death} of its agent");
+        assert_eq!(
+            scenario.checker.process(WITNESS, &home),
+            Some(process),
+            "the service, after death {death}"
+        );
+    }
+    assert_eq!(scenario.action(WITNESS)?, action, "the service was given another assignment");
+    assert_eq!(scenario.fence(&home)?, fence, "the node was declared dead");
+    scenario.finish()
+}
+
+#[test]
 fn a_node_whose_agent_stays_dead_is_reset_and_recovered() -> Result<()> {
     let mut scenario = Scenario::start("agent-dead")?;
     let home = scenario.home(WITNESS)?;

@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Up { folder, profile, etcd, controllers, nodes } => {
             let lifetime = Lifetime::UntilStopped;
-            up(Plan { folder, lifetime, etcd, controllers, nodes, profile, hardware: None })
+            up(Plan { etcd, controllers, nodes, profile, lifetime, ..Plan::test(&folder) })
         }
         Command::Down { folder } => down(&folder),
         Command::Machine { folder, name: None, .. } => list(&folder),

@@ -1,0 +1,49 @@
+//! The fault suite's program: seeded faults against a cluster on this machine, a line for each, and a report.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use ha_e2e::faults::campaign::{self, Settings};
+use ha_e2e::scratch;
+
+/// Breaks a cluster of real parts for a while, all at once, and checks that nothing is lost.
+#[derive(Parser)]
+struct Arguments {
+    /// How long, in minutes
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    minutes: u32,
+    /// How many faults; 18 a minute if not given
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    faults: Option<u32>,
+    /// The faults follow from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let settings = Settings {
+        seed: arguments.seed,
+        faults: arguments.faults.unwrap_or(arguments.minutes * 18),
+        length_ms: u64::from(arguments.minutes) * 60_000,
+    };
+    let folder = scratch::folder(&format!("faults-{}", settings.seed))?;
+    let mut out = std::io::stdout();
+    writeln!(out, "seed {}, {} faults in {} minutes", settings.seed, settings.faults, arguments.minutes)?;
+    let report = campaign::run(&folder, settings, &mut |line| {
+        // Nobody reading stops nothing.
+        let _ = writeln!(out, "{line}");
+    })?;
+    writeln!(std::io::stdout(), "\n{report}").context("standard output is closed")
+}

@@ -1,0 +1,50 @@
+//! Small disks that can be filled: file systems in memory, mounted below a run's folder and found again by that.
+
+use crate::command::{run, tool};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Mounts an empty disk. It outlives the machine that uses it, as a disk does, and ends with the run.
+///
+/// # Errors
+/// When the kernel refuses, as it does without root.
+pub(super) fn mount(folder: &Path, kilobytes: u32) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let size = format!("size={kilobytes}k,mode=755");
+    run(tool("mount"), &["-t", "tmpfs", "-o", &size, "hactl-disk", &folder.to_string_lossy()]).map(|_| ())
+}
+
+/// Unmounts every disk below a run's folder; none is no error.
+///
+/// # Errors
+/// When one cannot be unmounted.
+pub(super) fn unmount_all(folder: &Path) -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+    for path in mounted_below(&mounts, folder) {
+        run(tool("umount"), &[path.to_string_lossy().as_ref()])?;
+    }
+    Ok(())
+}
+
+/// Our disks in the kernel's list (device, place, type …, separated by blanks; a blank in a name is `\040`).
+fn mounted_below(mounts: &str, folder: &Path) -> Vec<PathBuf> {
+    let places = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (device, place) = (fields.next()?, fields.next()?);
+        (device == "hactl-disk").then(|| PathBuf::from(place.replace("\\040", " ")))
+    });
+    places.filter(|place| place.starts_with(folder)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_disks_of_the_run_are_found() {
+        let mounts = "hactl-disk /t/run\\0401/state tmpfs rw 0 0\ntmpfs /t/run\\0401/other tmpfs rw 0 0\n\
+            hactl-disk /t/run2/state tmpfs rw 0 0\n";
+        assert_eq!(mounted_below(mounts, Path::new("/t/run 1")), [PathBuf::from("/t/run 1/state")]);
+    }
+}

@@ -1,0 +1,89 @@
+//! What administrators do to a store: hand over its leadership, compact it, fill it up and make room again.
+
+use super::{Etcdctl, MemberStatus};
+use crate::binaries;
+use crate::command::output_of_input;
+use crate::wait::wait_for;
+use anyhow::{Context, Result, bail};
+use std::time::Duration;
+
+/// How long the store may take to answer an administrator.
+const CEILING: Duration = Duration::from_secs(120);
+/// The size of one value that fills it, in bytes: below etcd's limit for a request.
+const PIECE: usize = 1 << 20;
+
+impl Etcdctl {
+    fn statuses(&self) -> Result<Vec<MemberStatus>> {
+        let text = self.run(&["endpoint", "status", "--write-out", "json"])?;
+        serde_json::from_str(&text).context("etcdctl printed something else than expected")
+    }
+
+    /// Makes another member the leader.
+    ///
+    /// # Errors
+    /// When no member leads, or the handover fails.
+    pub fn move_leader(&self) -> Result<()> {
+        let leader = self.leader()?;
+        let others = self.statuses()?.into_iter().map(|member| member.status.header.member_id);
+        let own = Etcdctl { endpoints: leader, ..self.clone() };
+        let id = own.statuses()?.first().context("the leader does not answer")?.status.header.member_id;
+        let other = others.into_iter().find(|other| *other != id).context("there is no other member")?;
+        own.run(&["move-leader", &format!("{other:x}")]).map(|_| ())
+    }
+
+    /// Forgets everything before now.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub fn compact(&self) -> Result<()> {
+        let newest = self.statuses()?.iter().map(|member| member.status.header.revision).max();
+        let newest = newest.context("no member of the store answers")?;
+        match self.run(&["compaction", &newest.to_string()]) {
+            // Somebody else did it at the same time.
+            Err(error) if format!("{error:#}").contains("has been compacted") => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
+    }
+
+    /// Writes below a prefix until the store refuses for lack of room.
+    ///
+    /// # Errors
+    /// When it refuses for another reason.
+    pub fn fill(&self, prefix: &str) -> Result<()> {
+        let piece = vec![b'x'; PIECE];
+        for index in 0_u32.. {
+            let key = format!("{prefix}{index}");
+            let output = output_of_input(binaries::etcdctl()?, &self.arguments(&["put", &key]), &piece)?;
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                if said.contains("space exceeded") {
+                    return Ok(());
+                }
+                bail!("the store could not be filled: {}", said.trim());
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what [`Etcdctl::fill`] wrote, and lets the store be written to again.
+    ///
+    /// # Errors
+    /// When that does not succeed for long.
+    pub fn make_room(&self, prefix: &str) -> Result<()> {
+        let mut last = None;
+        let steps = || -> Result<()> {
+            self.run(&["del", "--prefix", prefix])?;
+            self.compact()?;
+            for endpoint in self.endpoints.split(',') {
+                Etcdctl { endpoints: endpoint.to_owned(), ..self.clone() }.run(&["defrag"])?;
+            }
+            self.run(&["alarm", "disarm"]).map(|_| ())
+        };
+        let made =
+            wait_for("room in the store", CEILING, || steps().map_err(|error| last = Some(error)).ok());
+        match (made, last) {
+            (Err(error), Some(last)) => Err(last.context(error)),
+            (outcome, _) => outcome,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A campaign: a cluster with services, the faults of a schedule done to it, and everything back in the end.
+
+use super::injector::{self, Done};
+use super::kind::Kind;
+use super::ledger::Ledger;
+use super::report::Report;
+use super::schedule::{self, Fault, Size};
+use crate::cluster::Cluster;
+use crate::machine::Role;
+use crate::plan::Plan;
+use crate::scenario::{Scenario, witness_spec};
+use crate::wait::{monotonic_ns, wait_until};
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// Services that run all the while.
+const SERVICES: usize = 4;
+/// How often the campaign looks at what is due.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a machine that was reset takes to boot, in nanoseconds: long enough that its services are elsewhere sometimes.
+const BOOT_NS: u64 = 3_000_000_000;
+/// How long everything may take to come back. The longest of the product's own waits is the deadline of a freeze.
+const BACK: Duration = Duration::from_secs(300);
+/// The quota of a store that can be filled within seconds, in bytes.
+const STORE_BYTES: u64 = 32 << 20;
+/// The size of a disk for the journal that can be filled at once, in kilobytes.
+const DISK_KILOBYTES: u32 = 4096;
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// All faults follow from it.
+    pub seed: u64,
+    /// How many.
+    pub faults: u32,
+    /// Over which time, in milliseconds.
+    pub length_ms: u64,
+}
+
+/// The name of a service that the campaign breaks.
+pub fn service(index: usize) -> String {
+    format!("service-{}", index + 1)
+}
+
+/// Runs a campaign in a cluster of its own, whose data are in `folder`. `say` is told each fault as it is done.
+///
+/// # Errors
+/// When never two was broken, an acknowledged write was lost, or something did not come back.
+pub fn run(folder: &Path, settings: Settings, say: &mut dyn FnMut(&str)) -> Result<Report> {
+    let plan = Plan {
+        profile: "Fast".to_owned(),
+        store_bytes: Some(STORE_BYTES),
+        disk_kilobytes: Some(DISK_KILOBYTES),
+        ..Plan::test(folder)
+    };
+    let cluster = Cluster::start(plan)?;
+    let checker = cluster.checker(&["ha-witness"]);
+    let scenario = Scenario { cluster, checker };
+    // Every node may be declared dead whenever it is: here they are meant to die often.
+    scenario.apply(
+        "clusters",
+        "default",
+        &json!({"timing": {"profile": "Fast"}, "fencing": {"allowStandIn": true, "maxFencing": "100%"}}),
+    )?;
+    for index in 0..SERVICES {
+        let mut spec = witness_spec(&service(index))?;
+        // It fails as often as the faults say; that policies end is tested elsewhere.
+        spec["maxRestart"] = json!(100);
+        spec["maxRelocate"] = json!(100);
+        scenario.apply("resources", &service(index), &spec)?;
+    }
+    for index in 0..SERVICES {
+        scenario.home(&service(index))?;
+    }
+    let ledger = Ledger::open(&scenario.cluster)?;
+    let mut campaign = Campaign { scenario, lasting: Vec::new(), off: Vec::new(), report: Report::default() };
+    let began_ns = monotonic_ns();
+    let size = Size {
+        nodes: campaign.scenario.cluster.names(Role::Node).len(),
+        controllers: campaign.scenario.cluster.names(Role::Controller).len(),
+        members: campaign.scenario.cluster.names(Role::Etcd).len(),
+        services: SERVICES,
+    };
+    for fault in schedule::draw(settings.seed, size, settings.faults, settings.length_ms) {
+        campaign.pass_until(began_ns + fault.at_ms * 1_000_000, began_ns)?;
+        campaign.inject(fault, began_ns, say)?;
+    }
+    campaign.pass_until(u64::MAX, began_ns)?;
+    say("the faults have ended; everything is to come back");
+    let ended_ns = monotonic_ns();
+    campaign.wait_until_all_is_back()?;
+    let Campaign { scenario, mut report, .. } = campaign;
+    report.back_ms = (monotonic_ns() - ended_ns) / 1_000_000;
+    let books = ledger.close()?;
+    books.check(|name| scenario.object("resources", name)).context("an acknowledged write was lost")?;
+    report.acknowledged = books.acknowledged;
+    report.failed = books.failed;
+    let timeline = scenario.checker.timeline();
+    for index in 0..SERVICES {
+        report.note_gaps(&service(index), timeline.changes(&service(index)), began_ns);
+    }
+    scenario.finish()?;
+    Ok(report)
+}
+
+struct Campaign {
+    scenario: Scenario,
+    /// Faults that last, with the name of what they were done to.
+    lasting: Vec<Done>,
+    /// Nodes that were reset, and when they are switched on again: in hardware the watchdog starts the machine anew.
+    off: Vec<(String, u64)>,
+    report: Report,
+}
+
+impl Campaign {
+    /// Lets time pass until `until_ns`, or until nothing lasts any more; undoes what is due and boots what was reset.
+    fn pass_until(&mut self, until_ns: u64, began_ns: u64) -> Result<()> {
+        loop {
+            let now = monotonic_ns();
+            let due = |done: &Done| {
+                done.fault.until_ms.is_some_and(|until_ms| began_ns + until_ms * 1_000_000 <= now)
+            };
+            while let Some(index) = self.lasting.iter().position(due) {
+                let done = self.lasting.remove(index);
+                injector::undo(&mut self.scenario, &done)
+                    .with_context(|| format!("undoing {} at {}", done.fault.kind.title(), done.target))?;
+            }
+            self.boot_what_was_reset(now)?;
+            if now >= until_ns || (until_ns == u64::MAX && self.lasting.is_empty()) {
+                return Ok(());
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn inject(&mut self, fault: Fault, began_ns: u64, say: &mut dyn FnMut(&str)) -> Result<()> {
+        let seconds = (monotonic_ns() - began_ns) as f64 / 1e9;
+        let title = fault.kind.title();
+        match injector::inject(&mut self.scenario, fault) {
+            Ok(done) => {
+                let lasts = fault.until_ms.map(|until| until.saturating_sub(fault.at_ms) as f64 / 1e3);
+                let lasts = lasts.map_or_else(String::new, |lasts| format!(", for {lasts:.1} s"));
+                say(&format!("{seconds:8.1} s  {title}: {}{lasts}", done.target));
+                *self.report.done.entry(fault.kind).or_default() += 1;
+                if fault.until_ms.is_some() {
+                    self.lasting.push(done);
+                }
+            }
+            // What is to be broken is down already, or the store that is needed for it does not answer.
+            Err(error) => {
+                say(&format!("{seconds:8.1} s  {title}: not possible now: {error:#}"));
+                self.report.impossible += 1;
+                self.clean_up_after(fault)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A fault that was done in part must not stay.
+    fn clean_up_after(&mut self, fault: Fault) -> Result<()> {
+        if fault.kind == Kind::StoreLeaderIsolated {
+            for member in self.scenario.cluster.names(Role::Etcd) {
+                if !self.lasting.iter().any(|done| done.target == member) {
+                    self.scenario.cluster.heal(&member)?;
+                }
+            }
+        }
+        if fault.kind == Kind::StoreFull {
+            // Undone at the next look.
+            let fault = Fault { until_ms: Some(fault.at_ms), ..fault };
+            self.lasting.push(Done { fault, target: "store".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn boot_what_was_reset(&mut self, now: u64) -> Result<()> {
+        for node in self.scenario.cluster.names(Role::Node) {
+            let cut =
+                self.lasting.iter().any(|done| done.fault.kind == Kind::PowerCut && done.target == node);
+            let known = self.off.iter().any(|(off, _)| *off == node);
+            if !cut && !known && !self.scenario.cluster.machine(&node)?.is_on() {
+                self.report.resets += 1;
+                self.off.push((node, now + BOOT_NS));
+            }
+        }
+        while let Some(index) = self.off.iter().position(|(_, at_ns)| *at_ns <= now) {
+            let (node, _) = self.off.remove(index);
+            // Takes away what belonged to it and was outside its tree.
+            self.scenario.cluster.power_off(&node)?;
+            self.scenario.cluster.power_on(&node)?;
+        }
+        Ok(())
+    }
+
+    fn wait_until_all_is_back(&mut self) -> Result<()> {
+        wait_until("every node that was reset to be on", BACK, || {
+            self.boot_what_was_reset(monotonic_ns()).is_ok() && self.off.is_empty()
+        })?;
+        let scenario = &self.scenario;
+        wait_until("the store to be whole", BACK, || scenario.cluster.etcdctl().is_healthy())?;
+        for controller in scenario.cluster.names(Role::Controller) {
+            let api = scenario.cluster.api(&controller)?;
+            wait_until(&format!("{controller} to be ready"), BACK, || api.is_ready())?;
+        }
+        for node in scenario.cluster.names(Role::Node) {
+            let mut seen = String::new();
+            wait_until(&format!("{node} to be online"), BACK, || {
+                seen = scenario.object("nodes", &node).unwrap_or_default()["status"]["state"].to_string();
+                seen == "\"Online\""
+            })
+            .with_context(|| format!("{node} is {seen}"))?;
+        }
+        for index in 0..SERVICES {
+            let home = scenario.home(&service(index))?;
+            anyhow::ensure!(scenario.checker.places(&service(index)) == BTreeSet::from([home]));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! Doing faults to a cluster, and undoing them.
+
+use super::kind::{Kind, Target};
+use super::schedule::Fault;
+use crate::cluster::Cluster;
+use crate::machine::Role;
+use crate::network::Drop;
+use crate::scenario::Scenario;
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+const AGENT: &str = "ha-node-agent";
+const WATCHDOG_DAEMON: &str = "ha-watchdogd";
+const CONTROLLER: &str = "ha-controller";
+const STORE: &str = "etcd";
+
+/// What a slow link lets through, in kilobytes a second: a heartbeat fits, a list of everything does not.
+const SLOW_KILOBYTES: u32 = 10;
+/// What a lossy link loses, in percent.
+const LOST_PERCENT: u8 = 25;
+/// Where the store is filled up.
+const FILLER: &str = "/filler/";
+
+/// What a fault was done to, by name, so that it is undone there.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// The fault.
+    pub fault: Fault,
+    /// The machine or service; several: separated by blanks.
+    pub target: String,
+}
+
+/// Does a fault.
+///
+/// # Errors
+/// When it could not be done, as when the program that is to be killed does not run just now.
+pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
+    let target = target_of(scenario, fault)?;
+    let cluster = &mut scenario.cluster;
+    match fault.kind {
+        Kind::PowerCut | Kind::MemberLost => {
+            if !cluster.machine(&target)?.is_on() {
+                bail!("{target} is off");
+            }
+            cluster.power_off(&target)?;
+        }
+        Kind::LinkCut | Kind::ControllerCut | Kind::MemberCut => cluster.cut(&target)?,
+        Kind::SendsNothing => cluster.drop_packets(&target, Drop::Sent)?,
+        Kind::ReceivesNothing => cluster.drop_packets(&target, Drop::Received)?,
+        Kind::SlowLink => cluster.drop_packets(&target, Drop::Above(SLOW_KILOBYTES))?,
+        Kind::LossyLink => cluster.drop_packets(&target, Drop::Percent(LOST_PERCENT))?,
+        Kind::AgentKilled => cluster.machine(&target)?.kill(AGENT)?,
+        Kind::AgentStopped => cluster.machine(&target)?.signal(AGENT, Signal::SIGSTOP)?,
+        Kind::AgentRestarted => cluster.machine(&target)?.signal(AGENT, Signal::SIGTERM)?,
+        Kind::AgentMissing => cluster.machine(&target)?.hold(AGENT)?,
+        Kind::WatchdogDaemonKilled => cluster.machine(&target)?.kill(WATCHDOG_DAEMON)?,
+        Kind::ServiceKilled => {
+            let place = scenario.checker.places(&target).pop_first().context("it does not run")?;
+            let process = scenario.checker.process(&target, &place).context("it does not run")?;
+            process.signal(Signal::SIGKILL)?;
+        }
+        Kind::DiskFull => fill(&disk_filler(cluster, &target)?)?,
+        Kind::HeartbeatDeleted => {
+            let key = cluster.keys().alive(&target);
+            cluster.etcdctl().run(&["del", &key])?;
+        }
+        Kind::LeaseRevoked => {
+            let key = cluster.keys().alive(&target);
+            let entry = cluster.etcdctl().get(&key)?.context("there is no heartbeat key")?;
+            cluster.etcdctl().run(&["lease", "revoke", &format!("{:x}", entry.lease)])?;
+        }
+        Kind::ControllerKilled => cluster.machine(&target)?.kill(CONTROLLER)?,
+        Kind::ControllerStopped => cluster.machine(&target)?.signal(CONTROLLER, Signal::SIGSTOP)?,
+        Kind::ControllerStorm => kill_controllers(cluster)?,
+        Kind::MemberStopped => cluster.machine(&target)?.signal(STORE, Signal::SIGSTOP)?,
+        Kind::StoreLeaderMoved => cluster.etcdctl().move_leader()?,
+        Kind::StoreLeaderIsolated => {
+            let member = cluster.machine(&target)?;
+            member.signal(STORE, Signal::SIGSTOP)?;
+            cluster.isolate_member(&target)?;
+            member.signal(STORE, Signal::SIGCONT)?;
+        }
+        Kind::Compaction => cluster.etcdctl().compact()?,
+        Kind::StoreFull => cluster.etcdctl().fill(FILLER)?,
+        Kind::StoreLost => {
+            for member in cluster.names(Role::Etcd) {
+                cluster.machine(&member)?.signal(STORE, Signal::SIGSTOP)?;
+            }
+        }
+    }
+    Ok(Done { fault, target })
+}
+
+/// Undoes a fault that lasts.
+///
+/// # Errors
+/// When that is not possible, which leaves the cluster broken.
+pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
+    let cluster = &mut scenario.cluster;
+    let target = done.target.as_str();
+    match done.fault.kind {
+        Kind::PowerCut | Kind::MemberLost => cluster.power_on(target),
+        Kind::LinkCut
+        | Kind::ControllerCut
+        | Kind::MemberCut
+        | Kind::SendsNothing
+        | Kind::ReceivesNothing
+        | Kind::SlowLink
+        | Kind::LossyLink
+        | Kind::StoreLeaderIsolated => cluster.heal(target),
+        Kind::AgentStopped => go_on(cluster, target, AGENT),
+        Kind::ControllerStopped => go_on(cluster, target, CONTROLLER),
+        Kind::MemberStopped => go_on(cluster, target, STORE),
+        Kind::AgentMissing => cluster.machine(target)?.release(AGENT),
+        Kind::DiskFull => {
+            let path = disk_filler(cluster, target)?;
+            std::fs::remove_file(&path).with_context(|| path.display().to_string())
+        }
+        Kind::ControllerStorm => kill_controllers(cluster),
+        Kind::StoreFull => cluster.etcdctl().make_room(FILLER),
+        Kind::StoreLost => {
+            cluster.names(Role::Etcd).iter().try_for_each(|member| go_on(cluster, member, STORE))
+        }
+        Kind::AgentKilled
+        | Kind::AgentRestarted
+        | Kind::WatchdogDaemonKilled
+        | Kind::ServiceKilled
+        | Kind::HeartbeatDeleted
+        | Kind::LeaseRevoked
+        | Kind::ControllerKilled
+        | Kind::StoreLeaderMoved
+        | Kind::Compaction => Ok(()),
+    }
+}
+
+fn target_of(scenario: &Scenario, fault: Fault) -> Result<String> {
+    let cluster = &scenario.cluster;
+    let one = |role: Role| cluster.names(role).into_iter().nth(fault.target).context("no such machine");
+    match fault.kind.target() {
+        Target::Node => one(Role::Node),
+        Target::Controller => one(Role::Controller),
+        Target::Member => one(Role::Etcd),
+        Target::Controllers => Ok(cluster.names(Role::Controller).join(" ")),
+        Target::Store if fault.kind == Kind::StoreLeaderIsolated => cluster.store_leader(),
+        Target::Store => Ok("store".to_owned()),
+        Target::Service => Ok(super::campaign::service(fault.target)),
+    }
+}
+
+/// A program that was stopped goes on. One that died meanwhile, with its machine, has been started anew.
+fn go_on(cluster: &Cluster, machine: &str, program: &str) -> Result<()> {
+    match cluster.machine(machine)?.program(program) {
+        Some(process) => process.signal(Signal::SIGCONT),
+        None => Ok(()),
+    }
+}
+
+fn kill_controllers(cluster: &Cluster) -> Result<()> {
+    for controller in cluster.names(Role::Controller) {
+        let machine = cluster.machine(&controller)?;
+        // One that is just being started is spared: the others are away all the same.
+        if machine.program(CONTROLLER).is_some() {
+            machine.kill(CONTROLLER)?;
+        }
+    }
+    Ok(())
+}
+
+fn disk_filler(cluster: &Cluster, node: &str) -> Result<PathBuf> {
+    Ok(cluster.machine(node)?.state().join("filler"))
+}
+
+/// Writes until nothing fits in any more.
+fn fill(path: &PathBuf) -> Result<()> {
+    let mut file = File::create(path).with_context(|| path.display().to_string())?;
+    // Large pieces, then single bytes: no room is left for a short line either.
+    for size in [1 << 16, 1] {
+        let piece = vec![0; size];
+        while file.write_all(&piece).is_ok() {}
+    }
+    Ok(())
+}

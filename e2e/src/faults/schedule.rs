@@ -1,0 +1,159 @@
+//! The schedule: which fault is done when, to what, for how long. All of it follows from the seed.
+
+use super::kind::{Kind, Target};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+/// How many of each there are to be broken.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Nodes.
+    pub nodes: usize,
+    /// Controllers.
+    pub controllers: usize,
+    /// Members of the store.
+    pub members: usize,
+    /// Services.
+    pub services: usize,
+}
+
+/// One fault to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// When, in milliseconds from the start.
+    pub at_ms: u64,
+    /// What.
+    pub kind: Kind,
+    /// To which of its targets, from 0; 0 for what is one only.
+    pub target: usize,
+    /// When it ends, in milliseconds from the start; `None`: it is done in a moment.
+    pub until_ms: Option<u64>,
+}
+
+impl Fault {
+    /// Whether it lasts at this time.
+    fn lasts_at(&self, at_ms: u64) -> bool {
+        self.until_ms.is_some_and(|until| until >= at_ms)
+    }
+
+    /// Whether another fault would get into its way: both are done to the same machine, or one to all of its kind.
+    fn excludes(&self, kind: Kind, target: usize) -> bool {
+        match (self.kind.target(), kind.target()) {
+            (Target::Node, Target::Node)
+            | (Target::Controller, Target::Controller)
+            | (Target::Member, Target::Member)
+            | (Target::Service, Target::Service) => self.target == target,
+            (Target::Controllers | Target::Controller, Target::Controllers)
+            | (Target::Controllers, Target::Controller)
+            | (Target::Store | Target::Member, Target::Store)
+            | (Target::Store, Target::Member) => true,
+            (
+                Target::Node
+                | Target::Controller
+                | Target::Controllers
+                | Target::Member
+                | Target::Store
+                | Target::Service,
+                _,
+            ) => false,
+        }
+    }
+}
+
+/// Draws `count` faults for `length_ms`. They overlap, but each machine has one at a time.
+pub fn draw(seed: u64, size: Size, count: u32, length_ms: u64) -> Vec<Fault> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let step_ms = (length_ms / u64::from(count.max(1))).max(1);
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut at_ms = 0;
+    // Each kind comes once before any comes by chance, in an order of its own: a short run shows as many as it can.
+    let mut first: Vec<Kind> = Kind::ALL.to_vec();
+    let mut left = count;
+    while left > 0 {
+        let kind = if first.is_empty() {
+            by_weight(&mut random)
+        } else {
+            first[random.random_range(0..first.len())]
+        };
+        let target = random.random_range(0..targets(kind, size));
+        if faults.iter().any(|fault| fault.lasts_at(at_ms) && fault.excludes(kind, target)) {
+            // What it is done to is busy: something else, a little later.
+            at_ms += step_ms / 10 + 1;
+            continue;
+        }
+        first.retain(|waiting| *waiting != kind);
+        let until_ms =
+            kind.lasts_ms().map(|(shortest, longest)| at_ms + random.random_range(shortest..=longest));
+        faults.push(Fault { at_ms, kind, target, until_ms });
+        left -= 1;
+        at_ms += random.random_range(step_ms / 2..=step_ms * 3 / 2);
+    }
+    faults
+}
+
+fn by_weight(random: &mut ChaCha8Rng) -> Kind {
+    let sum: u32 = Kind::ALL.iter().map(|kind| kind.weight()).sum();
+    let mut left = random.random_range(0..sum);
+    for kind in Kind::ALL {
+        match left.checked_sub(kind.weight()) {
+            Some(rest) => left = rest,
+            None => return *kind,
+        }
+    }
+    Kind::AgentKilled
+}
+
+fn targets(kind: Kind, size: Size) -> usize {
+    match kind.target() {
+        Target::Node => size.nodes,
+        Target::Controller => size.controllers,
+        Target::Member => size.members,
+        Target::Service => size.services,
+        Target::Controllers | Target::Store => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const SIZE: Size = Size { nodes: 3, controllers: 3, members: 3, services: 4 };
+
+    #[test]
+    fn the_seed_says_it_all() {
+        assert_eq!(draw(7, SIZE, 100, 400_000), draw(7, SIZE, 100, 400_000));
+        assert_ne!(draw(7, SIZE, 100, 400_000), draw(8, SIZE, 100, 400_000));
+    }
+
+    #[test]
+    fn every_kind_is_drawn_and_no_machine_has_two_faults_at_once() {
+        for seed in 0..20 {
+            let faults = draw(seed, SIZE, 300, 1_200_000);
+            assert_eq!(faults.len(), 300);
+            let kinds: BTreeSet<Kind> = faults.iter().map(|fault| fault.kind).collect();
+            assert_eq!(kinds.len(), Kind::ALL.len(), "seed {seed}");
+            for (index, fault) in faults.iter().enumerate() {
+                let before = &faults[..index];
+                let clash = before
+                    .iter()
+                    .find(|other| other.lasts_at(fault.at_ms) && other.excludes(fault.kind, fault.target));
+                assert_eq!(clash, None, "seed {seed}: {fault:?}");
+            }
+            assert!(
+                faults.windows(2).all(|pair| pair[0].at_ms <= pair[1].at_ms),
+                "seed {seed}: in the order of time"
+            );
+            assert!(
+                faults.iter().any(|fault| {
+                    faults
+                        .iter()
+                        .filter(|other| other.lasts_at(fault.at_ms) && other.at_ms <= fault.at_ms)
+                        .count()
+                        > 2
+                }),
+                "seed {seed}: several at once"
+            );
+        }
+    }
+}
