@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::hold::Event;
 use crate::store::NodeId;
 use crate::write::Write;
 
@@ -20,6 +21,8 @@ pub(crate) enum Action {
     Arrive(usize),
     /// The driver finishes the migration away from this node: the source's copy is gone, the target's runs.
     CutOver(NodeId),
+    /// Something happens to a candidate: of Hold.
+    Candidate(usize, Event),
     /// Something breaks, or comes back.
     Fault(Fault),
 }
@@ -48,6 +51,12 @@ pub(crate) enum AgentStep {
     NoticeClosed,
     /// Sees that the driver has ended without moving the service.
     EndHandOver,
+    /// Asks every candidate not to declare it dead.
+    Ask,
+    /// Every candidate has granted: D = time of asking + Th.
+    HoldOn,
+    /// Has read that a candidate is gone, and its own fence unchanged: asks it no more.
+    DropCandidates,
     /// Mutation only: takes the answer to a keep-alive for proof.
     KeepAlive,
 }
@@ -91,7 +100,7 @@ pub(crate) enum Fault {
     Crash(NodeId),
     /// A follower becomes the leader.
     LeaderChange(usize),
-    /// A follower's process is started anew.
+    /// A candidate's process is started anew; the leader's as a follower, its leader key being there still.
     CandidateRestart(usize),
 }
 
@@ -104,6 +113,7 @@ impl fmt::Display for Action {
             Action::Leader(step) => write!(f, "leader: {step:?}"),
             Action::Arrive(_) => write!(f, "the late write arrives"),
             Action::CutOver(node) => write!(f, "node {node}, driver: the migration away from here completes"),
+            Action::Candidate(number, event) => write!(f, "candidate {number}: {event:?}"),
             Action::Fault(fault) => write!(f, "fault: {fault:?}"),
         }
     }

@@ -5,6 +5,7 @@
 
 use crate::action::AgentStep;
 use crate::configuration::Configuration;
+use crate::hold;
 use crate::mutation::Mutation;
 use crate::network::{apply, has_room, lose};
 use crate::node::{Node, Phase, Right, Service, Watchdog};
@@ -21,10 +22,12 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, 
     answers(configuration, machine, found);
     watchdog(configuration, state, node, found);
     services(configuration, state, node, found);
-    let writes = beats(state, node).chain(reports(configuration, state, node).into_iter().flatten());
+    holds(configuration, state, node, found);
+    let writes =
+        beats(configuration, state, node).chain(reports(configuration, state, node).into_iter().flatten());
     for write in writes {
         found.push(AgentStep::Commit(write));
-        if has_room(configuration, state) {
+        if has_room(configuration, state) && !configuration.late_declarations {
             found.push(AgentStep::Lose(write));
         }
     }
@@ -41,6 +44,31 @@ fn answers(configuration: &Configuration, machine: &Node, found: &mut Vec<AgentS
     if configuration.lacks(Mutation::KeepAliveProves) && machine.follows() && machine.left() >= 0 {
         found.push(AgentStep::KeepAlive);
     }
+}
+
+/// Asking candidates to hold.
+fn holds(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
+    let machine = state.node(node);
+    if !configuration.hold || machine.phase != Phase::Member {
+        return;
+    }
+    if machine.asked != Some(0) && !machine.is_empty() && may_hold_on(configuration, machine, 0) {
+        found.push(AgentStep::Ask);
+    }
+    if machine.asked.is_some() && hold::all_granted(configuration, state, node) {
+        found.push(AgentStep::HoldOn);
+    }
+    if hold::may_drop(state, node) {
+        found.push(AgentStep::DropCandidates);
+    }
+}
+
+/// Whether grants for a question of this age would still extend D.
+pub(crate) fn may_hold_on(configuration: &Configuration, machine: &Node, age: i8) -> bool {
+    machine.follows()
+        && machine.phase == Phase::Member
+        && machine.left() >= 0
+        && configuration.bounds.valid - age > machine.left()
 }
 
 /// Arming, releasing and staying.
@@ -104,7 +132,7 @@ pub(crate) fn may_stop(state: &State, node: NodeId) -> bool {
 
 /// The heartbeats that the agent may send. An idle, unarmed node's are left out: they give it nothing, and the model lets
 /// such a node be closed at any time.
-fn beats(state: &State, node: NodeId) -> impl Iterator<Item = Write> {
+fn beats(configuration: &Configuration, state: &State, node: NodeId) -> impl Iterator<Item = Write> {
     let machine = state.node(node);
     let armed = state.store.member(node).armed;
     let busy = wants_permit(state, node) || !machine.is_empty();
@@ -121,7 +149,9 @@ fn beats(state: &State, node: NodeId) -> impl Iterator<Item = Write> {
         Phase::Resuming | Phase::Requested if machine.belongs => (Some(Change::Create), None),
         Phase::Member | Phase::Resuming | Phase::Requested | Phase::Clearing | Phase::Dead => (None, None),
     };
-    [first, second].into_iter().flatten().map(move |change| Write::Heartbeat(node, change))
+    let named = (configuration.hold && first == Some(Change::Keep) && hold::has_unnamed(state, node))
+        .then_some(Change::Name);
+    [first, second, named].into_iter().flatten().map(move |change| Write::Heartbeat(node, change))
 }
 
 /// Whether the node is asked to run, or to receive, and has not answered.
@@ -228,10 +258,12 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
         AgentStep::Release => machine.watchdog = Watchdog::Off,
         AgentStep::Commit(write) => {
             decided(configuration, machine, names, write);
+            names_candidates(state, node, write);
             apply(configuration, state, write, true);
         }
         AgentStep::Lose(write) => {
             decided(configuration, machine, names, write);
+            names_candidates(state, node, write);
             lose(state, write);
         }
         AgentStep::Begin => begin(machine),
@@ -246,6 +278,14 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, node: NodeI
             machine.right = Right::None;
         }
         AgentStep::EndHandOver => machine.hands_over = false,
+        AgentStep::Ask => hold::ask(state, node),
+        AgentStep::HoldOn => {
+            let age = machine.asked.take();
+            if let (Watchdog::Follow { left, .. }, Some(age)) = (&mut machine.watchdog, age) {
+                *left = (configuration.bounds.valid - age).max(*left);
+            }
+        }
+        AgentStep::DropCandidates => hold::drop_gone(state, node),
         AgentStep::KeepAlive => {
             if let Watchdog::Follow { left, .. } = &mut machine.watchdog {
                 *left = configuration.bounds.valid;
@@ -262,6 +302,29 @@ fn decided(configuration: &Configuration, machine: &mut Node, names: bool, write
         Write::HandOver(_) => machine.hands_over = configuration.lacks(Mutation::MigrateBeforeHandOver),
         Write::Heartbeat(..)
         | Write::Permit(_)
+        | Write::Running { .. }
+        | Write::Register(_)
+        | Write::Leave(_)
+        | Write::Close { .. }
+        | Write::Release(..)
+        | Write::Open(_)
+        | Write::Assign { .. } => {}
+    }
+}
+
+/// A report that names the newest candidate is sent only by an agent that asks all of them from then on. A new agent, or one
+/// of a new epoch, reads afresh whom there is.
+fn names_candidates(state: &mut State, node: NodeId, write: Write) {
+    match write {
+        Write::Heartbeat(_, Change::Name) => hold::ask_all_present(state, node),
+        Write::Heartbeat(_, Change::Create) => {
+            hold::ask_all_present(state, node);
+            hold::drop_gone(state, node);
+        }
+        Write::Heartbeat(_, Change::Keep | Change::Arm | Change::Disarm)
+        | Write::Permit(_)
+        | Write::Stopped { .. }
+        | Write::HandOver(_)
         | Write::Running { .. }
         | Write::Register(_)
         | Write::Leave(_)

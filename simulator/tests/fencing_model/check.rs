@@ -7,6 +7,7 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
 use crate::action::Action;
 use crate::configuration::Configuration;
 use crate::model::Protocol;
+use crate::mutation::Mutation;
 use crate::properties::{self, NEVER_TWO};
 use crate::state::State;
 
@@ -64,10 +65,11 @@ pub(crate) fn assert_holds(configuration: Configuration) -> Outcome {
     outcome
 }
 
-/// Fails unless promise 1 is broken; the steps that do it.
-pub(crate) fn assert_two_run(configuration: Configuration) -> (Outcome, Vec<Action>) {
+/// Fails unless what the rule that is taken away is for is broken; the steps that do it.
+pub(crate) fn assert_caught(configuration: Configuration) -> (Outcome, Vec<Action>) {
     let outcome = check(configuration);
-    let broken = outcome.broken.iter().find(|(property, _)| *property == NEVER_TWO);
+    let expected = configuration.mutation.map_or(NEVER_TWO, Mutation::breaks);
+    let broken = outcome.broken.iter().find(|(property, _)| *property == expected);
     let steps = broken.map(|(_, steps)| steps.clone());
     assert!(steps.is_some(), "{}: {:?} is not caught", configuration.name, configuration.mutation);
     (outcome, steps.unwrap_or_default())

@@ -21,6 +21,14 @@ pub(crate) struct Configuration {
     pub(crate) candidates: usize,
     /// Whether a candidate's process may be started anew, and so observe anew.
     pub(crate) candidate_restarts: bool,
+    /// Whether new candidates join.
+    pub(crate) candidate_joins: bool,
+    /// Whether candidates leave for good.
+    pub(crate) candidate_leaves: bool,
+    /// Whether agents ask candidates to hold.
+    pub(crate) hold: bool,
+    /// Whether it is counted for how long a candidate could have commanded a node that commits nothing.
+    pub(crate) counts_alone: bool,
     /// Whether an agent's process may end and be started anew.
     pub(crate) agent_restarts: bool,
     /// Whether machines may lose their power (a watchdog's reset is always possible).
@@ -29,6 +37,8 @@ pub(crate) struct Configuration {
     pub(crate) late: usize,
     /// Whether the leader's writes may be late as well as the agents'.
     pub(crate) late_leader: bool,
+    /// Whether of all writes only declarations may be late.
+    pub(crate) late_declarations: bool,
     /// Whether the epoch of a node that is neither armed nor assigned anything may be closed on silence.
     pub(crate) idle_closes: bool,
     /// Whether a running service may end by itself, to be restarted in place.
@@ -62,10 +72,15 @@ impl Configuration {
         starts_running: false,
         candidates: 2,
         candidate_restarts: false,
+        candidate_joins: false,
+        candidate_leaves: false,
+        hold: false,
+        counts_alone: false,
         agent_restarts: false,
         power_loss: false,
         late: 0,
         late_leader: false,
+        late_declarations: false,
         idle_closes: false,
         crashes: false,
         commands: false,
@@ -98,15 +113,55 @@ impl Configuration {
     pub(crate) const SHORT_TIMELY: Configuration =
         Configuration { name: "short, timely", timely: true, ..Self::PLAIN };
 
+    /// Hold: two candidates that lose the store and find it again.
+    pub(crate) const SHORT_HOLD: Configuration =
+        Configuration { name: "short, hold", starts_running: true, hold: true, ..Self::PLAIN };
+
+    /// Hold: one candidate, others that join, and those that leave.
+    pub(crate) const JOINS: Configuration = Configuration {
+        name: "joins",
+        starts_running: true,
+        candidates: 1,
+        candidate_joins: true,
+        candidate_leaves: true,
+        hold: true,
+        ..Self::PLAIN
+    };
+
+    /// Hold: a declaration that is late, its sender started anew, and others that join.
+    pub(crate) const LATE_JOINS: Configuration = Configuration {
+        name: "late, joins",
+        starts_running: true,
+        candidates: 1,
+        candidate_joins: true,
+        candidate_restarts: true,
+        hold: true,
+        late: 1,
+        late_declarations: true,
+        symmetric: false,
+        ..Self::PLAIN
+    };
+
     /// What each device is tried with.
     pub(crate) const SHORT_DEVICE: Configuration =
         Configuration { name: "short, device", starts_running: true, ..Self::PLAIN };
 
     /// What `dev/model` checks whole.
-    pub(crate) const LARGER: [Configuration; 8] = [
+    pub(crate) const LARGER: [Configuration; 12] = [
         Self::PLAIN,
         Self::SHORT,
         Self::SHORT_TIMELY,
+        Self::SHORT_HOLD,
+        Configuration { name: "hold, restarts", candidate_restarts: true, ..Self::SHORT_HOLD },
+        Configuration { name: "hold, cut off", counts_alone: true, ..Self::SHORT_HOLD },
+        Configuration {
+            name: "hold, late",
+            candidates: 1,
+            candidate_restarts: true,
+            late: 1,
+            late_leader: true,
+            ..Self::SHORT_HOLD
+        },
         Configuration { name: "late", late: 1, late_leader: true, ..Self::PLAIN },
         Configuration {
             name: "commands",
@@ -151,6 +206,13 @@ impl Configuration {
                 Configuration { migration: true, ..running }
             }
             Mutation::MigrateBeforeHandOver => Configuration { migration: true, late: 1, ..running },
+            Mutation::MajorityGrants => Configuration { hold: true, candidates: 3, ..running },
+            Mutation::GrantNotObserved => Configuration { hold: true, ..running },
+            Mutation::GrantThoughAble => Configuration { hold: true, counts_alone: true, ..running },
+            Mutation::GenerationIgnored => {
+                Configuration { hold: true, candidates: 1, candidate_joins: true, ..running }
+            }
+            Mutation::GenerationForClosingOnly => Self::LATE_JOINS,
         };
         base.with(mutation)
     }

@@ -5,6 +5,7 @@
 
 use crate::action::LeaderStep;
 use crate::configuration::Configuration;
+use crate::hold;
 use crate::mutation::Mutation;
 use crate::network::{apply, arrived, has_room, is_gone, lose, proves};
 use crate::state::State;
@@ -13,10 +14,15 @@ use crate::write::{Proof, Write};
 
 /// Every step that the leader may take now.
 pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Vec<LeaderStep>) {
-    let room = configuration.late_leader && has_room(configuration, state);
+    if configuration.hold && !(state.led && state.candidates[0].is_current()) {
+        return;
+    }
+    let room = has_room(configuration, state);
     let mut write = |write| {
         found.push(LeaderStep::Commit(write));
-        if room {
+        let is_declaration = matches!(write, Write::Close { on_silence: true, .. });
+        let late = configuration.late_leader || configuration.late_declarations && is_declaration;
+        if room && late {
             found.push(LeaderStep::Lose(write));
         }
     };
@@ -56,7 +62,10 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
 pub(crate) fn take(configuration: &Configuration, state: &mut State, step: LeaderStep) {
     match step {
         LeaderStep::Commit(write) => apply(configuration, state, write, true),
-        LeaderStep::Lose(write) => lose(state, write),
+        LeaderStep::Lose(write) => {
+            hold::declared(state, write);
+            lose(state, write);
+        }
         LeaderStep::PowerOff(node) => {
             if state.node(node).is_on() {
                 state.node_mut(node).power_off(false);
@@ -76,6 +85,7 @@ fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Opti
         Mode::Active | Mode::Registering { admitted: true } => {
             let silent = if member.armed {
                 state.leaders_silence(node) >= configuration.bounds.valid
+                    && hold::may_declare(configuration, state, node)
             } else {
                 let counts = configuration.idle_closes || state.store.is_assigned(node);
                 counts && (configuration.fence_device || !state.store.answer(node).is_active())

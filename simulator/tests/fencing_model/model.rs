@@ -7,7 +7,7 @@ use crate::configuration::Configuration;
 use crate::properties;
 use crate::state::{Late, State};
 use crate::store::ALL;
-use crate::{agent, daemon, leader, world};
+use crate::{agent, daemon, hold, leader, world};
 
 /// The protocol in one configuration.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,11 @@ impl Model for Protocol {
 
     fn init_states(&self) -> Vec<State> {
         let configuration = &self.configuration;
-        vec![if configuration.starts_running { State::running(configuration) } else { State::initial() }]
+        vec![if configuration.starts_running {
+            State::running(configuration)
+        } else {
+            State::initial(configuration)
+        }]
     }
 
     fn actions(&self, state: &State, found: &mut Vec<Action>) {
@@ -44,6 +48,9 @@ impl Model for Protocol {
         leader::steps(configuration, state, &mut steps);
         found.extend(steps.drain(..).map(Action::Leader));
         world::arrivals(state, found);
+        hold::events(configuration, state, &mut |number, event| {
+            found.push(Action::Candidate(number, event));
+        });
         world::faults(configuration, state, found);
         if world::may_tick(configuration, state) {
             found.push(Action::Tick);
@@ -60,6 +67,7 @@ impl Model for Protocol {
             Action::Leader(step) => leader::take(configuration, &mut next, step),
             Action::Arrive(number) => world::arrive(configuration, &mut next, number),
             Action::CutOver(node) => world::cut_over(&mut next, node),
+            Action::Candidate(number, event) => hold::take(configuration, &mut next, number, event),
             Action::Fault(fault) => world::break_down(configuration, &mut next, fault),
         }
         let next = next.normalised(configuration);

@@ -1,5 +1,7 @@
 //! Deliberate faults in the protocol: each takes one rule away, and each must be caught.
 
+use crate::properties::{NEVER_TWO, NOT_ALONE};
+
 /// One rule taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mutation {
@@ -31,11 +33,47 @@ pub(crate) enum Mutation {
     FreshAfterHandOver,
     /// FENCING 8: the report of a source that registered anew no longer says that it had handed over.
     HandOverForgotten,
+    /// FENCING 9: a node goes on with the grants of more than half of the candidates.
+    MajorityGrants,
+    /// FENCING 9: a grant does not count as an observation.
+    GrantNotObserved,
+    /// FENCING 9: a candidate grants although it can commit.
+    GrantThoughAble,
+    /// FENCING 9: a candidate that the node does not know concludes from its silence.
+    GenerationIgnored,
+    /// FENCING 9: a candidate that the node does not know declares nobody dead, but completes what another one has begun. Its shortest
+    /// counterexample is too long to be searched for: a test of its own follows it.
+    GenerationForClosingOnly,
 }
 
 impl Mutation {
+    /// What is broken without the rule: promise 1, but for the rule that keeps a node that is merely cut off from being held.
+    pub(crate) fn breaks(self) -> &'static str {
+        match self {
+            Mutation::GrantThoughAble => NOT_ALONE,
+            Mutation::DeadlineFromReceipt
+            | Mutation::OnePeriodLess
+            | Mutation::ReleaseAtValidity
+            | Mutation::ReleaseWithoutClosing
+            | Mutation::OwnKeyNotGuarded
+            | Mutation::EpochNotGuarded
+            | Mutation::PermitBeforeArmed
+            | Mutation::AdoptWithoutPermit
+            | Mutation::StoredTimes
+            | Mutation::KeepAliveProves
+            | Mutation::StayBeforeStopped
+            | Mutation::MigrateBeforeHandOver
+            | Mutation::FreshAfterHandOver
+            | Mutation::HandOverForgotten
+            | Mutation::MajorityGrants
+            | Mutation::GrantNotObserved
+            | Mutation::GenerationIgnored
+            | Mutation::GenerationForClosingOnly => NEVER_TWO,
+        }
+    }
+
     /// All of them: the ten that the protocol's page is measured by, then those about rules that the ten leave out.
-    pub(crate) const ALL: [Mutation; 14] = [
+    pub(crate) const ALL: [Mutation; 18] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,
         Mutation::ReleaseAtValidity,
@@ -50,5 +88,9 @@ impl Mutation {
         Mutation::MigrateBeforeHandOver,
         Mutation::FreshAfterHandOver,
         Mutation::HandOverForgotten,
+        Mutation::MajorityGrants,
+        Mutation::GrantNotObserved,
+        Mutation::GrantThoughAble,
+        Mutation::GenerationIgnored,
     ];
 }

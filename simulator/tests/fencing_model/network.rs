@@ -1,6 +1,7 @@
 //! The store's side of a write: what is refused when a key is written, and what a write does when it is applied.
 
 use crate::configuration::Configuration;
+use crate::hold;
 use crate::node::{Phase, Right, Service, Watchdog};
 use crate::state::{Harm, Late, State};
 use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
@@ -96,6 +97,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             }
             state.store.assignment.is_current[at(node)] = false;
             state.node_mut(node).belongs = false;
+            hold::closed(configuration, state, node, heard);
             touch(configuration, state, Key::Fence(node));
         }
         Write::Release(node, _) => {
@@ -114,6 +116,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             touch(configuration, state, Key::Fence(node));
             let machine = state.node_mut(node);
             machine.belongs = machine.phase == Phase::Requested;
+            hold::opened(state, node);
         }
         Write::Assign { work, .. } => assign(configuration, state, work),
     }
@@ -123,12 +126,17 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
 fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, change: Change, heard: bool) {
     match change {
         Change::Keep => {}
+        Change::Name => {
+            hold::named(state, node);
+            touch(configuration, state, Key::Member(node));
+        }
         Change::Arm | Change::Disarm => {
             state.store.members[at(node)].armed = change == Change::Arm;
             touch(configuration, state, Key::Member(node));
         }
         Change::Create => {
             state.store.members[at(node)].mode = Mode::Active;
+            hold::named(state, node);
             touch(configuration, state, Key::Member(node));
             touch(configuration, state, Key::Created(node));
         }
@@ -136,6 +144,7 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
     touch(configuration, state, Key::Alive(node));
     for candidate in &mut state.candidates {
         candidate.silence[at(node)] = 0;
+        candidate.known[at(node)].alone = 0;
     }
     let joins = match state.node(node).phase {
         Phase::Resuming | Phase::Requested => heard && change == Change::Create,
@@ -205,7 +214,11 @@ fn assign(configuration: &Configuration, state: &mut State, work: Work) {
 pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId, proof: Proof) -> bool {
     let Fence::Fencing { armed } = state.store.fence(node) else { return false };
     match proof {
-        Proof::Silence => armed && state.leaders_silence(node) >= configuration.release_after(),
+        Proof::Silence => {
+            armed
+                && state.leaders_silence(node) >= configuration.release_after()
+                && hold::may_conclude(configuration, state, node)
+        }
         // Sent by the step that turns the machine off, never decided on.
         Proof::Device => false,
         Proof::Registration => state.store.member(node).mode == Mode::Registering { admitted: false },

@@ -114,6 +114,8 @@ pub(crate) struct Node {
     /// A heartbeat was applied and its answer is on its way: ticks since the agent read its clock (`s`), at most
     /// one more than Th.
     pub(crate) answer_due: Option<i8>,
+    /// The agent asks the candidates to hold: ticks since it asked.
+    pub(crate) asked: Option<i8>,
 }
 
 impl Node {
@@ -129,6 +131,7 @@ impl Node {
             is_spent: false,
             hands_over: false,
             answer_due: None,
+            asked: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use stateright::Property;
 
 use crate::configuration::Configuration;
+use crate::hold;
 use crate::model::Protocol;
 use crate::node::{Phase, Power, Service, Watchdog};
 use crate::state::{Harm, Late, State};
@@ -11,6 +12,9 @@ use crate::store::{ALL, Answer, Fence, Mode, Work, other};
 /// Promise 1.
 pub(crate) const NEVER_TWO: &str = "never two";
 
+/// Promise 2 under Hold.
+pub(crate) const NOT_ALONE: &str = "a node that is merely cut off is not held";
+
 /// The properties of a configuration. With a rule taken away only what must always hold.
 pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     let mut found = vec![
@@ -18,6 +22,9 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
         Property::always("epochs never go back", |_, state: &State| state.harm != Harm::EpochWentBack),
         Property::always("no reset while agents and daemons act in time", |_, state: &State| {
             state.harm != Harm::NeedlessReset
+        }),
+        Property::always(NOT_ALONE, |model: &Protocol, state: &State| {
+            !hold::goes_on_alone(&model.configuration, state)
         }),
     ];
     if configuration.mutation.is_some() {
@@ -51,6 +58,14 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     if configuration.migration {
         found.push(Property::sometimes("a migration completes", |_, state: &State| migrated(state)));
     }
+    if configuration.hold {
+        found.push(Property::sometimes("all candidates hold", |_, state: &State| hold::is_held(state)));
+    }
+    if configuration.candidate_joins {
+        found.push(Property::sometimes("a newer candidate leads", |_, state: &State| {
+            hold::is_led_by_a_newer_one(state)
+        }));
+    }
     if configuration.agent_restarts {
         found.push(Property::sometimes("a new agent finds its service running", |_, state: &State| {
             ALL.into_iter().any(|node| {
@@ -62,7 +77,7 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
 }
 
 /// Copies that run.
-fn running(state: &State) -> usize {
+pub(crate) fn running(state: &State) -> usize {
     state.nodes.iter().filter(|machine| machine.service == Service::Running).count()
 }
 

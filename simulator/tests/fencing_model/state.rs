@@ -2,6 +2,7 @@
 
 use crate::agent;
 use crate::configuration::Configuration;
+use crate::hold::{self, Known};
 use crate::node::{Node, Right, Service, Watchdog};
 use crate::store::{ALL, Answer, NODES, NodeId, Store, at};
 use crate::write::Write;
@@ -17,6 +18,10 @@ pub(crate) const LATE: usize = 2;
 pub(crate) struct Candidate {
     /// For each node: ticks on this process's clock since it last saw `alive` change (`o`), no more than W.
     pub(crate) silence: [i8; NODES],
+    /// Its candidate key exists.
+    pub(crate) present: bool,
+    /// What it and each node know of each other.
+    pub(crate) known: [Known; NODES],
 }
 
 /// A write that its sender has given up waiting for (*unknown*). It may be applied at any later time, or never.
@@ -48,6 +53,8 @@ pub(crate) struct State {
     pub(crate) nodes: [Node; NODES],
     /// The candidates, the leader first.
     pub(crate) candidates: [Candidate; CANDIDATES],
+    /// Whether the first candidate leads: not from the restart of the leader's process until somebody is elected.
+    pub(crate) led: bool,
     /// Late writes, in no particular order.
     pub(crate) late: [Option<Late>; LATE],
     /// What went wrong.
@@ -56,11 +63,13 @@ pub(crate) struct State {
 
 impl State {
     /// Two registered idle nodes, a leader, a service just assigned to the first node.
-    pub(crate) fn initial() -> Self {
+    pub(crate) fn initial(configuration: &Configuration) -> Self {
+        let present = |number| number < configuration.candidates.max(1);
         State {
             store: Store::initial(),
             nodes: [Node::idle(); NODES],
-            candidates: [Candidate { silence: [0; NODES] }; CANDIDATES],
+            candidates: [0, 1, 2].map(|number| Candidate::new(present(number))),
+            led: true,
             late: [None; LATE],
             harm: Harm::None,
         }
@@ -68,7 +77,7 @@ impl State {
 
     /// The same with the service started on the first node, just after a heartbeat.
     pub(crate) fn running(configuration: &Configuration) -> Self {
-        let mut state = State::initial();
+        let mut state = State::initial(configuration);
         state.store.members[0].armed = true;
         state.store.answers[0] = Answer::Active;
         let machine = &mut state.nodes[0];
@@ -124,6 +133,7 @@ impl State {
                 }
             }
         }
+        hold::normalise(configuration, &mut self);
         self.canonical(configuration.symmetric)
     }
 
@@ -133,6 +143,7 @@ impl State {
         self.nodes.reverse();
         for candidate in &mut self.candidates {
             candidate.silence.reverse();
+            candidate.known.reverse();
         }
         for late in self.late.iter_mut().flatten() {
             if let Late::Waiting(write) = *late {
@@ -150,7 +161,7 @@ impl State {
 
     /// Followers and late writes in order.
     fn ordered(mut self) -> Self {
-        if self.candidates[1].silence > self.candidates[2].silence {
+        if self.candidates[1] > self.candidates[2] {
             self.candidates.swap(1, 2);
         }
         self.late.sort_unstable();

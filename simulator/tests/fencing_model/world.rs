@@ -3,10 +3,11 @@
 use crate::action::{Action, Fault};
 use crate::configuration::Configuration;
 use crate::daemon;
+use crate::hold;
 use crate::mutation::Mutation;
 use crate::network::{apply, touch};
 use crate::node::{Node, Phase, Power, Right, Service, Watchdog};
-use crate::state::{Candidate, Late, State};
+use crate::state::{CANDIDATES, Late, State};
 use crate::store::{ALL, NODES, NodeId, at, other};
 use crate::write::Key;
 
@@ -32,6 +33,7 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
                 *silence = (*silence + 1).min(bounds.wait());
             }
         }
+        hold::tick(configuration, state, node);
         let machine = state.node_mut(node);
         match &mut machine.watchdog {
             Watchdog::Off | Watchdog::Free => {}
@@ -41,6 +43,7 @@ pub(crate) fn tick(configuration: &Configuration, state: &mut State) {
             }
         }
         machine.answer_due = machine.answer_due.map(|age| (age + 1).min(bounds.valid + 1));
+        machine.asked = machine.asked.map(|age| age + 1);
     }
 }
 
@@ -82,13 +85,17 @@ pub(crate) fn faults(configuration: &Configuration, state: &State, found: &mut V
             Power::On => node_faults(configuration, machine, node, &mut add),
         }
     }
-    if configuration.candidates == 1 {
+    let elected = |number: usize| state.candidates[number].present;
+    if configuration.candidates == 1 || !state.led && elected(0) {
         add(Fault::LeaderChange(0));
     }
-    for follower in 1..configuration.candidates {
+    for follower in (1..CANDIDATES).filter(|follower| elected(*follower)) {
         add(Fault::LeaderChange(follower));
-        if configuration.candidate_restarts && state.candidates[follower].silence != [0; NODES] {
-            add(Fault::CandidateRestart(follower));
+    }
+    if configuration.candidate_restarts {
+        let first = usize::from(!configuration.hold);
+        for number in (first..CANDIDATES).filter(|number| elected(*number)) {
+            add(Fault::CandidateRestart(number));
         }
     }
 }
@@ -139,13 +146,16 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
         Fault::Crash(node) => state.node_mut(node).service = Service::Absent,
         Fault::LeaderChange(follower) => {
             state.candidates.swap(0, follower);
+            state.led = true;
+            hold::read(&mut state.candidates[0]);
             touch(configuration, state, Key::Leader);
             if configuration.lacks(Mutation::StoredTimes) {
                 state.candidates[0].silence = [configuration.bounds.wait(); NODES];
             }
         }
-        Fault::CandidateRestart(follower) => {
-            state.candidates[follower] = Candidate { silence: [0; NODES] };
+        Fault::CandidateRestart(number) => {
+            hold::restart(&mut state.candidates[number]);
+            state.led &= number != 0;
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) enum Key {
     Alive(NodeId),
     /// `report/<node>/resource/<name>`.
     Answer(NodeId),
+    /// The leader's own candidate key, by its create revision.
+    Candidate,
 }
 
 impl Key {
@@ -33,6 +35,7 @@ impl Key {
             Key::Created(node) => 6 + node,
             Key::Alive(node) => 8 + node,
             Key::Answer(node) => 10 + node,
+            Key::Candidate => 12,
         };
         1 << number
     }
@@ -47,6 +50,8 @@ pub(crate) enum Change {
     Arm,
     /// armed: false.
     Disarm,
+    /// The newest candidate's generation.
+    Name,
     /// A new process, or a newly admitted one, creates `alive` (an older one is deleted first).
     Create,
 }
@@ -131,7 +136,7 @@ impl Write {
         let leader = Key::Leader.bit();
         match self {
             Write::Heartbeat(node, Change::Create) => set(&[Key::Fence(node), Key::Member(node)]),
-            Write::Heartbeat(node, Change::Keep | Change::Arm | Change::Disarm) => {
+            Write::Heartbeat(node, Change::Keep | Change::Arm | Change::Disarm | Change::Name) => {
                 own(node) | Key::Member(node).bit()
             }
             Write::Permit(node) => {
@@ -149,12 +154,12 @@ impl Write {
             Write::Register(node) => set(&[Key::Member(node), Key::Fence(node)]),
             Write::Leave(node) => own(node) | Key::Member(node).bit(),
             Write::Close { node, on_silence } => {
-                let silence = if on_silence { Key::Alive(node).bit() } else { 0 };
+                let silence = if on_silence { set(&[Key::Alive(node), Key::Candidate]) } else { 0 };
                 leader | silence | set(&[Key::Fence(node), Key::Member(node)])
             }
             Write::Release(node, proof) => {
                 let rests_on = match proof {
-                    Proof::Silence => Key::Alive(node).bit(),
+                    Proof::Silence => set(&[Key::Alive(node), Key::Candidate]),
                     Proof::Device => 0,
                     Proof::Registration | Proof::Leave => Key::Member(node).bit(),
                     Proof::Inactive => Key::Answer(node).bit(),
