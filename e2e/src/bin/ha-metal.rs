@@ -12,9 +12,7 @@ use ha_e2e::metal::rig::Rig;
 use ha_e2e::metal::{run, table};
 use ha_e2e::plan::Plan;
 use ha_e2e::scratch;
-
-/// How often a case is run whose time says nothing because the host let a machine wait.
-const ATTEMPTS: u32 = 3;
+use ha_e2e::wait::monotonic_ns;
 
 /// Does to machines what happens to machines, and judges what comes of it.
 #[derive(Parser)]
@@ -28,6 +26,9 @@ struct Arguments {
     /// The short form that ./dev/test runs
     #[arg(long, conflicts_with = "cases")]
     short: bool,
+    /// How often a case is run whose times say nothing because the host let a machine wait
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
+    attempts: u32,
     /// List the cases and end
     #[arg(long)]
     list: bool,
@@ -58,14 +59,24 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         (None, Accelerator::Emulation) => "Conservative".to_owned(),
     };
     say(&format!("machines run by {}, profile {profile}", hardware.accelerator.name()))?;
-    let mut plan = Plan::test(&scratch::folder("metal")?);
-    plan.profile = profile;
-    plan.hardware = Some(hardware);
-    let mut rig = Rig::start(plan)?;
+    if !hardware.accelerator.times_count(&profile) {
+        say("times are shown but not judged: emulated machines are too slow for this profile")?;
+    }
+    let mut rig = start(&profile, &hardware)?;
     say(&table::head())?;
     let mut passed = true;
     for case in &chosen {
-        passed &= attempt(&mut rig, case)?.passed();
+        let (outcome, usable) = attempt(&mut rig, case, arguments.attempts)?;
+        passed &= outcome.passed();
+        if !usable {
+            // Whatever state it is in, the next case is not to begin with it. Its logs stay.
+            say(&format!(
+                "    a new cluster for the next case; logs of this one are in {}",
+                rig.folder().display()
+            ))?;
+            drop(rig);
+            rig = start(&profile, &hardware)?;
+        }
     }
     if passed {
         rig.finish()?;
@@ -76,18 +87,33 @@ fn suite(arguments: &Arguments) -> Result<bool> {
     Ok(passed)
 }
 
-/// Runs a case, again when it is void.
-fn attempt(rig: &mut Rig, case: &Case) -> Result<Outcome> {
+/// A cluster of machines in a folder of its own.
+fn start(profile: &str, hardware: &Hardware) -> Result<Rig> {
+    let name = format!("metal-{}", monotonic_ns() / 1_000_000_000);
+    let mut plan = Plan::test(&scratch::folder(&name)?);
+    profile.clone_into(&mut plan.profile);
+    plan.hardware = Some(hardware.clone());
+    Rig::start(plan)
+}
+
+/// Runs a case, again when it is void; tells also whether the cluster is still good for another case.
+fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)> {
     let mut last = Outcome::default();
-    for attempt in 1..=ATTEMPTS {
-        last = run::run(rig, case, &format!("{}-{attempt}", case.name))?;
+    for attempt in 1..=attempts {
+        let ran = run::run(rig, case, &format!("{}-{attempt}", case.name));
+        let usable = ran.is_ok();
+        last = ran
+            .unwrap_or_else(|error| Outcome { failures: vec![format!("{error:#}")], ..Outcome::default() });
         say(&table::line(case, &last))?;
+        if !usable {
+            return Ok((last, false));
+        }
         // Two at once is never the host's fault.
         if last.void.is_none() || !last.two.is_empty() {
             break;
         }
     }
-    Ok(last)
+    Ok((last, true))
 }
 
 fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {

@@ -39,15 +39,18 @@ pub fn kill_daemon(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, DAEMON, "SIGKILL")
 }
 
-/// The agent dies fifty times in a row, each time as soon as it is up again.
+/// The agent dies fifty times in a row, each time as soon as the one started in its place has committed a heartbeat.
 pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
-    let guest = rig.guest(node)?;
+    let key = rig.cluster.keys().alive(node);
+    let instance =
+        |rig: &Rig| rig.cluster.etcdctl().get(&key).ok()?.map(|entry| entry.value["instance"].clone());
     for _ in 0..50 {
-        guest.run(&format!(
-            "before=$(systemctl show -P MainPID {AGENT}); kill -KILL $before; \
-             until now=$(systemctl show -P MainPID {AGENT}); [ $now != 0 ] && [ $now != $before ] && \
-             systemctl is-active -q {AGENT}; do sleep 0.1; done"
-        ))?;
+        let before = instance(rig);
+        signal(rig, node, AGENT, "SIGKILL")?;
+        wait_until("the next agent's first heartbeat", CEILING, || {
+            let now = instance(rig);
+            now.is_some() && now != before
+        })?;
     }
     Ok(())
 }

@@ -62,6 +62,11 @@ impl Accelerator {
         }
     }
 
+    /// Whether the times of this profile can be asked of machines run so.
+    pub fn times_count(self, profile: &str) -> bool {
+        self == Accelerator::Kvm || profile == "Conservative"
+    }
+
     /// KVM if a machine with the image's kernel runs with it, else emulation. A device node proves nothing: inside a
     /// virtual machine it may be there and not work.
     ///

@@ -32,6 +32,8 @@ pub struct Rig {
     pub cluster: Cluster,
     /// What its nodes are made of.
     pub hardware: Hardware,
+    /// Whether times are judged.
+    pub times_count: bool,
     /// When the host let machines wait.
     pub stalls: Stalls,
     monitors: BTreeMap<String, Monitor>,
@@ -45,6 +47,7 @@ impl Rig {
     /// When it does not come up, or the plan is not of whole machines.
     pub fn start(plan: Plan) -> Result<Self> {
         let hardware = plan.hardware.clone().context("the plan has no whole machines")?;
+        let times_count = hardware.accelerator.times_count(&plan.profile);
         let cluster = Cluster::start(plan)?;
         let machines = Machines::default();
         let monitors = cluster
@@ -55,7 +58,14 @@ impl Rig {
                 Ok((node, Monitor::start(&socket)))
             })
             .collect::<Result<_>>()?;
-        let rig = Self { hardware, stalls: Stalls::start(machines.clone()), cluster, monitors, machines };
+        let rig = Self {
+            hardware,
+            times_count,
+            stalls: Stalls::start(machines.clone()),
+            cluster,
+            monitors,
+            machines,
+        };
         for node in rig.nodes() {
             rig.ready(&node)?;
         }

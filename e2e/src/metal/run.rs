@@ -61,7 +61,7 @@ impl<'a> Run<'a> {
             Service::Fenced => Some(device_ms + arming_ms + start_ms),
             Service::Moves | Service::Undisturbed | Service::Returns => None,
         };
-        let outcome = Outcome { bound_ms, ..Outcome::default() };
+        let outcome = Outcome { bound_ms: bound_ms.filter(|_| rig.times_count), ..Outcome::default() };
         Ok(Self {
             case,
             service,
