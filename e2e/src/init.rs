@@ -17,7 +17,7 @@ use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, sethostname};
+use nix::unistd::{Pid, sethostname, setsid};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -59,6 +59,8 @@ pub struct Program {
 /// # Errors
 /// When the machine cannot be set up; a program that cannot be started is tried again for ever, as it may be being built.
 pub fn run(spec: &Spec) -> Result<()> {
+    // A session of its own: where the kernel shares the processor out by sessions, each machine gets a share as large as any other's.
+    setsid().context("no session of its own")?;
     sethostname(&spec.machine).context("the host name could not be set")?;
     for (source, target) in &spec.binds {
         bind(source, target)?;
