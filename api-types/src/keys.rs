@@ -32,6 +32,8 @@ pub enum Key<'a> {
     Alive(&'a str),
     /// `report/<node>/node`.
     NodeReport(&'a str),
+    /// `report/<node>/doctor`.
+    DoctorReport(&'a str),
     /// `report/<node>/resource/<name>`: node, name.
     ServiceReport(&'a str, &'a str),
     /// `event/<writer>/<id>`.
@@ -139,6 +141,11 @@ impl Keys {
         format!("{}report/{node}/node", self.root)
     }
 
+    /// What a node's agent found when it examined its machine.
+    pub fn doctor_report(&self, node: &str) -> String {
+        format!("{}report/{node}/doctor", self.root)
+    }
+
     /// What a node's agent says of a service.
     pub fn service_report(&self, node: &str, resource: &str) -> String {
         format!("{}report/{node}/resource/{resource}", self.root)
@@ -173,6 +180,7 @@ impl Keys {
             ("candidate", Some(id), None, None) => Key::Candidate(id),
             ("alive", Some(node), None, None) => Key::Alive(node),
             ("report", Some(node), Some("node"), None) => Key::NodeReport(node),
+            ("report", Some(node), Some("doctor"), None) => Key::DoctorReport(node),
             ("report", Some(node), Some("resource"), Some(name)) => Key::ServiceReport(node, name),
             ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
             _ => return None,
@@ -205,6 +213,7 @@ mod tests {
         check(keys.candidate("c1"), Key::Candidate("c1"));
         check(keys.alive("node1"), Key::Alive("node1"));
         check(keys.node_report("node1"), Key::NodeReport("node1"));
+        check(keys.doctor_report("node1"), Key::DoctorReport("node1"));
         check(keys.service_report("node1", "web"), Key::ServiceReport("node1", "web"));
         check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
     }

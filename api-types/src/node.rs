@@ -1,10 +1,12 @@
 //! A node, and node groups.
 
+use crate::check::Check;
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
+use crate::record::{LastEnd, WatchdogSeen};
 use crate::time::{Millis, Timestamp};
 use crate::timing::Timings;
 use schemars::JsonSchema;
@@ -231,6 +233,12 @@ pub struct NodeStatus {
     pub allocated: Amounts,
     /// Services assigned to it.
     pub services: u32,
+    /// What its agent found when it examined the machine: `hactl doctor NODE`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
+    /// How the boot before this one ended, if it did not end in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_end: Option<LastEnd>,
     /// Why it was last fenced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_proof: Option<Reason>,
@@ -240,6 +248,7 @@ pub struct NodeStatus {
 }
 
 /// A node's watchdog, as shown.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchdogStatus {
@@ -257,6 +266,12 @@ pub struct WatchdogStatus {
     pub sliding: bool,
     /// The descriptor outlives its holder.
     pub descriptor_retained: bool,
+    /// A test-watchdog was passed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tested: bool,
+    /// What the daemon has seen of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<WatchdogSeen>,
 }
 
 /// What the user says about a node group.

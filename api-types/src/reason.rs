@@ -225,10 +225,14 @@ reasons! {
     FenceDeviceStarted => "a fence device was started",
     /// An operator confirmed it dead.
     ConfirmedByOperator => "an operator confirmed it off",
+    /// The machine is back after a reset, a power failure or a panic.
+    WentDown => "its machine went down out of order",
     /// The node has been declared dead by mistake: it is alive.
     NodeAlive => "the node is alive",
     /// The request is about a state that has passed.
     Outdated => "the request is about a state that has passed",
+    /// A check of `hactl doctor` fails.
+    DoctorFound => "hactl doctor finds something that fails",
     /// In maintenance.
     Maintenance => "it is in maintenance",
     /// The store is a version with known defects.

@@ -3,6 +3,7 @@
 mod alive;
 mod assignment;
 mod candidate;
+mod doctor_report;
 mod fence;
 mod node_report;
 mod service_report;
@@ -11,6 +12,7 @@ mod tombstone;
 pub use alive::Alive;
 pub use assignment::{Action, Assignment};
 pub use candidate::{Candidate, Leader};
+pub use doctor_report::{DoctorReport, LastEnd, WatchdogSeen};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use node_report::{Mode, NodeReport, NotStopped, WatchdogKind, WatchdogReport};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};

@@ -8,6 +8,7 @@ mod delete;
 mod describe;
 mod diff;
 mod disarm;
+mod doctor;
 mod edit;
 mod events;
 mod explain;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Explain(explain::Explain),
     /// Run a whole cluster under a virtual clock, as a scenario file says; needs no cluster
     Simulate(simulate::Simulate),
+    /// Examine a node, or the cluster: each check, what was seen, and the line that mends it
+    Doctor(doctor::Doctor),
     /// Show how long a failover takes at worst, part by part, for the settings in force and each node
     Timing(timing::Timing),
     /// The clusters that hactl knows
@@ -116,6 +119,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Wait(wait) => wait.run(session).await,
         Command::Explain(explain) => explain.run(session),
         Command::Simulate(simulate) => simulate.run(session),
+        Command::Doctor(doctor) => doctor.run(session).await,
         Command::Timing(timing) => timing.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,

@@ -8,6 +8,7 @@ pub mod command;
 mod commits;
 mod disarm;
 pub mod effect;
+mod examining;
 mod heartbeat;
 pub mod input;
 pub mod journal;
@@ -33,12 +34,13 @@ pub use effect::{
     CommitId, Effect, Exit, JournalWriteId, Lane, LeaseRequestId, Level, ReadId, WatchdogRequestId,
 };
 pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
-pub use journal::{Journal, JournalEntry};
+pub use journal::{Journal, JournalEntry, LastWords};
 pub use summary::{AgentState, Summary};
 
 use crate::watchdog::Moment;
 use arming::Watchdog;
 use commits::Purpose;
+use examining::Examining;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::Amounts;
@@ -112,6 +114,7 @@ pub struct AgentCore {
     view: View,
     session: Session,
     watchdog: Watchdog,
+    examining: Examining,
     lease: Lease,
     services: BTreeMap<String, Service>,
     commits: BTreeMap<CommitId, Purpose>,
@@ -159,7 +162,8 @@ pub struct AgentCore {
 
 impl AgentCore {
     /// An agent that holds the file lock of this node's state directory, with the journal found there.
-    pub fn new(config: Config, journal: Journal) -> AgentCore {
+    pub fn new(config: Config, mut journal: Journal) -> AgentCore {
+        let examining = Examining::new(&config, &mut journal);
         let view = View::new(&config.keys, &config.node);
         let in_force = journal.timings.unwrap_or_default();
         let mut core = AgentCore {
@@ -170,6 +174,7 @@ impl AgentCore {
             view,
             session: Session::Waiting,
             watchdog: Watchdog::default(),
+            examining,
             lease: Lease::default(),
             services: BTreeMap::new(),
             commits: BTreeMap::new(),
@@ -242,6 +247,7 @@ impl AgentCore {
             Input::Ended { id, result } => self.ended(now, id, result),
             Input::Driver(event) => self.driver_event(event),
             Input::Watchdog(news) => self.watchdog_news(now, news),
+            Input::Examined(facts) => self.examined(facts),
             Input::Facts { drivers, capacity } => {
                 self.config.drivers = drivers;
                 self.config.capacity = capacity;
@@ -321,6 +327,7 @@ impl AgentCore {
             self.lease_step(now);
             self.heartbeat_step(now);
             self.watchdog_step(now);
+            self.examining_step(now);
             self.journaling_step(now);
             if !self.changed || matches!(self.session, Session::Ended) {
                 break;
@@ -367,8 +374,8 @@ impl AgentCore {
                 | Key::Event(..),
             )
             | None => self.all_stale = true,
-            // Refreshed every Ki by every controller; only the node's report tells of them.
-            Some(Key::Candidate(_)) => {}
+            // Refreshed every Ki by every controller; only the node's report tells of them. What was found is for people.
+            Some(Key::Candidate(_) | Key::DoctorReport(_)) => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! The node agent: pure core, shell, drivers, and the watchdog daemon.
 
 pub mod core;
+pub mod doctor;
 #[cfg(feature = "shell")]
 pub mod driver;
 #[cfg(feature = "shell")]

@@ -6,6 +6,7 @@
 mod commits;
 mod drivers;
 mod effects;
+mod examiner;
 mod identity;
 mod inhibitor;
 mod journal_file;
@@ -96,6 +97,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     signals::spawn(shutdown.clone(), inputs.clone());
     let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();
+    examiner::spawn(inputs.clone());
     let writer = EventWriter::spawn(store.clone(), keys, format!("agent-{}", config.node));
     let process = config.instance.clone();
     let mut core = ObservedCore::new(AgentCore::new(config, journal), agent_metrics.clone());

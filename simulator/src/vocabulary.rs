@@ -117,6 +117,7 @@ impl Vocabulary {
                     | Key::Candidate(_)
                     | Key::Alive(_)
                     | Key::NodeReport(_)
+                    | Key::DoctorReport(_)
                     | Key::ServiceReport(..)
                     | Key::Event(..),
                 )

@@ -1,5 +1,6 @@
 //! The cluster on one screen: `GET /apis/hactl.io/v1/status`.
 
+use crate::check::Check;
 use crate::cluster::RecentFence;
 use crate::node::{NodeState, WatchdogStatus};
 use crate::reason::Reason;
@@ -36,6 +37,8 @@ pub struct Overview {
     pub waiting_for: Vec<String>,
     /// What is wrong, worst first.
     pub problems: Vec<Problem>,
+    /// What was looked at of the cluster as a whole: `hactl doctor`.
+    pub checks: Vec<Check>,
     /// The last fences and their proofs, newest last.
     pub recent_fences: Vec<RecentFence>,
 }

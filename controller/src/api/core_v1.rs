@@ -127,6 +127,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Candidate(_)
         | Key::Alive(_)
         | Key::NodeReport(_)
+        | Key::DoctorReport(_)
         | Key::ServiceReport(..) => None,
     }
 }

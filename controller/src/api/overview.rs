@@ -1,5 +1,6 @@
 //! `/apis/hactl.io/v1/status`: the cluster on one screen.
 
+mod checks;
 mod problems;
 
 use super::ApiState;
@@ -37,6 +38,7 @@ pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Respo
     match world {
         Ok(world) => {
             fill(&state, &world, &mut overview);
+            overview.checks = checks::of(&world, &overview);
             overview.problems = problems::of(&world, &overview);
         }
         Err(error) => overview.problems = vec![problems::no_store(&error)],

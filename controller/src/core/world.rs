@@ -14,7 +14,8 @@ use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, Candidate, Fence, FenceState, NodeReport, Revision, ServiceReport, Tombstone,
+    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, NodeReport, Revision, ServiceReport,
+    Tombstone,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
@@ -75,6 +76,8 @@ pub struct World {
     pub alive: Table<Alive>,
     /// What agents say of their nodes.
     pub node_reports: Table<NodeReport>,
+    /// What agents found when they examined their machines.
+    pub doctor_reports: Table<DoctorReport>,
     /// What agents say of services: by resource, then by node.
     pub service_reports: BTreeMap<String, Table<ServiceReport>>,
     /// The leader key.
@@ -128,6 +131,7 @@ impl World {
             fences: Table::new(),
             alive: Table::new(),
             node_reports: Table::new(),
+            doctor_reports: Table::new(),
             service_reports: BTreeMap::new(),
             leader: None,
             candidate_entries: BTreeMap::new(),
@@ -278,6 +282,7 @@ impl World {
                 read
             }
             Key::NodeReport(name) => put(&mut self.node_reports, name, entry, now),
+            Key::DoctorReport(name) => put(&mut self.doctor_reports, name, entry, now),
             Key::ServiceReport(node, name) => {
                 put(self.service_reports.entry(name.to_owned()).or_default(), node, entry, now)
             }
@@ -368,6 +373,7 @@ impl World {
             // A deleted heartbeat is only silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => drop(self.node_reports.remove(name)),
+            Key::DoctorReport(name) => drop(self.doctor_reports.remove(name)),
             Key::ServiceReport(node, name) => {
                 if let Some(reports) = self.service_reports.get_mut(name) {
                     reports.remove(node);

@@ -1,6 +1,7 @@
 //! `hactl node`: maintenance, a shutdown that waits, confirming that a node is off, and the list.
 
 mod maintenance;
+mod watchdog;
 
 use super::operate::{Patience, carry_out};
 use crate::client::Collection;
@@ -23,6 +24,8 @@ pub(crate) struct Node {
 enum NodeCommand {
     /// List the nodes
     List,
+    /// Show a node's watchdog: device, identity, timeout, whether it is armed, and the margin seen
+    Watchdog(watchdog::Watchdog),
     /// Move a node's services away and keep new ones out, or let them come back
     #[command(subcommand)]
     Maintenance(maintenance::Command),
@@ -55,6 +58,7 @@ impl Node {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         match &self.command {
             NodeCommand::List => list(session).await,
+            NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
             NodeCommand::ShutdownContinue(go_on) => shutdown_continue(session, go_on).await,
             NodeCommand::ConfirmFenced(confirm) => confirm_fenced(session, confirm).await,

@@ -3,6 +3,7 @@
 mod apply;
 mod commands;
 mod connection;
+mod doctor;
 mod hactl;
 mod objects;
 mod operations;

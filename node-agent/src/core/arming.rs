@@ -92,6 +92,11 @@ impl Watchdog {
         self.looked
     }
 
+    /// What the daemon said last.
+    pub(super) fn daemon_status(&self) -> Status {
+        self.status
+    }
+
     /// Whether there is no connection.
     pub(super) fn is_away(&self) -> bool {
         !self.connected

@@ -5,7 +5,7 @@ use super::heartbeat::Beat;
 use super::session::ReadFor;
 use super::{AgentCore, Now};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{NodeReport, Phase, ServiceReport};
+use ha_api_types::record::{DoctorReport, NodeReport, Phase, ServiceReport};
 use ha_api_types::time::Millis;
 use ha_store::{Outcome, Transaction};
 
@@ -25,6 +25,8 @@ pub(super) enum Purpose {
     Service { name: String, report: ServiceReport },
     /// The report of a resource that is gone.
     Forget { name: String },
+    /// What was found on the machine.
+    Doctor { report: DoctorReport },
     /// The clean leave.
     Leave { report: NodeReport },
 }
@@ -49,6 +51,7 @@ impl AgentCore {
             Purpose::Beat(beat) => self.beat_answer(now, beat, outcome),
             Purpose::Service { name, report } => self.service_answer(now, id, &name, report, outcome),
             Purpose::Forget { name } => self.forget_answer(now, id, &name, outcome),
+            Purpose::Doctor { report } => self.doctor_answer(id, report, outcome),
             Purpose::Leave { report } => self.leave_answer(now, report, outcome),
         }
     }

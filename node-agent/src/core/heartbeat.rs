@@ -116,6 +116,7 @@ impl AgentCore {
                 | Purpose::DeleteAlive
                 | Purpose::Service { .. }
                 | Purpose::Forget { .. }
+                | Purpose::Doctor { .. }
                 | Purpose::Leave { .. } => false,
             })
     }
@@ -130,6 +131,7 @@ impl AgentCore {
                 | Purpose::DeleteAlive
                 | Purpose::Service { .. }
                 | Purpose::Forget { .. }
+                | Purpose::Doctor { .. }
                 | Purpose::Leave { .. } => false,
             })
     }

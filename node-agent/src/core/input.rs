@@ -2,6 +2,7 @@
 
 use super::command::{CommandId, CommandResult, DriverEvent};
 use super::effect::{CommitId, JournalWriteId, LeaseRequestId, ReadId, WatchdogRequestId};
+use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{Leave, Revision};
@@ -77,6 +78,8 @@ pub enum Input {
     Driver(DriverEvent),
     /// Word from the watchdog daemon.
     Watchdog(WatchdogNews),
+    /// The machine was looked at, for `hactl doctor`.
+    Examined(MachineFacts),
     /// The machine's drivers or capacity were looked at again.
     Facts {
         /// Drivers that it can serve, sorted.

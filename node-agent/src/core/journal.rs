@@ -2,6 +2,7 @@
 
 use ha_api_types::record::Revision;
 use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Timestamp;
 use ha_api_types::timing::Timings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,8 +25,23 @@ pub struct Journal {
     /// The timings in force when it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
+    /// Why this machine was about to be reset, for whoever reads it after that; `None` while all is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_words: Option<LastWords>,
     /// By resource.
     pub services: BTreeMap<String, JournalEntry>,
+}
+
+/// What a machine wrote down before it may have been reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastWords {
+    /// The boot that says so.
+    pub boot_id: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// When, by this machine's clock.
+    pub at: Timestamp,
 }
 
 /// What is remembered of one service.

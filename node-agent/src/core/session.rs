@@ -288,6 +288,7 @@ impl AgentCore {
                     }
                     return;
                 }
+                self.note_previous();
                 self.enter(now);
             }
             Session::Clearing => self.clearing_step(now),

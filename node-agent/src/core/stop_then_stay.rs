@@ -145,6 +145,7 @@ impl AgentCore {
         }
         let Some(left_ms) = self.left_ms(now) else { return };
         if left_ms > self.pace().stop_margin_ms {
+            self.take_back_last_words();
             return;
         }
         let mut killed = 0;
@@ -176,6 +177,26 @@ impl AgentCore {
                 format!("no heartbeat has committed in time: killing {killed} exclusive services, {left_ms} ms before the deadline"),
             );
         }
+        if killed > 0 || self.journal.last_words.is_some() {
+            self.tell_what_is_left(now);
+        }
+    }
+
+    /// Writes down, for after a reset, what has not ended in time.
+    fn tell_what_is_left(&mut self, now: &Now) {
+        let is_left = |service: &&Service| {
+            self.is_exclusive(service) && !self.is_ignored(service.name()) && self.may_be_here(service)
+        };
+        let left: Vec<&str> = self.services.values().filter(is_left).map(Service::name).collect();
+        let message = if left.is_empty() {
+            "no heartbeat was committed in time, and every exclusive service was stopped".to_owned()
+        } else {
+            format!(
+                "no heartbeat was committed in time, and {} had not ended yet: the watchdog resets the machine by its deadline",
+                left.join(", ")
+            )
+        };
+        self.say_last_words(now, message);
     }
 
     /// Ends what is under way for a service; the command is answered later.

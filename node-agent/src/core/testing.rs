@@ -3,6 +3,7 @@
 mod adoption;
 mod checks;
 mod device;
+mod examining;
 mod guarded;
 mod heartbeats;
 mod leaving;

@@ -5,7 +5,7 @@ use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::operation::Operation;
-use ha_api_types::record::{Alive, Assignment, Fence, NodeReport, Revision, ServiceReport};
+use ha_api_types::record::{Alive, Assignment, DoctorReport, Fence, NodeReport, Revision, ServiceReport};
 use ha_api_types::resource::Resource;
 use ha_api_types::timing::{Timings, problems};
 use ha_store::{Change, Entry, Guard};
@@ -133,6 +133,8 @@ pub(super) struct View {
     candidates: Table<()>,
     /// By node: our own, and no other.
     pub(super) node_reports: Table<NodeReport>,
+    /// By node: our own, and no other.
+    pub(super) doctor_reports: Table<DoctorReport>,
     /// Our own, by resource.
     pub(super) reports: Table<ServiceReport>,
     /// Of the peer of a migration, by `node/resource`; only read when needed, never watched.
@@ -159,6 +161,7 @@ impl View {
             fences: Table::default(),
             candidates: Table::default(),
             node_reports: Table::default(),
+            doctor_reports: Table::default(),
             reports: Table::default(),
             peer_reports: Table::default(),
             alive: Table::default(),
@@ -220,6 +223,8 @@ impl View {
             let nodes = names(&|key| matches!(key, Key::NodeReport(_)));
             self.reports.keep_only(&services, revision);
             self.node_reports.keep_only(&nodes, revision);
+            let doctors = names(&|key| matches!(key, Key::DoctorReport(_)));
+            self.doctor_reports.keep_only(&doctors, revision);
         }
     }
 
@@ -272,10 +277,12 @@ impl View {
             Key::Fence(name) => self.fences.put(name, entry, as_of),
             Key::Candidate(name) => self.candidates.put_as(name, entry, as_of, |_| None),
             Key::NodeReport(node) if node == self.node => self.node_reports.put(node, entry, as_of),
+            Key::DoctorReport(node) if node == self.node => self.doctor_reports.put(node, entry, as_of),
             Key::ServiceReport(node, name) if node == self.node => self.reports.put(name, entry, as_of),
             Key::ServiceReport(node, name) => self.peer_reports.put(&peer(node, name), entry, as_of),
             Key::Alive(node) if node == self.node => self.alive.put(node, entry, as_of),
             Key::NodeReport(_)
+            | Key::DoctorReport(_)
             | Key::Alive(_)
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
@@ -300,10 +307,12 @@ impl View {
             Key::Fence(name) => self.fences.remove(name, revision),
             Key::Candidate(name) => self.candidates.remove(name, revision),
             Key::NodeReport(node) if node == self.node => self.node_reports.remove(node, revision),
+            Key::DoctorReport(node) if node == self.node => self.doctor_reports.remove(node, revision),
             Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name, revision),
             Key::ServiceReport(node, name) => self.peer_reports.remove(&peer(node, name), revision),
             Key::Alive(node) if node == self.node => self.alive.remove(node, revision),
             Key::NodeReport(_)
+            | Key::DoctorReport(_)
             | Key::Alive(_)
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
@@ -348,6 +357,7 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::Candidate(name)
         | Key::Alive(name)
         | Key::NodeReport(name)
+        | Key::DoctorReport(name)
         | Key::ServiceReport(_, name)
         | Key::Event(_, name) => name,
         Key::Leader => "",

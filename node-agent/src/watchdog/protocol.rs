@@ -15,7 +15,7 @@
 mod refusal;
 mod wire;
 
-pub use refusal::Refusal;
+pub use refusal::{Refusal, fix_for};
 pub use wire::{
     DecodeError, MESSAGE_BYTES, decode_reply, decode_request, decode_saved, encode_reply, encode_request,
     encode_saved,

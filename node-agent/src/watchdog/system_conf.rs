@@ -2,6 +2,8 @@
 //!
 //! It reads systemd's files and asks nobody, so that it never waits for a service manager that hangs.
 
+use super::protocol::Refusal;
+use crate::doctor::ManagerSettings;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -20,30 +22,31 @@ const REBOOT: (&str, &str) = ("RebootWatchdogSec", "10min");
 /// # Caveats
 /// It says what the files say; a change counts after `systemctl daemon-reexec`.
 pub fn problems(root: &Path) -> Vec<String> {
-    if !root.join("run/systemd/system").is_dir() {
-        return Vec::new();
-    }
     let settings = settings(root);
-    let value =
-        |(name, default): (&str, &str)| settings.get(name).cloned().unwrap_or_else(|| default.to_owned());
-    let mut problems = Vec::new();
-    let (runtime, reboot) = (value(RUNTIME), value(REBOOT));
-    let mend = "in /etc/systemd/system.conf.d/50-ha-watchdogd.conf, then systemctl daemon-reexec";
-    if !is_off(&runtime) {
-        problems.push(format!(
-            "systemd pets the watchdog itself (RuntimeWatchdogSec={runtime}): set RuntimeWatchdogSec=0 {mend}"
-        ));
+    let problems =
+        settings.iter().flat_map(|settings| [settings.runtime_problem(), settings.reboot_problem()]);
+    problems.flatten().map(|(seen, help)| format!("{seen}: {help}")).collect()
+}
+
+/// Why the device may not be opened while systemd uses the watchdog too.
+pub fn refusal(root: &Path) -> Option<Refusal> {
+    let settings = settings(root)?;
+    let (runtime, reboot) = (settings.runtime_problem().is_some(), settings.reboot_problem().is_some());
+    (runtime || reboot).then_some(Refusal::SharedWithManager { runtime, reboot })
+}
+
+/// systemd's own watchdogs as its files set them; `None` where systemd does not run.
+pub fn settings(root: &Path) -> Option<ManagerSettings> {
+    if !root.join("run/systemd/system").is_dir() {
+        return None;
     }
-    if !is_off(&reboot) {
-        problems.push(format!(
-            "systemd gives the watchdog {reboot} at reboot, so a machine that hangs on its way down is reset late: set RebootWatchdogSec=0 {mend}"
-        ));
-    }
-    problems
+    let set = set_values(root);
+    let value = |(name, default): (&str, &str)| set.get(name).cloned().unwrap_or_else(|| default.to_owned());
+    Some(ManagerSettings { runtime: value(RUNTIME), reboot: value(REBOOT) })
 }
 
 /// The last value of each setting, in systemd's order: the main file, then the drop-ins by name.
-fn settings(root: &Path) -> BTreeMap<String, String> {
+fn set_values(root: &Path) -> BTreeMap<String, String> {
     let folders = || FOLDERS.iter().map(|folder| root.join(folder));
     let main = folders().map(|folder| folder.join("system.conf")).find(|file| file.exists());
     let mut drop_ins: BTreeMap<std::ffi::OsString, PathBuf> = BTreeMap::new();
@@ -75,10 +78,6 @@ fn settings(root: &Path) -> BTreeMap<String, String> {
     settings
 }
 
-fn is_off(value: &str) -> bool {
-    value == "off" || value.trim_end_matches(|unit: char| unit.is_ascii_alphabetic() || unit == ' ') == "0"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +94,11 @@ mod tests {
         for (problem, part) in found.iter().zip(expected) {
             assert!(problem.contains(part), "{problem}");
         }
+        let shared =
+            |setting: &str| found.iter().any(|problem| problem.contains(&format!("set {setting}=0")));
+        let (runtime, reboot) = (shared("RuntimeWatchdogSec"), shared("RebootWatchdogSec"));
+        let refused = Refusal::SharedWithManager { runtime, reboot };
+        assert_eq!(refusal(root.path()), (runtime || reboot).then_some(refused));
     }
 
     const RUNNING: (&str, &str) = ("run/systemd/system/any", "");

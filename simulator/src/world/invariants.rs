@@ -148,7 +148,12 @@ impl World {
                     self.note_permit(node, name, &entry.value);
                 }
                 Some(
-                    Key::Status(..) | Key::Tombstone(_) | Key::Leader | Key::Candidate(_) | Key::Event(..),
+                    Key::Status(..)
+                    | Key::Tombstone(_)
+                    | Key::Leader
+                    | Key::Candidate(_)
+                    | Key::DoctorReport(_)
+                    | Key::Event(..),
                 )
                 | None => {}
             }

@@ -4,6 +4,7 @@ use super::ready;
 use crate::api::error::ApiError;
 use crate::core::stored_view::status_of;
 use crate::core::world::World;
+use ha_api_types::check::{Check, Verdict};
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -11,6 +12,7 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::view::{ControllerState, Overview, Problem, Severity};
 use ha_store::etcd::is_too_old;
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// The store cannot be read.
 pub(super) fn no_store(error: &ApiError) -> Problem {
@@ -76,6 +78,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         ));
     }
     nodes(overview, &mut found);
+    failing_checks(world, overview, &mut found);
     rules(world, &mut found);
     if world.settings().disarmed.is_some() {
         let message = format!("the cluster is {}: nobody is declared dead on silence", overview.arming);
@@ -148,6 +151,37 @@ fn nodes(overview: &Overview, found: &mut Vec<Problem>) {
     }
 }
 
+/// What `hactl doctor` finds failing, of the cluster and of each node, unless it is told already.
+fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
+    let told: BTreeSet<String> = found.iter().map(|problem| problem.about.clone()).collect();
+    let fails = |check: &&Check| check.verdict == Verdict::Fail;
+    for check in overview.checks.iter().filter(fails) {
+        // A node without a watchdog is named by itself.
+        if check.name != "watchdogs" {
+            let about = if check.name.starts_with("store") { "store" } else { "cluster/default" };
+            let (seen, help) = (check.seen.clone(), &check.help);
+            found.push(problem(Severity::Degraded, about.to_owned(), Reason::DoctorFound, seen, help));
+        }
+    }
+    for node in &overview.nodes {
+        let about = format!("node/{}", node.name);
+        let checks = world.node_statuses.get(&node.name).map(|status| &status.value.checks);
+        for check in checks.into_iter().flatten().filter(fails) {
+            let is_told = check.name == "watchdog" && told.contains(&about);
+            if !is_told && node.state != NodeState::Gone {
+                let message = format!("{}: {}", node.name, check.seen);
+                found.push(problem(
+                    Severity::Degraded,
+                    about.clone(),
+                    Reason::DoctorFound,
+                    message,
+                    &check.help,
+                ));
+            }
+        }
+    }
+}
+
 fn rules(world: &World, found: &mut Vec<Problem>) {
     let groups = world.group_statuses.iter().map(|(name, status)| ("group", name, &status.value.conditions));
     let rules =
@@ -178,8 +212,9 @@ mod tests {
     use super::*;
     use ha_api_types::keys::Keys;
     use ha_api_types::kind::Kind;
+    use ha_api_types::node::WatchdogStatus;
     use ha_api_types::time::Mono;
-    use ha_api_types::view::StoreMember;
+    use ha_api_types::view::{NodeOverview, StoreMember};
     use ha_store::Entry;
 
     fn reasons(world: &World, overview: &Overview) -> Vec<(Reason, String)> {
@@ -207,6 +242,53 @@ mod tests {
         check("3.5.29", true);
         check("3.6.12", false);
         check("", false);
+    }
+
+    #[test]
+    fn what_the_doctor_finds_failing_is_repeated() {
+        let keys = Keys::new("test");
+        let status = |name: &str, check: &Check| Entry {
+            key: keys.status(Kind::Node, name),
+            value: serde_json::json!({"state": "Online", "checks": [check]}).to_string().into_bytes().into(),
+            create_revision: 1,
+            mod_revision: 1,
+            lease: 0,
+        };
+        let fails = Check::fail("reboot-watchdog", "ten minutes at reboot", "set it to 0");
+        let entries = vec![
+            status("node1", &fails),
+            status("node2", &Check { verdict: Verdict::Warn, ..fails.clone() }),
+            status("node3", &Check::fail("watchdog", "there is none", "load one")),
+        ];
+        let mut world = World::new(keys.clone());
+        world.replace(entries, 1, Mono(0));
+        let of_node = |name: &str, kind: &str| NodeOverview {
+            name: name.to_owned(),
+            state: NodeState::Online,
+            watchdog: Some(WatchdogStatus { kind: kind.to_owned(), ..WatchdogStatus::default() }),
+            ..NodeOverview::default()
+        };
+        let overview = Overview {
+            nodes: vec![of_node("node1", "Kernel"), of_node("node2", "Kernel"), of_node("node3", "None")],
+            checks: vec![
+                Check::fail("store-members", "the store has 1", "add members"),
+                Check::fail("watchdogs", "node3 has none", "see there"),
+                Check::warn("versions", "two", "upgrade"),
+            ],
+            ..Overview::default()
+        };
+        let found: Vec<(String, Reason)> = of(&world, &overview)
+            .into_iter()
+            .filter(|found| found.about != "leader")
+            .map(|found| (found.about, found.reason))
+            .collect();
+        // Node3's lack of a watchdog is told once, in its own word.
+        let expected = [
+            ("node/node1", Reason::DoctorFound),
+            ("node/node3", Reason::WatchdogMissing),
+            ("store", Reason::DoctorFound),
+        ];
+        assert_eq!(found, expected.map(|(about, reason)| (about.to_owned(), reason)));
     }
 
     #[test]

@@ -146,6 +146,13 @@ fn status(
     if let Some(report) = world.node_reports.get(name) {
         describe(&mut status, &report.value);
     }
+    if let Some(doctor) = world.doctor_reports.get(name) {
+        status.checks.clone_from(&doctor.value.checks);
+        status.last_end.clone_from(&doctor.value.last_end);
+        if let Some(watchdog) = &mut status.watchdog {
+            watchdog.seen.clone_from(&doctor.value.watchdog);
+        }
+    }
     agent_state(node).clone_into(&mut status.agent);
     arming(situation, name).clone_into(&mut status.arming);
     if node.is_heard() {
@@ -221,6 +228,8 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
         armed: report.armed,
         sliding: watchdog.sliding,
         descriptor_retained: watchdog.descriptor_retained,
+        tested: watchdog.tested,
+        seen: None,
     });
 }
 

@@ -70,12 +70,20 @@ pub enum Refusal {
         errno: u32,
     },
     /// Somebody else holds the device.
-    #[error("the watchdog device is held by process {pid} ({name}): {}", fix_for(name))]
+    #[error("the watchdog device is held by process {pid} ({name}): {}", fix_for(name.as_str()))]
     DeviceBusy {
         /// Its owner's process, 0 when it could not be found.
         pid: u32,
         /// Its owner's name.
         name: Name,
+    },
+    /// systemd uses the watchdog too.
+    #[error("{}", shared_text(*runtime, *reboot))]
+    SharedWithManager {
+        /// It pets it while the machine runs.
+        runtime: bool,
+        /// It arms it anew at reboot.
+        reboot: bool,
     },
     /// Closing the device would stop it, so the daemon's death would end the guard.
     #[error(
@@ -127,15 +135,30 @@ impl Refusal {
             | Refusal::DeadlinePassed
             | Refusal::DeadlineTooFar { .. }
             | Refusal::DeviceBusy { .. }
+            | Refusal::SharedWithManager { .. }
             | Refusal::StopsWhenClosed
             | Refusal::DeviceFailed { .. } => Reason::WatchdogFailed,
         }
     }
 }
 
+fn shared_text(runtime: bool, reboot: bool) -> String {
+    let pets = "systemd pets the watchdog itself (RuntimeWatchdogSec)";
+    let rearms = "systemd's reboot watchdog (RebootWatchdogSec, ten minutes unless it is set) would give a machine that is on \
+                  its way down more time than the others wait";
+    let (seen, set) = match (runtime, reboot) {
+        (true, false) => (pets.to_owned(), "RuntimeWatchdogSec=0"),
+        (false, _) => (rearms.to_owned(), "RebootWatchdogSec=0"),
+        (true, true) => (format!("{pets}, and {rearms}"), "RuntimeWatchdogSec=0 and RebootWatchdogSec=0"),
+    };
+    format!(
+        "{seen}: set {set} in /etc/systemd/system.conf.d/50-ha-watchdogd.conf and run systemctl daemon-reexec"
+    )
+}
+
 /// What helps against an owner of this name.
-fn fix_for(name: &Name) -> &'static str {
-    match name.as_str() {
+pub fn fix_for(name: &str) -> &'static str {
+    match name {
         "systemd" | "init" => {
             "the service manager pets it itself: set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in /etc/systemd/system.conf.d/ and run systemctl daemon-reexec"
         }
@@ -163,6 +186,39 @@ mod tests {
         check(not_taken, Reason::TimingRefused);
         check(Refusal::DeviceBusy { pid: 7, name: Name::new(b"sbd") }, Reason::WatchdogFailed);
         check(Refusal::DeviceFailed { errno: 5 }, Reason::WatchdogFailed);
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_with_the_sentence_that_helps() {
+        let check = |refusal: Refusal, seen: &str, help: &str| {
+            let text = refusal.to_string();
+            let (before, after) = text.split_once(": ").expect("what is wrong, and what helps");
+            assert!(before.contains(seen) && after.contains(help), "{text}");
+        };
+        let too_long = Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 };
+        check(
+            too_long,
+            "takes a timeout of 60 s, W bears 5 s",
+            "raise timing.watchdogTimeoutSeconds by 55 to 60",
+        );
+        let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 30, largest_seconds: 600 };
+        check(not_taken, "from 30 to 600 s", "set timing.watchdogTimeoutSeconds to one of these");
+        check(
+            Refusal::NoDevice { errno: 2 },
+            "no watchdog device",
+            "set WATCHDOG_MODULE in /etc/default/ha-watchdogd",
+        );
+        let busy = Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") };
+        check(busy, "held by process 1 (systemd)", "RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");
+        let busy = Refusal::DeviceBusy { pid: 40, name: Name::new(b"watchdog") };
+        check(busy, "held by process 40 (watchdog)", "systemctl disable --now watchdog");
+        let reboot = Refusal::SharedWithManager { runtime: false, reboot: true };
+        check(reboot, "reboot watchdog", "set RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");
+        let runtime = Refusal::SharedWithManager { runtime: true, reboot: false };
+        check(runtime, "pets the watchdog itself", "set RuntimeWatchdogSec=0 in");
+        let both = Refusal::SharedWithManager { runtime: true, reboot: true };
+        check(both, "RebootWatchdogSec", "set RuntimeWatchdogSec=0 and RebootWatchdogSec=0 in");
+        check(Refusal::StopsWhenClosed, "neither magic close nor nowayout", "load it with nowayout=1");
     }
 
     #[test]

@@ -265,6 +265,9 @@ impl Writer {
                     (33, smallest_seconds.into(), largest_seconds, none)
                 }
                 Refusal::DeviceFailed { errno } => (34, errno.into(), 0, none),
+                Refusal::SharedWithManager { runtime, reboot } => {
+                    (35, runtime.into(), u32::from(reboot), none)
+                }
             },
         };
         self.u16(tag);
@@ -397,6 +400,7 @@ impl<'a> Reader<'a> {
             32 => Refusal::TimeoutTooLong { read_back_seconds: small()?, largest_seconds: second },
             33 => Refusal::TimeoutNotTaken { smallest_seconds: small()?, largest_seconds: second },
             34 => Refusal::DeviceFailed { errno: small()? },
+            35 => Refusal::SharedWithManager { runtime: first != 0, reboot: second != 0 },
             _ => return Err(DecodeError::Malformed),
         };
         Ok(Outcome::Refused(refusal))

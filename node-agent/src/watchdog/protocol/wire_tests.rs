@@ -20,6 +20,8 @@ fn every_refusal() -> Vec<Refusal> {
         Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 },
         Refusal::TimeoutNotTaken { smallest_seconds: 1, largest_seconds: 65535 },
         Refusal::DeviceFailed { errno: 5 },
+        Refusal::SharedWithManager { runtime: true, reboot: false },
+        Refusal::SharedWithManager { runtime: false, reboot: true },
     ]
 }
 

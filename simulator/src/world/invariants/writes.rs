@@ -34,6 +34,7 @@ impl World {
                 | Key::Candidate(_)
                 | Key::Alive(_)
                 | Key::NodeReport(_)
+                | Key::DoctorReport(_)
                 | Key::ServiceReport(..)
                 | Key::Event(..),
             )

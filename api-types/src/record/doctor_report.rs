@@ -1,0 +1,63 @@
+//! What an agent found when it examined its machine, beside what the protocol needs to know.
+
+use crate::check::Check;
+use crate::time::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `report/<node>/doctor`, unleased, written by the node's agent when it has found something new.
+///
+/// A key of its own: every permit guards `report/<node>/node`, which must not change for what only people read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DoctorReport {
+    /// The boot that was examined.
+    pub boot_id: String,
+    /// What the watchdog daemon has seen of its device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<WatchdogSeen>,
+    /// What was looked at.
+    pub checks: Vec<Check>,
+    /// What is known of the end of the boot before this one, if it did not end in order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_end: Option<LastEnd>,
+    /// When it was written.
+    pub at: Timestamp,
+}
+
+/// What the watchdog daemon has seen of its device since it was armed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WatchdogSeen {
+    /// The device cannot be stopped once started.
+    pub nowayout: bool,
+    /// The driver's smallest timeout, seconds.
+    pub smallest_timeout_seconds: u32,
+    /// The driver's largest timeout, seconds.
+    pub largest_timeout_seconds: u32,
+    /// The pretimeout in force, seconds; `None` where the driver has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pretimeout_seconds: Option<u32>,
+    /// The least time that was left on the device at a pet, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smallest_margin_ms: Option<u32>,
+    /// How late the daemon's loop was at worst, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst_lateness_ms: Option<u32>,
+    /// The daemon runs with real-time priority.
+    pub real_time: bool,
+    /// The daemon's memory is locked.
+    pub memory_locked: bool,
+}
+
+/// How an earlier boot of a machine ended: its last words, kept on its disk, and what the machine itself recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastEnd {
+    /// The boot that ended.
+    pub boot_id: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// When the last words were written, by that machine's clock.
+    pub at: Timestamp,
+}

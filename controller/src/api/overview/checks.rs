@@ -1,0 +1,186 @@
+//! `hactl doctor` of the cluster as a whole: pure, over what the overview and the view hold.
+
+use crate::core::world::World;
+use ha_api_types::check::Check;
+use ha_api_types::node::{Node, NodeState};
+use ha_api_types::resource::StorageMode;
+use ha_api_types::view::{NodeOverview, Overview};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The name that softdog gives itself.
+const SOFTDOG: &str = "Software Watchdog";
+
+/// Every check, always in the same order.
+pub(super) fn of(world: &World, overview: &Overview) -> Vec<Check> {
+    let nodes: Vec<&NodeOverview> =
+        overview.nodes.iter().filter(|node| node.state != NodeState::Gone).collect();
+    vec![
+        members(overview),
+        machines(overview),
+        count(&nodes),
+        pools(world),
+        tested(world, &nodes),
+        kinds(&nodes),
+        versions(overview, &nodes),
+    ]
+}
+
+fn members(overview: &Overview) -> Check {
+    let name = "store-members";
+    let count = overview.store.members.len();
+    let help = "add members until there are three or five, each on a machine of its own (docs/etcd.md)";
+    match count {
+        0 => Check::warn(name, "the members of the store are not known", "see to etcd"),
+        1 | 2 => {
+            let seen = format!("the store has {count} of the 3 members that it takes to lose one");
+            Check::fail(name, seen, help)
+        }
+        _ if count.is_multiple_of(2) => Check::warn(
+            name,
+            format!("the store has {count} members, which bear no more losses than {}", count - 1),
+            help,
+        ),
+        _ => Check::ok(name, format!("the store has {count} members")),
+    }
+}
+
+/// Members that share a machine are lost together.
+fn machines(overview: &Overview) -> Check {
+    let name = "store-machines";
+    let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for member in &overview.store.members {
+        let shown = if member.name.is_empty() { &member.url } else { &member.name };
+        by_host.entry(host_of(&member.url)).or_default().push(shown);
+    }
+    let shared: Vec<String> = by_host
+        .iter()
+        .filter(|(_, members)| members.len() > 1)
+        .map(|(host, members)| format!("{} are all at {host}", members.join(", ")))
+        .collect();
+    if shared.is_empty() {
+        return Check::ok(name, "no two members of the store share an address");
+    }
+    Check::warn(name, shared.join("; "), "move each member to a machine of its own (docs/etcd.md)")
+}
+
+/// The host of a URL: what is between the scheme and the port.
+fn host_of(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split('/').next().unwrap_or(rest);
+    if let Some(end) = rest.find(']') {
+        return &rest[..=end];
+    }
+    rest.rsplit_once(':').map_or(rest, |(host, _)| host)
+}
+
+fn count(nodes: &[&NodeOverview]) -> Check {
+    let name = "nodes";
+    let count = nodes.len();
+    let seen = format!("the cluster has {count} nodes");
+    let help =
+        "start ha-node-agent on more machines: with three, one can fail while another is in maintenance";
+    match count {
+        0 | 1 => Check::fail(name, format!("{seen}: nothing can be recovered elsewhere"), help),
+        2 => Check::warn(name, seen, help),
+        _ => Check::ok(name, seen),
+    }
+}
+
+/// A pool that only one node reaches keeps its services there.
+fn pools(world: &World) -> Check {
+    let name = "pools";
+    let mut reached: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (node, known) in &world.nodes {
+        let node_value: &Node = &known.value;
+        for pool in &node_value.spec.storage_pools {
+            reached.entry(pool).or_default().insert(node);
+        }
+    }
+    let wanted: BTreeSet<&str> = world
+        .resources
+        .values()
+        .filter_map(|resource| resource.value.spec.storage.as_ref())
+        // What is local by intention is not expected elsewhere.
+        .filter(|storage| storage.mode != StorageMode::Local)
+        .map(|storage| storage.pool.as_str())
+        .filter(|pool| !pool.is_empty())
+        .collect();
+    let places = |pool: &str| reached.get(pool).map_or(0, BTreeSet::len);
+    let all: BTreeSet<&str> = reached.keys().copied().chain(wanted.iter().copied()).collect();
+    let lonely: Vec<&str> = all.iter().copied().filter(|pool| places(pool) < 2).collect();
+    if lonely.is_empty() {
+        return Check::ok(name, format!("each of {} pools is reached from two nodes or more", all.len()));
+    }
+    let shown: Vec<String> = lonely.iter().map(|pool| format!("{pool} ({} nodes)", places(pool))).collect();
+    let seen = format!("reached from fewer than two nodes: {}", shown.join(", "));
+    let help = "connect the pool to another node and name it there: hactl set node/NODE storagePools=POOL,…";
+    if lonely.iter().any(|pool| wanted.contains(pool)) {
+        Check::fail(name, format!("{seen}; services on it cannot be recovered"), help)
+    } else {
+        Check::warn(name, seen, help)
+    }
+}
+
+fn tested(world: &World, nodes: &[&NodeOverview]) -> Check {
+    let name = "watchdogs-tested";
+    let is_tested = |node: &NodeOverview| node.watchdog.as_ref().is_some_and(|watchdog| watchdog.tested);
+    let untested: Vec<&str> =
+        nodes.iter().filter(|node| !is_tested(node)).map(|node| node.name.as_str()).collect();
+    if untested.is_empty() {
+        return Check::ok(name, "the watchdog of every node was proven by a test");
+    }
+    let seen = format!("never seen to reset its machine: {}", untested.join(", "));
+    let help = format!("hactl node test-watchdog {} (a real reset, of an empty node)", untested[0]);
+    if world.settings().fencing.require_tested {
+        Check::fail(name, format!("{seen}; Cluster.spec.fencing.requireTested asks for it"), help)
+    } else {
+        Check::warn(name, seen, help)
+    }
+}
+
+fn kinds(nodes: &[&NodeOverview]) -> Check {
+    let name = "watchdogs";
+    let of = |matches: &dyn Fn(Option<&ha_api_types::node::WatchdogStatus>) -> bool| -> Vec<&str> {
+        nodes.iter().filter(|node| matches(node.watchdog.as_ref())).map(|node| node.name.as_str()).collect()
+    };
+    let none =
+        of(&|watchdog| watchdog.is_none_or(|watchdog| watchdog.kind == "None" || watchdog.kind.is_empty()));
+    let stand_in = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.kind == "StandIn"));
+    let soft = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.identity == SOFTDOG));
+    if !none.is_empty() {
+        return Check::fail(
+            name,
+            format!("no watchdog that works: {}", none.join(", ")),
+            format!("hactl doctor {}", none[0]),
+        );
+    }
+    if !stand_in.is_empty() {
+        let seen = format!("a stand-in, which guards no real machine: {}", stand_in.join(", "));
+        return Check::warn(name, seen, "start ha-watchdogd there without --stand-in");
+    }
+    if !soft.is_empty() {
+        let seen = format!("softdog, the weaker kind (a stopped kernel is not reset): {}", soft.join(", "));
+        return Check::warn(name, seen, format!("hactl doctor {}", soft[0]));
+    }
+    Check::ok(name, "every node has a hardware watchdog")
+}
+
+fn versions(overview: &Overview, nodes: &[&NodeOverview]) -> Check {
+    let name = "versions";
+    let controllers =
+        overview.controllers.iter().map(|one| (format!("controller {}", one.id), one.version.as_str()));
+    let agents = nodes.iter().map(|node| (format!("agent {}", node.name), node.version.as_str()));
+    let mut by_version: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (who, version) in controllers.chain(agents).filter(|(_, version)| !version.is_empty()) {
+        by_version.entry(version).or_default().push(who);
+    }
+    if by_version.len() <= 1 {
+        return Check::ok(name, "controllers and agents are of one version");
+    }
+    let shown: Vec<String> =
+        by_version.iter().map(|(version, who)| format!("{version}: {}", who.join(", "))).collect();
+    Check::warn(name, shown.join("; "), "upgrade the older ones, one after the other")
+}
+
+#[cfg(test)]
+mod tests;

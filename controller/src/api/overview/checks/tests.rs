@@ -1,0 +1,153 @@
+//! Clusters, and what is said of them.
+
+use super::*;
+use ha_api_types::check::Verdict;
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::WatchdogStatus;
+use ha_api_types::time::Mono;
+use ha_api_types::view::{ControllerOverview, StoreMember};
+use ha_store::Entry;
+use serde_json::{Value, json};
+
+fn node(name: &str) -> NodeOverview {
+    let watchdog = WatchdogStatus {
+        kind: "Kernel".to_owned(),
+        identity: "iTCO_wdt".to_owned(),
+        tested: true,
+        ..WatchdogStatus::default()
+    };
+    NodeOverview {
+        name: name.to_owned(),
+        state: NodeState::Online,
+        version: "1".to_owned(),
+        watchdog: Some(watchdog),
+        ..NodeOverview::default()
+    }
+}
+
+fn member(host: &str) -> StoreMember {
+    StoreMember {
+        name: format!("etcd-{host}"),
+        url: format!("https://{host}:2379"),
+        ..StoreMember::default()
+    }
+}
+
+fn well() -> Overview {
+    let mut overview = Overview::default();
+    overview.store.members = ["a", "b", "[fd00::3]"].map(member).to_vec();
+    overview.nodes = ["node1", "node2", "node3"].map(node).to_vec();
+    overview.controllers = vec![ControllerOverview {
+        id: "c1".to_owned(),
+        version: "1".to_owned(),
+        ..ControllerOverview::default()
+    }];
+    overview
+}
+
+fn world(specs: &[(Kind, &str, Value)]) -> World {
+    let keys = Keys::new("test");
+    let entry = |(kind, name, spec): &(Kind, &str, Value)| {
+        Entry {
+        key: keys.spec(*kind, name),
+        value: json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": name}, "spec": spec})
+            .to_string()
+            .into_bytes()
+            .into(),
+        create_revision: 1,
+        mod_revision: 1,
+        lease: 0,
+    }
+    };
+    let entries = specs.iter().map(entry).collect();
+    let mut world = World::new(keys.clone());
+    world.replace(entries, 1, Mono(0));
+    assert!(world.unreadable.is_empty(), "{:?}", world.unreadable);
+    world
+}
+
+fn judged(world: &World, overview: &Overview, name: &str, verdict: Verdict, seen: &str) {
+    let checks = of(world, overview);
+    let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
+    assert_eq!(not_ok.len(), usize::from(verdict != Verdict::Ok), "{not_ok:?}");
+    let found = checks.iter().find(|check| check.name == name).expect("it was looked at");
+    assert!(found.verdict == verdict && found.seen.contains(seen), "{found:?}");
+    assert_eq!(found.help.is_empty(), verdict == Verdict::Ok, "{found:?}");
+}
+
+fn check(change: impl Fn(&mut Overview), name: &str, verdict: Verdict, seen: &str) {
+    let mut overview = well();
+    change(&mut overview);
+    judged(&world(&[]), &overview, name, verdict, seen);
+}
+
+#[test]
+fn a_cluster_is_judged_as_a_whole() {
+    use Verdict::{Fail, Ok, Warn};
+    check(|_| {}, "store-members", Ok, "3 members");
+    check(|o| o.store.members.truncate(2), "store-members", Fail, "2 of the 3");
+    check(
+        |o| o.store.members.push(member("d")),
+        "store-members",
+        Warn,
+        "4 members, which bear no more losses than 3",
+    );
+    check(
+        |o| o.store.members[1].url = "https://a:22379/".to_owned(),
+        "store-machines",
+        Warn,
+        "etcd-a, etcd-b are all at a",
+    );
+    check(|o| o.nodes.truncate(1), "nodes", Fail, "nothing can be recovered");
+    check(|o| o.nodes.truncate(2), "nodes", Warn, "2 nodes");
+    check(
+        |o| o.nodes[0].watchdog.as_mut().expect("one").kind = "None".to_owned(),
+        "watchdogs",
+        Fail,
+        "works: node1",
+    );
+    let kind = |kind: &'static str| {
+        move |o: &mut Overview| o.nodes[2].watchdog.as_mut().expect("one").kind = kind.to_owned()
+    };
+    check(kind("StandIn"), "watchdogs", Warn, "stand-in, which guards no real machine: node3");
+    let soft = |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").identity = SOFTDOG.to_owned();
+    check(soft, "watchdogs", Warn, "the weaker kind (a stopped kernel is not reset): node2");
+    let untested = |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").tested = false;
+    check(untested, "watchdogs-tested", Warn, "never seen to reset its machine: node2");
+    check(|o| o.nodes[1].version = "2".to_owned(), "versions", Warn, "2: agent node2");
+    check(|o| o.nodes[1].version = String::new(), "versions", Ok, "one version");
+    // A node that is deleted counts for nothing.
+    let gone = |o: &mut Overview| {
+        o.nodes.push(NodeOverview { state: NodeState::Gone, watchdog: None, ..node("node9") });
+    };
+    check(gone, "nodes", Ok, "3 nodes");
+}
+
+#[test]
+fn a_pool_must_be_reached_from_two_nodes() {
+    let node = |name: &'static str, pools: Value| (Kind::Node, name, json!({"storagePools": pools}));
+    let web =
+        (Kind::Resource, "web", json!({"driver": {"exec": {"command": ["x"]}}, "storage": {"pool": "fast"}}));
+    let both = [node("node1", json!(["fast"])), node("node2", json!(["fast"])), web.clone()];
+    judged(&world(&both), &well(), "pools", Verdict::Ok, "each of 1 pools");
+    let one = [node("node1", json!(["fast", "spare"])), node("node2", json!(["fast"])), web.clone()];
+    judged(&world(&one), &well(), "pools", Verdict::Warn, "spare (1 nodes)");
+    let used = [node("node1", json!(["fast"])), node("node2", json!([])), web];
+    judged(
+        &world(&used),
+        &well(),
+        "pools",
+        Verdict::Fail,
+        "fast (1 nodes); services on it cannot be recovered",
+    );
+}
+
+#[test]
+fn a_test_of_the_watchdog_may_be_required() {
+    let required = world(&[(Kind::Cluster, "default", json!({"fencing": {"requireTested": true}}))]);
+    let mut overview = well();
+    judged(&required, &overview, "watchdogs-tested", Verdict::Ok, "every node");
+    overview.nodes[0].watchdog.as_mut().expect("one").tested = false;
+    judged(&required, &overview, "watchdogs-tested", Verdict::Fail, "requireTested asks for it");
+}

@@ -1,0 +1,127 @@
+//! `hactl doctor`: what stands in the way of a node, or of the cluster, being guarded, and the lines that mend it.
+
+use crate::client::Collection;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use crate::terminal::{Style, Terminal};
+use clap::Args;
+use ha_api_types::check::{Check, Verdict};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::{Node, NodeState};
+use serde::Serialize;
+
+/// Examine a node, or the cluster: each check, what was seen, and the line that mends it
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Exit status: 0 nothing fails, though there may be warnings; 1 something fails, or a node was not examined \
+        yet; 3 unreachable; 4 not permitted."
+)]
+pub(crate) struct Doctor {
+    /// The node; without it the cluster as a whole, and what is not right on each node
+    #[arg(value_name = "NODE")]
+    node: Option<String>,
+}
+
+/// What was examined: the cluster, and nodes by name.
+#[derive(Debug, Serialize)]
+struct Findings {
+    cluster: Vec<Check>,
+    nodes: Vec<NodeFindings>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeFindings {
+    node: String,
+    checks: Vec<Check>,
+}
+
+impl Doctor {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let client = session.client()?;
+        let unreadable =
+            |error: serde_json::Error| Failure::refused(format!("the answer cannot be read: {error}"));
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut cluster = Vec::new();
+        if let Some(name) = &self.node {
+            let value = client.target(&super::node(name)?).await?;
+            nodes.push(serde_json::from_value(value).map_err(unreadable)?);
+        } else {
+            cluster = client.overview().await?.checks;
+            for value in client.list(Collection::Kind(Kind::Node), &[]).await?.items {
+                nodes.push(serde_json::from_value(value).map_err(unreadable)?);
+            }
+        }
+        let findings = Findings { cluster, nodes: nodes.into_iter().filter_map(of_node).collect() };
+        let value = serde_json::to_value(&findings).map_err(unreadable)?;
+        if !session.print_value(format, &value)? {
+            session.terminal().out(&self.screen(session.terminal(), &findings));
+        }
+        let worst = findings.all().map(|check| check.verdict).max();
+        let examined = findings.nodes.iter().all(|node| !node.checks.is_empty());
+        Ok(if worst == Some(Verdict::Fail) || !examined { Exit::Refused } else { Exit::Done })
+    }
+
+    fn screen(&self, terminal: &Terminal, findings: &Findings) -> String {
+        let mut text = String::new();
+        if self.node.is_none() {
+            text += &section(terminal, "Cluster", findings.cluster.iter());
+        }
+        for node in &findings.nodes {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            // Of many nodes only what asks for something.
+            let shown =
+                node.checks.iter().filter(|check| self.node.is_some() || check.verdict != Verdict::Ok);
+            let shown: Vec<&Check> = shown.collect();
+            text += &if node.checks.is_empty() {
+                let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));
+                let why = "its agent has not examined it yet, or is of an earlier release";
+                format!("{title}  {}\n", terminal.paint(Style::Warn, why))
+            } else if shown.is_empty() {
+                let title = terminal.paint(Style::Bold, &format!("Node {}", node.node));
+                format!(
+                    "{title}  {}\n",
+                    terminal.paint(Style::Good, &format!("all {} ok", node.checks.len()))
+                )
+            } else {
+                section(terminal, &format!("Node {}", node.node), shown.into_iter())
+            };
+        }
+        text
+    }
+}
+
+impl Findings {
+    fn all(&self) -> impl Iterator<Item = &Check> {
+        self.cluster.iter().chain(self.nodes.iter().flat_map(|node| &node.checks))
+    }
+}
+
+/// A node that still exists.
+fn of_node(node: Node) -> Option<NodeFindings> {
+    let status = node.status.unwrap_or_default();
+    (status.state != NodeState::Gone)
+        .then_some(NodeFindings { node: node.metadata.name, checks: status.checks })
+}
+
+fn section<'a>(terminal: &Terminal, title: &str, checks: impl Iterator<Item = &'a Check>) -> String {
+    let mut text = format!("{}\n", terminal.paint(Style::Bold, title));
+    for check in checks {
+        let mut table = Table::new(&["", "", ""]);
+        let verdict = match check.verdict {
+            Verdict::Ok => Cell::styled("ok  ", Style::Good),
+            Verdict::Warn => Cell::styled("warn", Style::Warn),
+            Verdict::Fail => Cell::styled("FAIL", Style::Bad),
+        };
+        table.row(vec![verdict, Cell::plain(&format!("{:<17}", check.name)), Cell::plain(&check.seen)]);
+        text += &table.render(terminal, 2);
+        if !check.help.is_empty() {
+            text += &format!("        → {}\n", check.help);
+        }
+    }
+    text
+}

@@ -1,0 +1,93 @@
+//! `hactl node watchdog`: a node's watchdog as its agent committed it, and what the daemon has seen of it.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::Args;
+use ha_api_types::node::{Node, WatchdogStatus};
+
+#[derive(Args, Debug)]
+pub(super) struct Watchdog {
+    /// The node
+    node: String,
+}
+
+impl Watchdog {
+    pub(super) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let value = session.client()?.target(&super::super::node(&self.node)?).await?;
+        let node: Node = serde_json::from_value(value)
+            .map_err(|error| Failure::refused(format!("the answer cannot be read: {error}")))?;
+        let watchdog = node.status.and_then(|status| status.watchdog).ok_or_else(|| {
+            Failure::refused(format!("node {} has not said which watchdog it has", self.node))
+                .help("its agent says so when it registers: hactl status")
+        })?;
+        let value = serde_json::to_value(&watchdog)
+            .map_err(|error| Failure::refused(format!("the watchdog cannot be printed: {error}")))?;
+        if !session.print_value(format, &value)? {
+            let terminal = session.terminal();
+            let mut table = Table::new(&["", ""]);
+            for (name, value) in lines(&watchdog) {
+                table.row(vec![Cell::styled(name, Style::Dim), Cell::plain(&value)]);
+            }
+            terminal.out(&table.render(terminal, 0));
+        }
+        Ok(if watchdog.kind == "None" { Exit::Refused } else { Exit::Done })
+    }
+}
+
+fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
+    let yes = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
+    let seen = watchdog.seen.as_ref();
+    let of_seen = |text: Option<String>| text.unwrap_or_else(|| "not known while it is released".to_owned());
+    let kind = if watchdog.sliding {
+        "sliding: a pet sets it to what is left before the deadline"
+    } else {
+        "fixed: it may fire a full timeout after the deadline"
+    };
+    vec![
+        ("Kind", watchdog.kind.clone()),
+        ("Device", watchdog.device.clone()),
+        ("Identity", watchdog.identity.clone()),
+        ("Timeout", format!("{} s", watchdog.timeout_ms as f64 / 1000.0)),
+        (
+            "Timeouts taken",
+            of_seen(seen.map(|seen| {
+                format!("{} to {} s", seen.smallest_timeout_seconds, seen.largest_timeout_seconds)
+            })),
+        ),
+        ("Timeout is", kind.to_owned()),
+        ("Descriptor retained", yes(watchdog.descriptor_retained)),
+        ("nowayout", of_seen(seen.map(|seen| yes(seen.nowayout)))),
+        (
+            "Pretimeout",
+            of_seen(seen.map(|seen| {
+                seen.pretimeout_seconds.map_or_else(|| "none".to_owned(), |seconds| format!("{seconds} s"))
+            })),
+        ),
+        ("Armed", yes(watchdog.armed)),
+        ("Tested", yes(watchdog.tested)),
+        (
+            "Margin seen",
+            of_seen(
+                seen.and_then(|seen| seen.smallest_margin_ms)
+                    .map(|ms| format!("{ms} ms left at every pet, at least")),
+            ),
+        ),
+        (
+            "Loop late by",
+            of_seen(seen.and_then(|seen| seen.worst_lateness_ms).map(|ms| format!("{ms} ms at most"))),
+        ),
+        (
+            "Daemon",
+            of_seen(seen.map(|seen| match (seen.real_time, seen.memory_locked) {
+                (true, true) => "real-time, memory locked".to_owned(),
+                (true, false) => "real-time, memory not locked".to_owned(),
+                (false, true) => "not real-time, memory locked".to_owned(),
+                (false, false) => "neither real-time nor memory locked".to_owned(),
+            })),
+        ),
+    ]
+}

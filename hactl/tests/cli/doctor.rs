@@ -1,0 +1,91 @@
+//! `hactl doctor` and `hactl node watchdog`.
+
+use super::hactl::hactl;
+use super::server::{Scripted, Server};
+use serde_json::{Value, json};
+
+fn node(name: &str, checks: &Value) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {
+        "state": "Online", "checks": checks,
+        "watchdog": {"kind": "Kernel", "identity": "Software Watchdog", "device": "/dev/watchdog", "timeoutMs": 5000,
+            "armed": true, "sliding": true, "descriptorRetained": true, "seen": {"nowayout": false,
+            "smallestTimeoutSeconds": 1, "largestTimeoutSeconds": 65535, "smallestMarginMs": 4712,
+            "worstLatenessMs": 3, "realTime": true, "memoryLocked": true}}}})
+}
+
+fn soft() -> Value {
+    json!([{"name": "watchdog", "verdict": "Warn", "seen": "softdog is the weaker kind", "help": "name another driver"},
+        {"name": "sleep", "verdict": "Ok", "seen": "this machine cannot sleep"}])
+}
+
+fn busy() -> Value {
+    json!([{"name": "watchdog-owner", "verdict": "Fail", "seen": "process 9 (sbd) holds the watchdog device",
+        "help": "disable it: systemctl disable --now sbd"}])
+}
+
+/// A server whose overview has these checks of the cluster.
+fn server(cluster: &'static str) -> Server {
+    Server::with(
+        move |request| {
+            let checks: Value = serde_json::from_str(cluster).expect("JSON");
+            (request.path == "/apis/hactl.io/v1/status")
+                .then(|| Scripted::Answer(200, json!({"cluster": "default", "checks": checks})))
+        },
+        |_, _| false,
+    )
+}
+
+#[test]
+fn a_node_shows_every_check_and_what_mends_it() {
+    let server = Server::start();
+    server.put("nodes", node("node1", &soft()));
+    server.put("nodes", node("node2", &busy()));
+    server.put("nodes", node("node3", &json!([])));
+    hactl(&server, &["doctor", "node1"])
+        .shows(0, &["warn  watchdog", "→ name another driver", "ok    sleep", "this machine cannot sleep"]);
+    hactl(&server, &["doctor", "node2"])
+        .shows(1, &["FAIL  watchdog-owner", "→ disable it: systemctl disable"]);
+    hactl(&server, &["doctor", "node3"]).shows(1, &["has not examined it yet"]);
+    let shown = hactl(&server, &["doctor", "node1", "-o", "json"]).shows(0, &[]);
+    let value: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    assert_eq!(value["nodes"][0]["checks"], soft());
+    hactl(&server, &["doctor", "nodex"]).fails(1, "did you mean");
+}
+
+#[test]
+fn the_cluster_shows_its_checks_and_what_asks_for_something_on_nodes() {
+    let fine = server(r#"[{"name": "nodes", "verdict": "Ok", "seen": "the cluster has 3 nodes"}]"#);
+    fine.put("nodes", node("node1", &soft()));
+    let shown = hactl(&fine, &["doctor"])
+        .shows(0, &["Cluster\n", "the cluster has 3 nodes", "Node node1\n  warn  watchdog"]);
+    assert!(!shown.stdout.contains("cannot sleep"), "{}", shown.stdout);
+    fine.put("nodes", node("node2", &busy()));
+    hactl(&fine, &["doctor"]).shows(1, &["FAIL  watchdog-owner"]);
+    let two = server(
+        r#"[{"name": "store-members", "verdict": "Fail", "seen": "2 of the 3", "help": "add members"}]"#,
+    );
+    hactl(&two, &["doctor"]).shows(1, &["FAIL  store-members", "→ add members"]);
+}
+
+#[test]
+fn the_watchdog_is_shown_with_the_margin_seen() {
+    let server = Server::start();
+    server.put("nodes", node("node1", &json!([])));
+    hactl(&server, &["node", "watchdog", "node1"]).shows(
+        0,
+        &[
+            "Software Watchdog",
+            "/dev/watchdog",
+            "sliding",
+            "1 to 65535 s",
+            "4712 ms left",
+            "3 ms at most",
+            "real-time, memory locked",
+        ],
+    );
+    server.put(
+        "nodes",
+        json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),
+    );
+    hactl(&server, &["node", "watchdog", "node2"]).fails(1, "has not said which watchdog");
+}

@@ -1,0 +1,201 @@
+//! What was found on the machine, for people: the doctor's report, how the boot before ended, and this one's last words.
+//!
+//! Nothing is decided from it. It has a key of its own, as every permit guards the node's report.
+
+use super::commits::Purpose;
+use super::effect::{CommitId, Lane};
+use super::journal::{Journal, LastWords};
+use super::{AgentCore, Config, Now};
+use crate::doctor::{Circumstances, MachineFacts, judge};
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{DoctorReport, LastEnd, Mode, WatchdogReport, WatchdogSeen};
+use ha_store::{Guard, Outcome, Transaction};
+
+/// What is known beside the protocol.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Examining {
+    facts: Option<MachineFacts>,
+    /// What these facts were judged by.
+    judged: Option<(Circumstances, WatchdogReport)>,
+    write: Option<CommitId>,
+    /// A boot that ended before this one, until it is told.
+    previous: Option<Previous>,
+    last_end: Option<LastEnd>,
+}
+
+/// The boot of the journal that was found.
+#[derive(Clone, Debug)]
+struct Previous {
+    boot_id: String,
+    words: Option<LastWords>,
+}
+
+impl Examining {
+    /// Takes the last words of another boot out of the journal.
+    pub(super) fn new(config: &Config, journal: &mut Journal) -> Examining {
+        let of_another = journal.last_words.take_if(|words| words.boot_id != config.boot_id);
+        let is_another = !journal.boot_id.is_empty() && journal.boot_id != config.boot_id;
+        let previous = is_another.then(|| Previous { boot_id: journal.boot_id.clone(), words: of_another });
+        Examining { previous, ..Examining::default() }
+    }
+}
+
+impl AgentCore {
+    /// The machine was looked at.
+    pub(super) fn examined(&mut self, facts: MachineFacts) {
+        self.examining.facts = Some(facts);
+        self.examining.judged = None;
+        self.changed = true;
+    }
+
+    /// Tells how the boot before ended, once this node is at work again, and judges what was not judged yet.
+    pub(super) fn examining_step(&mut self, now: &Now) {
+        let Some((_, created)) = self.active() else { return };
+        self.tell_previous(now);
+        if self.examining.write.is_some() {
+            return;
+        }
+        // What people set, and a watchdog that answers late, count at once: only the machine itself is looked at
+        // now and then.
+        let basis = (self.circumstances(), self.watchdog.report(self.in_force.watchdog_timeout_ms));
+        if self.examining.judged.as_ref() == Some(&basis) {
+            return;
+        }
+        let Some(facts) = &self.examining.facts else { return };
+        let mut found = self.judged(now, facts, &basis);
+        self.examining.judged = Some(basis);
+        let node = &self.config.node;
+        let stands = self.view.doctor_reports.value(node);
+        let known = stands.filter(|stands| stands.boot_id == found.boot_id);
+        // An agent that was restarted meanwhile does not know how the boot before ended; what it wrote then still holds.
+        let earlier = known.and_then(|known| known.last_end.clone());
+        found.last_end = self.examining.last_end.clone().or(earlier);
+        if stands.is_some_and(|stands| DoctorReport { at: found.at.clone(), ..stands.clone() } == found) {
+            return;
+        }
+        let Ok(value) = serde_json::to_vec(&found) else { return };
+        let keys = &self.config.keys;
+        let transaction = Transaction::new()
+            .put(keys.doctor_report(node), self.view.doctor_reports.guard(node), value)
+            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.fence(node), self.fence_guard());
+        self.examining.write =
+            Some(self.commit(transaction, Lane::Ordinary, Purpose::Doctor { report: found }));
+    }
+
+    fn circumstances(&self) -> Circumstances {
+        let fencing = self.view.nodes.value(&self.config.node).map(|node| &node.spec.fencing);
+        Circumstances {
+            node: self.config.node.clone(),
+            is_virtual: self.config.is_virtual,
+            has_other_proof: fencing
+                .is_some_and(|fencing| fencing.allow_unfenced || !fencing.devices.is_empty()),
+            require_tested: self.view.cluster().is_some_and(|cluster| cluster.spec.fencing.require_tested),
+            timings: self.in_force,
+        }
+    }
+
+    fn judged(
+        &self,
+        now: &Now,
+        facts: &MachineFacts,
+        (circumstances, watchdog): &(Circumstances, WatchdogReport),
+    ) -> DoctorReport {
+        let daemon = self.watchdog.daemon_status();
+        let seen = daemon.device.map(|device| WatchdogSeen {
+            nowayout: device.nowayout,
+            smallest_timeout_seconds: device.smallest_timeout_seconds,
+            largest_timeout_seconds: device.largest_timeout_seconds,
+            pretimeout_seconds: daemon.pretimeout_seconds,
+            smallest_margin_ms: daemon.smallest_margin_ms,
+            worst_lateness_ms: daemon.worst_lateness_ms,
+            real_time: daemon.privileges.real_time,
+            memory_locked: daemon.privileges.memory_locked,
+        });
+        DoctorReport {
+            boot_id: self.config.boot_id.clone(),
+            watchdog: seen,
+            checks: judge(facts, watchdog, &daemon, circumstances),
+            last_end: None,
+            at: now.timestamp(),
+        }
+    }
+
+    /// Whatever was not applied is examined anew before long, against what the store says by then.
+    pub(super) fn doctor_answer(&mut self, id: CommitId, report: DoctorReport, outcome: &Outcome) {
+        if self.examining.write == Some(id) {
+            self.examining.write = None;
+        }
+        match outcome.applied() {
+            Some(revision) => self.view.doctor_reports.wrote(&self.config.node.clone(), report, revision),
+            None => self.tell_outcome("the doctor's report", outcome),
+        }
+    }
+
+    /// The node's report was read for the first time: an earlier boot that left in order has nothing to tell.
+    pub(super) fn note_previous(&mut self) {
+        let boot_id = self.examining.previous.as_ref().map(|previous| previous.boot_id.clone());
+        let left = self.node_report().is_some_and(|report| match report.mode {
+            // Where the agent was stopped before, nobody saw how the machine went down.
+            Mode::Left(_) | Mode::Restart => Some(&report.boot_id) == boot_id.as_ref(),
+            Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Disarmed => {
+                false
+            }
+        });
+        if left {
+            self.examining.previous = None;
+        }
+    }
+
+    fn tell_previous(&mut self, now: &Now) {
+        // What the machine itself recorded belongs to it; the first look comes right after the start.
+        let Some(previous) = self.examining.previous.take() else { return };
+        let facts = self.examining.facts.clone().unwrap_or_default();
+        let mut sentences = match &previous.words {
+            Some(words) => vec![words.message.clone()],
+            None => vec!["it ended without a word: power, a panic, or a machine that hung".to_owned()],
+        };
+        if facts.was_reset_by_watchdog {
+            sentences.push("the watchdog says that it reset the machine".to_owned());
+        }
+        if !facts.crash_records.is_empty() {
+            let records = facts.crash_records.join(", ");
+            sentences.push(format!("the kernel left a record in /sys/fs/pstore: {records}"));
+        }
+        let message = sentences.join("; ");
+        let at = previous.words.map(|words| words.at).unwrap_or_default();
+        self.examining.last_end = Some(LastEnd { boot_id: previous.boot_id, message: message.clone(), at });
+        self.effects.push_back(super::Effect::Event(Event {
+            kind: Kind::Node,
+            name: self.config.node.clone(),
+            uid: String::new(),
+            event_type: EventType::Warning,
+            reason: Reason::WentDown,
+            message: format!("the machine is back after it went down out of order: {message}"),
+            source: format!("agent/{}", self.config.node),
+            node: Some(self.config.node.clone()),
+            action_uid: None,
+            at: now.timestamp(),
+        }));
+    }
+
+    /// Writes down why this machine may be about to be reset: on its own disk, as the store cannot be reached.
+    pub(super) fn say_last_words(&mut self, now: &Now, message: String) {
+        let known = self.journal.last_words.as_ref().map(|words| &words.message);
+        if known == Some(&message) {
+            return;
+        }
+        let boot_id = self.config.boot_id.clone();
+        self.journal.last_words = Some(LastWords { boot_id, message, at: now.timestamp() });
+        self.journal_changed();
+    }
+
+    /// All is well again: what was written down is not the end.
+    pub(super) fn take_back_last_words(&mut self) {
+        if self.journal.last_words.take().is_some() {
+            self.journal_changed();
+        }
+    }
+}

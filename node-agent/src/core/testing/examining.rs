@@ -1,0 +1,143 @@
+//! What was found is written beside the protocol, and what happened before a reset is told after it.
+
+use super::*;
+use crate::doctor::{MachineFacts, Owner};
+use ha_api_types::check::Verdict;
+use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::event::Event;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::DoctorReport;
+
+impl World {
+    fn doctor(&self) -> Option<DoctorReport> {
+        self.value(&self.keys.doctor_report(NODE))
+    }
+
+    fn examine(&mut self, facts: MachineFacts) {
+        self.input(Input::Examined(facts));
+        self.deliver();
+    }
+
+    fn went_down(&self) -> Vec<&Event> {
+        self.events.iter().filter(|event| event.reason == Reason::WentDown).collect()
+    }
+}
+
+fn verdict(report: &DoctorReport, name: &str) -> Option<Verdict> {
+    report.checks.iter().find(|check| check.name == name).map(|check| check.verdict)
+}
+
+#[test]
+fn what_is_found_is_written_once() {
+    let mut world = World::running();
+    let node_report = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    let busy = MachineFacts {
+        watchdog_owner: Some(Owner { pid: 9, name: "sbd".to_owned() }),
+        ..MachineFacts::default()
+    };
+    world.examine(busy.clone());
+    let found = world.doctor().expect("it was written");
+    assert_eq!(verdict(&found, "watchdog-owner"), Some(Verdict::Fail));
+    assert!(found.watchdog.is_some_and(|seen| seen.smallest_margin_ms.is_some()));
+    let revision = world.state.get(&world.keys.doctor_report(NODE)).entries[0].mod_revision;
+    world.examine(busy);
+    assert_eq!(world.state.get(&world.keys.doctor_report(NODE)).entries[0].mod_revision, revision);
+    world.examine(MachineFacts::default());
+    assert_eq!(verdict(&world.doctor().expect("written"), "watchdog-owner"), Some(Verdict::Ok));
+    // Permits guard the node's report: it must not change for this.
+    assert_eq!(world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision, node_report);
+}
+
+#[test]
+fn what_an_operator_sets_counts_at_once() {
+    let mut world = World::active();
+    world.examine(MachineFacts::default());
+    let tested = |world: &World| verdict(&world.doctor().expect("written"), "watchdog-tested");
+    assert_eq!(tested(&world), Some(Verdict::Warn));
+    let mut cluster = Cluster::new("default", ClusterSpec::default());
+    cluster.spec.fencing.require_tested = true;
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    world.deliver();
+    world.advance(500);
+    assert_eq!(tested(&world), Some(Verdict::Fail), "without another look at the machine");
+}
+
+#[test]
+fn a_node_without_an_epoch_writes_nothing() {
+    let mut world = World::new();
+    world.examine(MachineFacts::default());
+    world.advance(500);
+    assert_eq!(world.doctor(), None);
+    world.open();
+    world.advance(1_500);
+    assert!(world.doctor().is_some(), "what was found before is written as soon as it may be");
+}
+
+#[test]
+fn last_words_are_on_disk_before_the_deadline_and_told_by_the_next_boot() {
+    let mut world = World::running();
+    world.copies.get_mut("web").expect("it runs").kill_fails = true;
+    world.net = Net::Down;
+    while !world.reset {
+        world.advance(100);
+    }
+    let words = world.journal.last_words.clone().expect("written before the reset");
+    assert!(words.boot_id == "boot-1" && words.message.contains("web had not ended yet"), "{words:?}");
+    // The machine is on again; its disk is as it was.
+    world.copies.clear();
+    world.net = Net::Up;
+    world.reset = false;
+    world.fires_at_ms = None;
+    world.daemon = daemon::Core::new(protocol::Privileges::default());
+    world.restart_agent("boot-2");
+    let reset = MachineFacts { was_reset_by_watchdog: true, ..MachineFacts::default() };
+    world.examine(reset.clone());
+    world.advance(500);
+    world.open();
+    world.advance(2_000);
+    let told = world.went_down();
+    assert_eq!(told.len(), 1, "{:?}", world.events);
+    assert!(
+        told[0].message.contains("web had not ended yet") && told[0].message.contains("watchdog says"),
+        "{told:?}"
+    );
+    world.examine(reset);
+    let last_end = world.doctor().and_then(|found| found.last_end).expect("shown with the node");
+    assert_eq!(last_end.boot_id, "boot-1");
+    assert!(last_end.message.contains("web had not ended yet"), "{last_end:?}");
+    assert_eq!(world.journal.last_words, None);
+    // Another process of the same boot knows it from the store alone.
+    world.restart_agent("boot-2");
+    world.advance(2_000);
+    world.examine(MachineFacts { crash_records: vec!["x".to_owned()], ..MachineFacts::default() });
+    assert_eq!(world.doctor().and_then(|found| found.last_end), Some(last_end));
+    assert_eq!(world.went_down().len(), 1);
+}
+
+#[test]
+fn words_are_taken_back_when_heartbeats_commit_again() {
+    let mut world = World::running();
+    world.net = Net::Down;
+    world.advance(4_000);
+    let words = world.journal.last_words.clone().expect("the margin has come");
+    assert!(words.message.contains("every exclusive service was stopped"), "{words:?}");
+    world.net = Net::Up;
+    world.advance(4_000);
+    assert_eq!(world.journal.last_words, None);
+    assert_eq!(world.went_down().len(), 0);
+}
+
+#[test]
+fn a_machine_that_left_in_order_has_nothing_to_tell() {
+    let mut world = World::active();
+    world.input(Input::Shutdown(Shutdown::Leave(ha_api_types::record::Leave::Reboot)));
+    world.advance(2_000);
+    assert_eq!(world.exit, Some(Exit::Left));
+    world.restart_agent("boot-2");
+    world.advance(500);
+    world.open();
+    world.advance(2_000);
+    assert_eq!(world.report().mode, ha_api_types::record::Mode::Active);
+    assert_eq!(world.went_down().len(), 0, "{:?}", world.events);
+}

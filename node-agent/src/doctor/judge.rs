@@ -1,0 +1,269 @@
+//! Judges the facts of a machine: pure, so that a table of machines tests it.
+
+use super::facts::{MachineFacts, PanicSettings, Sleep};
+use super::manager::ManagerSettings;
+use crate::watchdog::protocol::{Status, fix_for};
+use ha_api_types::check::Check;
+use ha_api_types::record::{WatchdogKind, WatchdogReport};
+use ha_api_types::timing::Timings;
+
+/// The name that softdog gives itself.
+const SOFTDOG: &str = "Software Watchdog";
+
+/// What else decides about a machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Circumstances {
+    /// The node's name.
+    pub node: String,
+    /// The machine is itself virtual.
+    pub is_virtual: bool,
+    /// A fence device, or an operator who takes the risk, proves it dead (`Node.spec.fencing`).
+    pub has_other_proof: bool,
+    /// `Cluster.spec.fencing.requireTested`.
+    pub require_tested: bool,
+    /// The timings in force.
+    pub timings: Timings,
+}
+
+/// Every check of one machine, always in the same order.
+pub fn judge(
+    facts: &MachineFacts,
+    watchdog: &WatchdogReport,
+    daemon: &Status,
+    circumstances: &Circumstances,
+) -> Vec<Check> {
+    let mut checks = vec![device(watchdog)];
+    if watchdog.kind != WatchdogKind::StandIn {
+        checks.push(owner(facts));
+        checks.push(nowayout(daemon));
+        checks.push(runtime_watchdog(facts));
+        checks.push(reboot_watchdog(facts));
+        checks.push(tested(watchdog, circumstances));
+    }
+    checks.push(margin(watchdog, daemon));
+    checks.push(clock(facts, circumstances));
+    checks.push(sleep(&facts.sleep));
+    checks.push(panic(&facts.panic));
+    checks.push(machine(circumstances));
+    checks
+}
+
+fn device(watchdog: &WatchdogReport) -> Check {
+    let name = "watchdog";
+    let shown = format!(
+        "{} at {}, timeout {} s, {}{}",
+        watchdog.identity,
+        watchdog.device,
+        watchdog.timeout_ms / 1000,
+        if watchdog.sliding { "sliding" } else { "fixed" },
+        if watchdog.descriptor_retained { "" } else { ", descriptor not retained" },
+    );
+    let unusable = (!watchdog.problem.is_empty()).then(|| watchdog.problem.clone());
+    match (watchdog.kind, unusable) {
+        (_, Some(problem)) => Check::fail(name, "it cannot be armed", problem),
+        (WatchdogKind::None, None) => Check::fail(
+            name,
+            "there is none, as far as is known",
+            "see systemctl status ha-watchdogd, and WATCHDOG_MODULE in /etc/default/ha-watchdogd",
+        ),
+        (WatchdogKind::StandIn, None) => Check::warn(
+            name,
+            "a stand-in for sandboxes and tests: this machine is not guarded for real",
+            "start ha-watchdogd without --stand-in",
+        ),
+        (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG => Check::warn(
+            name,
+            format!(
+                "{shown}: softdog is the weaker kind, it cannot reset a machine whose kernel has stopped"
+            ),
+            "name the driver of this machine's hardware as WATCHDOG_MODULE in /etc/default/ha-watchdogd, then systemctl restart ha-watchdogd",
+        ),
+        (WatchdogKind::Kernel, None) if !watchdog.descriptor_retained => Check::warn(
+            name,
+            format!("{shown}: failovers take longer (hactl timing)"),
+            "run ha-watchdogd as its systemd unit does, with FileDescriptorStoreMax=2",
+        ),
+        (WatchdogKind::Kernel, None) => Check::ok(name, shown),
+    }
+}
+
+fn owner(facts: &MachineFacts) -> Check {
+    let name = "watchdog-owner";
+    match &facts.watchdog_owner {
+        None => Check::ok(name, "nobody has the device open: nothing is armed"),
+        Some(owner) if owner.name == "ha-watchdogd" => {
+            Check::ok(name, format!("ha-watchdogd (process {})", owner.pid))
+        }
+        Some(owner) => Check::fail(
+            name,
+            format!("process {} ({}) holds the watchdog device", owner.pid, owner.name),
+            fix_for(&owner.name),
+        ),
+    }
+}
+
+fn nowayout(daemon: &Status) -> Check {
+    let name = "nowayout";
+    match daemon.device {
+        Some(device) if device.nowayout => Check::warn(
+            name,
+            "the device cannot be stopped once started, so stopping ha-watchdogd alone resets the machine",
+            "load the driver with nowayout=0 (/etc/modprobe.d/), or restart ha-watchdogd and never stop it",
+        ),
+        Some(_) => Check::ok(name, "the device can be stopped (magic close)"),
+        None => Check::ok(name, "nothing is armed"),
+    }
+}
+
+fn runtime_watchdog(facts: &MachineFacts) -> Check {
+    let name = "runtime-watchdog";
+    match facts.manager.as_ref().map(ManagerSettings::runtime_problem) {
+        Some(Some((seen, help))) => Check::fail(name, seen, help),
+        Some(None) => Check::ok(name, "systemd leaves the watchdog alone while the machine runs"),
+        None => Check::ok(name, "systemd does not run here"),
+    }
+}
+
+fn reboot_watchdog(facts: &MachineFacts) -> Check {
+    let name = "reboot-watchdog";
+    match facts.manager.as_ref().map(ManagerSettings::reboot_problem) {
+        Some(Some((seen, help))) => Check::fail(name, seen, help),
+        Some(None) => Check::ok(name, "systemd leaves the watchdog alone at reboot"),
+        None => Check::ok(name, "systemd does not run here"),
+    }
+}
+
+fn tested(watchdog: &WatchdogReport, circumstances: &Circumstances) -> Check {
+    let name = "watchdog-tested";
+    let help = format!("hactl node test-watchdog {} (a real reset)", circumstances.node);
+    match (watchdog.tested, circumstances.require_tested) {
+        (true, _) => Check::ok(name, "it has reset this machine in a test"),
+        (false, true) => {
+            Check::fail(name, "it was never tested, and Cluster.spec.fencing.requireTested asks for it", help)
+        }
+        (false, false) => Check::warn(name, "it was never seen to reset this machine", help),
+    }
+}
+
+fn margin(watchdog: &WatchdogReport, daemon: &Status) -> Check {
+    let name = "watchdog-margin";
+    if let Some(seconds) = daemon.pretimeout_seconds.filter(|seconds| *seconds > 0) {
+        return Check::warn(
+            name,
+            format!(
+                "the driver's pretimeout of {seconds} s cannot be switched off: it acts before the deadline"
+            ),
+            "choose the governor noop: echo noop > /sys/class/watchdog/watchdog0/pretimeout_governor",
+        );
+    }
+    if !(daemon.privileges.real_time && daemon.privileges.memory_locked) {
+        return Check::warn(
+            name,
+            "ha-watchdogd has no real-time priority or its memory is not locked: a starved machine is reset for nothing",
+            "run it as its systemd unit does (LimitRTPRIO=99, LimitMEMLOCK=infinity)",
+        );
+    }
+    let Some(margin_ms) = daemon.smallest_margin_ms else { return Check::ok(name, "nothing is armed") };
+    let lateness_ms = daemon.worst_lateness_ms.unwrap_or(0);
+    let seen = format!(
+        "at least {margin_ms} ms were left at every pet; the loop was late by {lateness_ms} ms at most"
+    );
+    if u64::from(margin_ms) * 4 < watchdog.timeout_ms {
+        let help = "raise Cluster.spec.timing.watchdogTimeoutSeconds (failovers take longer: hactl timing), or find what starves this machine";
+        Check::warn(name, seen, help)
+    } else {
+        Check::ok(name, seen)
+    }
+}
+
+fn clock(facts: &MachineFacts, circumstances: &Circumstances) -> Check {
+    let name = "clock-slew";
+    let bearable_ppm = circumstances.timings.clock_rate_error_ppm;
+    let percent = |ppm: u64| ppm as f64 / 10_000.0;
+    let Some(worst) = facts.time_daemons.iter().max_by_key(|daemon| daemon.slew_ppm) else {
+        return Check::ok(name, "no time daemon runs: nobody slews the clock");
+    };
+    let seen = format!("{} may slew the clock by {} %", worst.name, percent(worst.slew_ppm));
+    if worst.slew_ppm <= bearable_ppm {
+        return Check::ok(name, seen);
+    }
+    let beyond = format!(
+        "{seen}, timing.clockRateErrorPercent is {}: a deadline may come early and stop services for nothing",
+        percent(bearable_ppm)
+    );
+    Check::warn(name, beyond, worst.mend)
+}
+
+fn sleep(sleep: &Sleep) -> Check {
+    let name = "sleep";
+    if sleep.states.is_empty() {
+        return Check::ok(name, "this machine cannot sleep");
+    }
+    let guards_all = !sleep.open_targets.iter().any(|target| target == "sleep.target");
+    if guards_all || sleep.open_targets.is_empty() {
+        return Check::ok(name, "systemd's sleep targets are masked");
+    }
+    Check::warn(
+        name,
+        format!(
+            "this machine can sleep ({}), and a node that sleeps is fenced: only an armed node keeps it awake",
+            sleep.states.join(", ")
+        ),
+        "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target",
+    )
+}
+
+fn panic(settings: &PanicSettings) -> Check {
+    let name = "panic";
+    let mut wrong = Vec::new();
+    let mut lines = Vec::new();
+    if settings.panic == Some(0) {
+        wrong.push(
+            "after a panic the machine stays dead until somebody resets it, and softdog is dead with it",
+        );
+        lines.push("kernel.panic=10");
+    }
+    if settings.panic_on_oops == Some(0) {
+        wrong.push("after an oops the kernel goes on, damaged");
+        lines.push("kernel.panic_on_oops=1");
+    }
+    if settings.hung_task_panic.is_some_and(|value| value != 0) {
+        wrong.push("a slow disk is enough for a panic (hung_task_panic)");
+        lines.push("kernel.hung_task_panic=0");
+    }
+    let shown = |value: Option<i64>| value.map_or("-".to_owned(), |value| value.to_string());
+    if wrong.is_empty() {
+        return Check::ok(
+            name,
+            format!(
+                "panic={}, panic_on_oops={}, hung_task_panic={}, softlockup_panic={}, hardlockup_panic={}",
+                shown(settings.panic),
+                shown(settings.panic_on_oops),
+                shown(settings.hung_task_panic),
+                shown(settings.softlockup_panic),
+                shown(settings.hardlockup_panic),
+            ),
+        );
+    }
+    let help = format!("put {} into /etc/sysctl.d/50-hactl.conf, then sysctl --system", lines.join(" and "));
+    Check::warn(name, wrong.join("; "), help)
+}
+
+fn machine(circumstances: &Circumstances) -> Check {
+    let name = "machine";
+    match (circumstances.is_virtual, circumstances.has_other_proof) {
+        (false, _) => Check::ok(name, "metal"),
+        (true, true) => Check::ok(name, "virtual, with a fence device or allowUnfenced"),
+        (true, false) => Check::fail(
+            name,
+            "virtual: its hypervisor can pause it with its clock, so its silence proves nothing and its services are not recovered",
+            format!(
+                "give node {} its hypervisor's fence agent (spec.fencing.devices), or take the risk: hactl set node/{} fencing.allowUnfenced=true",
+                circumstances.node, circumstances.node
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

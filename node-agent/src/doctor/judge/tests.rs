@@ -1,0 +1,200 @@
+//! Machines, and what is said of them.
+
+use super::*;
+use crate::doctor::{ManagerSettings, Owner, TimeDaemon};
+use crate::watchdog::protocol::{DeviceFacts, DeviceKind, Name, Privileges};
+use ha_api_types::check::Verdict;
+
+/// A machine of which there is nothing to say.
+#[derive(Clone)]
+struct Machine {
+    facts: MachineFacts,
+    watchdog: WatchdogReport,
+    daemon: Status,
+    circumstances: Circumstances,
+}
+
+fn well() -> Machine {
+    let device = DeviceFacts {
+        kind: DeviceKind::Kernel,
+        identity: Name::new(b"iTCO_wdt"),
+        place: Name::new(b"/dev/watchdog0"),
+        timeout_seconds: 5,
+        smallest_timeout_seconds: 1,
+        largest_timeout_seconds: 600,
+        sliding: true,
+        descriptor_retained: true,
+        nowayout: false,
+    };
+    Machine {
+        facts: MachineFacts {
+            manager: Some(ManagerSettings { runtime: "0".to_owned(), reboot: "off".to_owned() }),
+            watchdog_owner: Some(Owner { pid: 7, name: "ha-watchdogd".to_owned() }),
+            panic: PanicSettings { panic: Some(10), panic_on_oops: Some(1), ..PanicSettings::default() },
+            ..MachineFacts::default()
+        },
+        watchdog: WatchdogReport { tested: true, ..device.report() },
+        daemon: Status {
+            device: Some(device),
+            smallest_margin_ms: Some(4_700),
+            worst_lateness_ms: Some(3),
+            privileges: Privileges { real_time: true, memory_locked: true },
+            ..Status::default()
+        },
+        circumstances: Circumstances { node: "node1".to_owned(), ..Circumstances::default() },
+    }
+}
+
+fn judged(machine: &Machine) -> Vec<Check> {
+    judge(&machine.facts, &machine.watchdog, &machine.daemon, &machine.circumstances)
+}
+
+/// One thing is changed; exactly this check says so, with this in what was seen and this in the line that mends it.
+fn check(change: impl Fn(&mut Machine), name: &str, verdict: Verdict, seen: &str, help: &str) {
+    let mut machine = well();
+    change(&mut machine);
+    let checks = judged(&machine);
+    let not_ok: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
+    let expected = usize::from(verdict != Verdict::Ok);
+    assert_eq!(not_ok.len(), expected, "{not_ok:?}");
+    let found = checks.iter().find(|check| check.name == name).expect("it was looked at");
+    assert_eq!(found.verdict, verdict, "{found:?}");
+    assert!(found.seen.contains(seen) && found.help.contains(help), "{found:?}");
+    assert_eq!(found.help.is_empty(), verdict == Verdict::Ok, "{found:?}");
+}
+
+#[test]
+fn a_machine_that_is_well_gets_eleven_times_ok() {
+    let checks = judged(&well());
+    assert_eq!(checks.len(), 11);
+    assert!(checks.iter().all(|check| check.verdict == Verdict::Ok), "{checks:?}");
+}
+
+#[test]
+fn the_watchdog_is_judged() {
+    use Verdict::{Fail, Ok, Warn};
+    check(
+        |m| m.watchdog.kind = WatchdogKind::None,
+        "watchdog",
+        Fail,
+        "there is none",
+        "systemctl status ha-watchdogd",
+    );
+    check(|m| m.watchdog.problem = "raise it".to_owned(), "watchdog", Fail, "cannot be armed", "raise it");
+    check(|m| m.watchdog.identity = SOFTDOG.to_owned(), "watchdog", Warn, "weaker kind", "WATCHDOG_MODULE");
+    check(
+        |m| m.watchdog.descriptor_retained = false,
+        "watchdog",
+        Warn,
+        "not retained",
+        "FileDescriptorStoreMax=2",
+    );
+    check(|m| m.watchdog.sliding = false, "watchdog", Ok, "fixed", "");
+    check(|m| m.facts.watchdog_owner = None, "watchdog-owner", Ok, "nobody", "");
+    let owned = |name: &'static str| {
+        move |m: &mut Machine| m.facts.watchdog_owner = Some(Owner { pid: 1, name: name.to_owned() })
+    };
+    check(owned("sbd"), "watchdog-owner", Fail, "process 1 (sbd)", "systemctl disable --now sbd");
+    check(owned("systemd"), "watchdog-owner", Fail, "(systemd)", "RuntimeWatchdogSec=0");
+    let cannot_stop = |m: &mut Machine| {
+        m.daemon.device = m.daemon.device.map(|device| DeviceFacts { nowayout: true, ..device });
+    };
+    check(cannot_stop, "nowayout", Warn, "cannot be stopped", "nowayout=0");
+    check(|m| m.daemon.device = None, "nowayout", Ok, "nothing is armed", "");
+    check(
+        |m| m.watchdog.tested = false,
+        "watchdog-tested",
+        Warn,
+        "never seen",
+        "hactl node test-watchdog node1",
+    );
+    let required = |m: &mut Machine| {
+        m.watchdog.tested = false;
+        m.circumstances.require_tested = true;
+    };
+    check(required, "watchdog-tested", Fail, "requireTested", "hactl node test-watchdog node1");
+    check(|m| m.daemon.smallest_margin_ms = None, "watchdog-margin", Ok, "nothing is armed", "");
+    check(
+        |m| m.daemon.smallest_margin_ms = Some(1_200),
+        "watchdog-margin",
+        Warn,
+        "1200 ms",
+        "watchdogTimeoutSeconds",
+    );
+    check(|m| m.daemon.pretimeout_seconds = Some(3), "watchdog-margin", Warn, "3 s", "noop");
+    check(|m| m.daemon.privileges.real_time = false, "watchdog-margin", Warn, "real-time", "LimitRTPRIO=99");
+}
+
+#[test]
+fn a_stand_in_is_not_judged_like_a_device() {
+    let mut machine = well();
+    machine.watchdog.kind = WatchdogKind::StandIn;
+    machine.facts.manager = Some(ManagerSettings { runtime: "30".to_owned(), reboot: "10min".to_owned() });
+    let checks = judged(&machine);
+    let not_ok: Vec<&str> =
+        checks.iter().filter(|check| check.verdict != Verdict::Ok).map(|check| check.name.as_str()).collect();
+    assert_eq!(not_ok, ["watchdog"]);
+}
+
+#[test]
+fn the_machine_around_it_is_judged() {
+    use Verdict::{Fail, Ok, Warn};
+    let manager = |runtime: &'static str, reboot: &'static str| {
+        move |m: &mut Machine| {
+            m.facts.manager =
+                Some(ManagerSettings { runtime: runtime.to_owned(), reboot: reboot.to_owned() });
+        }
+    };
+    check(manager("30s", "0"), "runtime-watchdog", Fail, "RuntimeWatchdogSec=30s", "RuntimeWatchdogSec=0");
+    check(manager("0", "10min"), "reboot-watchdog", Fail, "10min at reboot", "RebootWatchdogSec=0");
+    check(|m| m.facts.manager = None, "reboot-watchdog", Ok, "does not run", "");
+    let slews = |slew_ppm| {
+        move |m: &mut Machine| {
+            let mend = "maxslewrate 500 in /etc/chrony/chrony.conf";
+            m.facts.time_daemons = vec![TimeDaemon { name: "chronyd".to_owned(), slew_ppm, mend }];
+        }
+    };
+    check(
+        slews(83_333),
+        "clock-slew",
+        Warn,
+        "8.3333 %, timing.clockRateErrorPercent is 0.1",
+        "maxslewrate 500",
+    );
+    check(slews(500), "clock-slew", Ok, "0.05 %", "");
+    let sleeps = |open: &'static [&'static str]| {
+        move |m: &mut Machine| {
+            m.facts.sleep.states = vec!["mem".to_owned()];
+            m.facts.sleep.open_targets = open.iter().map(|target| (*target).to_owned()).collect();
+        }
+    };
+    check(
+        sleeps(&["sleep.target", "suspend.target"]),
+        "sleep",
+        Warn,
+        "can sleep (mem)",
+        "systemctl mask sleep.target",
+    );
+    check(sleeps(&["suspend.target"]), "sleep", Ok, "masked", "");
+    check(
+        |m| m.facts.panic.panic = Some(0),
+        "panic",
+        Warn,
+        "stays dead",
+        "put kernel.panic=10 into /etc/sysctl.d",
+    );
+    check(|m| m.facts.panic.panic_on_oops = Some(0), "panic", Warn, "damaged", "kernel.panic_on_oops=1");
+    check(
+        |m| m.facts.panic.hung_task_panic = Some(1),
+        "panic",
+        Warn,
+        "slow disk",
+        "kernel.hung_task_panic=0",
+    );
+    check(|m| m.circumstances.is_virtual = true, "machine", Fail, "hypervisor", "allowUnfenced=true");
+    let covered = |m: &mut Machine| {
+        m.circumstances.is_virtual = true;
+        m.circumstances.has_other_proof = true;
+    };
+    check(covered, "machine", Ok, "virtual, with", "");
+}

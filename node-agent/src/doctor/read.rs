@@ -1,0 +1,272 @@
+//! Reads the facts of a machine below a root folder: `/`, or a made-up tree in a test.
+//!
+//! It asks no program and no service manager, so that it never waits for one that hangs.
+
+use super::facts::{MachineFacts, Owner, PanicSettings, Sleep, TimeDaemon};
+use crate::watchdog::system_conf;
+use std::path::{Path, PathBuf};
+
+/// chronyd's limit where none is set, parts per million.
+const CHRONY_SLEW_PPM: f64 = 83_333.333;
+
+/// The most that the kernel's own clock discipline does, which every other daemon uses, parts per million.
+const KERNEL_SLEW_PPM: u64 = 500;
+
+/// Bit of `bootstatus`: the watchdog reset the machine (`WDIOF_CARDRESET`).
+const CARD_RESET: u32 = 0x20;
+
+/// systemd's ways to sleep.
+const SLEEP_TARGETS: [&str; 4] =
+    ["sleep.target", "suspend.target", "hibernate.target", "hybrid-sleep.target"];
+
+/// Everything that can be read.
+pub fn machine(root: &Path) -> MachineFacts {
+    let processes = processes(root);
+    MachineFacts {
+        manager: system_conf::settings(root),
+        watchdog_owner: watchdog_owner(&processes),
+        time_daemons: time_daemons(root, &processes),
+        sleep: sleep(root),
+        panic: PanicSettings {
+            panic: number(root, "panic"),
+            panic_on_oops: number(root, "panic_on_oops"),
+            hung_task_panic: number(root, "hung_task_panic"),
+            softlockup_panic: number(root, "softlockup_panic"),
+            hardlockup_panic: number(root, "hardlockup_panic"),
+        },
+        crash_records: names(&root.join("sys/fs/pstore")),
+        was_reset_by_watchdog: was_reset(root),
+    }
+}
+
+struct Process {
+    pid: u32,
+    name: String,
+    folder: PathBuf,
+}
+
+fn processes(root: &Path) -> Vec<Process> {
+    let folder = root.join("proc");
+    let mut found: Vec<Process> = names(&folder)
+        .into_iter()
+        .filter_map(|name| {
+            let pid = name.parse().ok()?;
+            let folder = folder.join(name);
+            let name = text(&folder.join("comm"))?;
+            Some(Process { pid, name, folder })
+        })
+        .collect();
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+/// The first process that has a watchdog device open; ours last, as it is the one that should.
+fn watchdog_owner(processes: &[Process]) -> Option<Owner> {
+    let holds = |process: &&Process| {
+        let descriptors = std::fs::read_dir(process.folder.join("fd")).into_iter().flatten().flatten();
+        descriptors
+            .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+            .any(|target| target.to_string_lossy().starts_with("/dev/watchdog"))
+    };
+    let mut owners: Vec<&Process> = processes.iter().filter(holds).collect();
+    // The service manager keeps a copy of our descriptor in its store: it is not the one that pets.
+    let ours = |process: &Process| process.name == "ha-watchdogd";
+    if owners.iter().any(|process| ours(process)) {
+        owners.retain(|process| process.pid != 1);
+    }
+    owners.sort_by_key(|process| (ours(process), process.pid));
+    owners.first().map(|process| Owner { pid: process.pid, name: process.name.clone() })
+}
+
+fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
+    let of = |process: &Process| match process.name.as_str() {
+        "chronyd" => Some(TimeDaemon {
+            name: process.name.clone(),
+            slew_ppm: chrony_slew_ppm(root),
+            mend: "add maxslewrate 500 to /etc/chrony/chrony.conf, then systemctl restart chrony",
+        }),
+        // Names of processes have fifteen characters.
+        "ntpd" | "systemd-timesyn" => {
+            Some(TimeDaemon { name: process.name.clone(), slew_ppm: KERNEL_SLEW_PPM, mend: "" })
+        }
+        _ => None,
+    };
+    let mut found: Vec<TimeDaemon> = processes.iter().filter_map(of).collect();
+    found.dedup_by(|one, other| one.name == other.name);
+    found
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
+fn chrony_slew_ppm(root: &Path) -> u64 {
+    let main = ["etc/chrony/chrony.conf", "etc/chrony.conf"].map(|path| root.join(path));
+    let mut files: Vec<PathBuf> = main.into_iter().filter(|path| path.exists()).collect();
+    let folder = root.join("etc/chrony/conf.d");
+    let mut more = names(&folder);
+    more.sort();
+    files.extend(
+        more.into_iter()
+            .map(|name| folder.join(name))
+            .filter(|path| path.extension().is_some_and(|end| end == "conf")),
+    );
+    let set = files.iter().filter_map(|path| text(path)).flat_map(|text| {
+        let of_line = |line: &str| {
+            let mut words = line.split_whitespace();
+            let is_it = words.next()?.eq_ignore_ascii_case("maxslewrate");
+            words.next()?.parse::<f64>().ok().filter(|_| is_it)
+        };
+        text.lines().filter_map(of_line).collect::<Vec<f64>>()
+    });
+    set.last().unwrap_or(CHRONY_SLEW_PPM).round().clamp(0.0, 1e6) as u64
+}
+
+fn sleep(root: &Path) -> Sleep {
+    let states = text(&root.join("sys/power/state")).unwrap_or_default();
+    let is_masked = |target: &&&str| {
+        ["etc/systemd/system", "run/systemd/system"].iter().any(|folder| {
+            std::fs::read_link(root.join(folder).join(target))
+                .is_ok_and(|link| link == Path::new("/dev/null"))
+        })
+    };
+    Sleep {
+        states: states.split_whitespace().map(str::to_owned).collect(),
+        open_targets: SLEEP_TARGETS
+            .iter()
+            .filter(|target| !is_masked(target))
+            .map(|target| (*target).to_owned())
+            .collect(),
+    }
+}
+
+fn was_reset(root: &Path) -> bool {
+    let folder = root.join("sys/class/watchdog");
+    let status = |name: String| text(&folder.join(name).join("bootstatus"))?.parse::<u32>().ok();
+    names(&folder).into_iter().filter_map(status).any(|bits| bits & CARD_RESET != 0)
+}
+
+fn number(root: &Path, name: &str) -> Option<i64> {
+    text(&root.join("proc/sys/kernel").join(name))?.parse().ok()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn text(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn tree(files: &[(&str, &str)], links: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let made = |path: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        for (path, text) in files {
+            std::fs::write(made(path), text).unwrap();
+        }
+        for (path, target) in links {
+            symlink(target, made(path)).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn an_empty_tree_says_nothing() {
+        let root = tree(&[], &[]);
+        let all_open = SLEEP_TARGETS.map(str::to_owned).to_vec();
+        let sleep = Sleep { states: Vec::new(), open_targets: all_open };
+        assert_eq!(machine(root.path()), MachineFacts { sleep, ..MachineFacts::default() });
+    }
+
+    #[test]
+    fn the_owner_is_found_by_what_it_holds() {
+        let check = |holders: &[(&str, &str, &str)], expected: Option<(u32, &str)>| {
+            let comm: Vec<(String, &str)> =
+                holders.iter().map(|(pid, name, _)| (format!("proc/{pid}/comm"), *name)).collect();
+            let descriptors: Vec<(String, &str)> =
+                holders.iter().map(|(pid, _, target)| (format!("proc/{pid}/fd/5"), *target)).collect();
+            let files: Vec<(&str, &str)> = comm.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+            let links: Vec<(&str, &str)> =
+                descriptors.iter().map(|(path, target)| (path.as_str(), *target)).collect();
+            let owner = machine(tree(&files, &links).path()).watchdog_owner;
+            assert_eq!(
+                owner,
+                expected.map(|(pid, name)| Owner { pid, name: name.to_owned() }),
+                "{holders:?}"
+            );
+        };
+        check(&[("9", "cat\n", "/dev/null")], None);
+        check(&[("9", "sbd\n", "/dev/watchdog")], Some((9, "sbd")));
+        check(&[("1", "systemd\n", "/dev/watchdog0")], Some((1, "systemd")));
+        // The service manager keeps our descriptor in its store.
+        let ours = ("80", "ha-watchdogd\n", "/dev/watchdog0");
+        check(&[("1", "systemd\n", "/dev/watchdog0"), ours], Some((80, "ha-watchdogd")));
+        check(&[ours, ("90", "watchdog\n", "/dev/watchdog1")], Some((90, "watchdog")));
+    }
+
+    #[test]
+    fn the_time_daemon_and_its_limit_are_read() {
+        let check = |files: &[(&str, &str)], expected: &[(&str, u64)]| {
+            let facts = machine(tree(files, &[]).path());
+            let found: Vec<(&str, u64)> =
+                facts.time_daemons.iter().map(|daemon| (daemon.name.as_str(), daemon.slew_ppm)).collect();
+            assert_eq!(found, expected, "{files:?}");
+        };
+        let chrony = ("proc/44/comm", "chronyd\n");
+        check(&[], &[]);
+        check(&[chrony], &[("chronyd", 83_333)]);
+        check(
+            &[chrony, ("etc/chrony/chrony.conf", "# maxslewrate 1\npool x\nmaxslewrate 500\n")],
+            &[("chronyd", 500)],
+        );
+        check(
+            &[
+                chrony,
+                ("etc/chrony.conf", "maxslewrate 500"),
+                ("etc/chrony/conf.d/a.conf", "MaxSlewRate 2000.4"),
+                ("etc/chrony/conf.d/ignored", "maxslewrate 9"),
+            ],
+            &[("chronyd", 2_000)],
+        );
+        check(
+            &[("proc/9/comm", "systemd-timesyn\n"), ("proc/10/comm", "ntpd\n")],
+            &[("systemd-timesyn", 500), ("ntpd", 500)],
+        );
+    }
+
+    #[test]
+    fn sleep_panic_and_the_last_reset_are_read() {
+        let root = tree(
+            &[
+                ("sys/power/state", "freeze mem\n"),
+                ("proc/sys/kernel/panic", "0\n"),
+                ("proc/sys/kernel/panic_on_oops", "1\n"),
+                ("proc/sys/kernel/hung_task_panic", "x\n"),
+                ("sys/class/watchdog/watchdog0/bootstatus", "32\n"),
+                ("sys/fs/pstore/dmesg-efi-1", "oops"),
+            ],
+            &[
+                ("etc/systemd/system/sleep.target", "/dev/null"),
+                ("run/systemd/system/suspend.target", "/elsewhere"),
+            ],
+        );
+        let facts = machine(root.path());
+        assert_eq!(facts.sleep.states, ["freeze", "mem"]);
+        assert_eq!(facts.sleep.open_targets, SLEEP_TARGETS[1..]);
+        assert_eq!(
+            (facts.panic.panic, facts.panic.panic_on_oops, facts.panic.hung_task_panic),
+            (Some(0), Some(1), None)
+        );
+        assert!(facts.was_reset_by_watchdog);
+        assert_eq!(facts.crash_records, ["dmesg-efi-1"]);
+    }
+}
