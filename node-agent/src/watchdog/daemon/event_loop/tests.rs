@@ -12,14 +12,15 @@ use nix::sys::signal::SigSet;
 use nix::sys::signalfd::SfdFlags;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
-/// Deadlines that the agent sends while it is counted.
-const DEADLINES: u64 = 40;
+/// Pets that must be seen while the agent sends deadlines; one pet may answer several of them.
+const PETS: usize = 40;
 
-/// Pets that must be seen meanwhile: those of the deadlines, and some that fall due by themselves.
-const PETS: usize = 45;
+/// Pets that must fall due by themselves after that.
+const PETS_DUE: usize = 5;
 
 /// Plays the device until the daemon closes its connection.
 fn device(listener: &UnixListener) {
@@ -39,8 +40,8 @@ fn deadline() -> Moment {
     clock::now().plus_ms(5_000)
 }
 
-/// Plays the agent: arms, says so, and sends deadlines; a second agent is turned away meanwhile.
-fn agent(socket: &Path, armed: &mpsc::Sender<()>) {
+/// Plays the agent: arms, says so, and sends deadlines until it is told to stop; a second agent is turned away meanwhile.
+fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
     let connection = seqpacket::connect(socket).unwrap();
     let hear = |connection: &OwnedFd| {
         let mut bytes = [0; MESSAGE_BYTES];
@@ -58,13 +59,16 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>) {
     seqpacket::send(&connection, &encode_request(1, &Request::Arm(arm))).unwrap();
     assert_eq!(hear(&connection).outcome, Outcome::Done);
     armed.send(()).unwrap();
-    for number in 0..DEADLINES {
+    for number in 0.. {
         let request = Request::Deadline(deadline());
         seqpacket::send(&connection, &encode_request(number + 2, &request)).unwrap();
         assert_eq!(hear(&connection).outcome, Outcome::Done);
-        if number == DEADLINES / 2 {
+        if number == 2 {
             let second = seqpacket::connect(socket).unwrap();
             assert!(matches!(hear(&second).outcome, Outcome::Refused(Refusal::AnotherPeer { .. })));
+        }
+        if number > 2 && enough.load(Ordering::Relaxed) {
+            break;
         }
     }
     // Kept open, as an agent that has nothing to say keeps it.
@@ -91,18 +95,21 @@ fn an_armed_loop_asks_the_allocator_for_nothing() {
         ServiceManager::from_environment(0),
     );
     let (armed, is_armed) = mpsc::channel();
-    thread::spawn(move || agent(&socket, &armed));
+    let enough = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&enough);
+    thread::spawn(move || agent(&socket, &armed, &told));
     while is_armed.try_recv().is_err() {
         assert_eq!(event_loop.turn(), Ok(None));
     }
     let mut pets = 0;
     let counted = allocation_counter::measure(|| {
         let mut last_pet = event_loop.core.status().last_pet;
-        while pets < PETS {
+        while pets < PETS + PETS_DUE {
             assert_eq!(event_loop.turn(), Ok(None));
             let pet = event_loop.core.status().last_pet;
             pets += usize::from(pet != last_pet);
             last_pet = pet;
+            enough.store(pets >= PETS, Ordering::Relaxed);
         }
     });
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
