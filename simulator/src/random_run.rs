@@ -23,6 +23,10 @@ use ha_api_types::time::Millis;
 use serde_json::{Value, json};
 use std::path::Path;
 
+/// How long everything may take to come right after the last step, in seconds: three times the longest of the protocol's own
+/// waits, the deadline of a freeze (600 s).
+const BACK_SECONDS: Millis = 1_800;
+
 /// How large a random run is at most; each seed draws its own size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -46,10 +50,11 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
     let steps = script::steps(&mut random, &cluster, size.faults_ms);
+    let last_ms = steps.iter().filter_map(script::at_ms).max().unwrap_or_default();
     let mut scenario = json!({
         "seed": seed,
         // Faults, and the time in which everything must have come right again.
-        "duration": format!("{}s", (script::QUIET_START_MS + size.faults_ms) / 1000 + 7_200),
+        "duration": format!("{}s", last_ms / 1000 + BACK_SECONDS),
         "settle": "40s",
         "timing": cluster.timing,
         "nodes": cluster.machines,

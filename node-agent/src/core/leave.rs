@@ -116,9 +116,35 @@ impl AgentCore {
                 self.moves_step();
                 if !self.awaits_moves() {
                     self.commit_leave(leave);
+                    self.give_up_stopping(now);
                 }
             }
         }
+    }
+
+    /// What cannot be stopped does not hold up a shutdown for ever. Without a clean leave, and armed, the node counts as dead
+    /// by its silence, so the services that did stop here are recovered elsewhere too.
+    fn give_up_stopping(&mut self, now: &Now) {
+        let in_time = self.moves_until().is_none_or(|until| now.raw < until);
+        if in_time || self.leaving.is_some() {
+            return;
+        }
+        let says_failed = |service: &Service| {
+            let report = self.current(service);
+            service.task.is_none() && report.is_some_and(|report| report.phase == Phase::StopFailed)
+        };
+        let active: Vec<&Service> =
+            self.services.values().filter(|service| self.is_active(service)).collect();
+        if active.is_empty() || !active.iter().all(|service| says_failed(service)) {
+            return;
+        }
+        let names: Vec<&str> = active.into_iter().map(Service::name).collect();
+        let text = format!(
+            "the shutdown goes on although {} cannot be stopped: the watchdog stays armed, and this node will count as dead",
+            names.join(", ")
+        );
+        self.log(Level::Error, text);
+        self.end(Exit::Left);
     }
 
     fn restart_step(&mut self, now: &Now) {

@@ -201,11 +201,19 @@ impl AgentCore {
             Phase::Running => self.keep_running(now, service, uid),
             // What could not be cleared away is tried again, or the move never ends.
             Phase::StopFailed => self.kill(now, service, KillReason::NotReceived),
+            // It had arrived, ended, and was being started again in place when the agent was restarted.
+            Phase::Starting => {
+                service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
+                self.changed = true;
+            }
+            Phase::Stopping => {
+                let graceful_ms = service.definition.timeouts.stop_ms();
+                service.go(Step::Stop { uid: Some(uid.clone()), graceful_ms });
+                self.changed = true;
+            }
             Phase::ProbedRunning
             | Phase::ProbedStopped
             | Phase::ProbedUnknown
-            | Phase::Starting
-            | Phase::Stopping
             | Phase::Stopped
             | Phase::Failed
             | Phase::HandingOver

@@ -29,8 +29,14 @@ impl World {
                 held.push(name);
                 continue;
             }
+            // A command for what cannot be stopped ends when it can.
+            if stop_fails(&resource) {
+                held.push(name.clone());
+            }
+            // What was adopted where it is not allowed stays there until another node can take it.
             if status.state == ServiceState::Started
                 && let [node] = nodes.as_slice()
+                && self.feasible_node(&name, &resource).is_some()
             {
                 missing.extend(self.broken_rules(&rules, &name, node));
             }
@@ -76,13 +82,23 @@ fn explanation(status: &ResourceStatus) -> Option<&str> {
     Some(ready.message.as_str()).filter(|message| !message.is_empty())
 }
 
-/// Whether a service does not run because no node can take it, and says so.
+/// Whether a service does not run because no node can take it, and says so. One that made room for another waits for a node
+/// like every other; one that is wanted Stopped stays in Recovery until there is one, as only Disabled is a way out of it.
 fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> bool {
-    let says_so = status
-        .conditions
-        .iter()
-        .any(|condition| condition.reason == Reason::NoFeasibleNode && !condition.message.is_empty());
-    says_so && nodes.is_empty() && resource.spec.state == RequestedState::Started
+    let says_so = status.conditions.iter().any(|condition| {
+        matches!(condition.reason, Reason::NoFeasibleNode | Reason::Preempted)
+            && !condition.message.is_empty()
+    });
+    let waits = match resource.spec.state {
+        RequestedState::Started => true,
+        RequestedState::Stopped => status.state == ServiceState::Recovery,
+        RequestedState::Disabled | RequestedState::Ignored => false,
+    };
+    says_so && nodes.is_empty() && waits
+}
+
+fn stop_fails(resource: &Resource) -> bool {
+    resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails)
 }
 
 /// What is wrong with how a service ended up; `None`: nothing.
@@ -90,8 +106,7 @@ fn problem(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> Op
     if resource.metadata.deletion_timestamp.is_some() {
         return Some("its deletion does not end");
     }
-    let stop_fails = resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails);
-    if stop_fails {
+    if stop_fails(resource) {
         // Where it cannot be stopped it stays, in whatever state says so.
         return explanation(status).is_none().then_some("it says nothing");
     }

@@ -24,6 +24,11 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     lines.into_iter().map(Line::into_step).collect()
 }
 
+/// When a step is done.
+pub(super) fn at_ms(step: &Value) -> Option<Millis> {
+    step["at"].as_str()?.strip_suffix("ms")?.parse().ok()
+}
+
 /// One line of a script.
 struct Line {
     at: Millis,

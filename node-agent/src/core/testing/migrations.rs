@@ -112,7 +112,11 @@ fn a_source_killed_before_the_deadline_says_that_its_copy_is_gone() {
 
 impl World {
     fn migrate_here(&mut self) -> String {
-        self.resource("web");
+        self.migrate_here_with(1)
+    }
+
+    fn migrate_here_with(&mut self, max_restart: u32) -> String {
+        self.resource_with("web", |spec| spec.max_restart = max_restart);
         self.peer_open();
         let fence = self.fence();
         let action =
@@ -214,4 +218,20 @@ fn a_target_answers_for_what_it_receives_though_it_became_ignored() {
         assert_eq!((world.service("web").phase, world.copies["web"].running), (phase, arrives));
         assert!(!world.report().armed, "from here on it is left alone");
     }
+}
+
+#[test]
+fn a_target_that_is_restarted_while_it_starts_anew_what_had_arrived_ends_the_move() {
+    let mut world = World::active();
+    let uid = world.migrate_here_with(3);
+    world.advance(2_000);
+    let copy = world.copies.entry("web".into()).or_default();
+    (copy.running, copy.fail_starts) = (true, 2);
+    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.advance(700);
+    assert_eq!(world.service("web").phase, Phase::Starting, "it does not come up again at once");
+    world.restart_agent("boot-1");
+    world.advance(5_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Failed, Some(uid)));
+    assert!(!world.copies["web"].running);
 }

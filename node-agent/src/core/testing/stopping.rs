@@ -325,6 +325,13 @@ fn a_stop_that_fails_at_shutdown_keeps_the_watchdog_armed() {
     assert_eq!(world.exit, None);
     assert!(world.report().armed);
     assert!(world.fires_at_ms.is_some());
+    // For as long as a shutdown may take at most (1800 s), then the machine goes down, guarded, without a clean leave.
+    world.advance(1_770_000);
+    assert_eq!(world.exit, None);
+    world.advance(100_000);
+    assert_eq!(world.exit, Some(Exit::Left));
+    assert!(world.report().armed && world.fires_at_ms.is_some());
+    assert_eq!(world.report().mode, Mode::Shutdown(Leave::Poweroff));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::super::World;
 use super::super::machine::Doing;
 use ha_api_types::kind::Kind;
 use ha_api_types::record::{Fence, FenceState, NodeReport};
-use ha_api_types::resource::{RequestedState, Resource, ServiceState};
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
 use ha_api_types::timing::watchdog_worst_ms;
 use ha_node_agent::watchdog::protocol::State;
@@ -106,7 +106,8 @@ impl World {
             .collect()
     }
 
-    /// Whether a service is managed: the leader has taken it on, and nobody has deleted it or wants it Ignored.
+    /// Whether a service is managed: the leader has taken it on, and nobody has deleted it or wants it Ignored. One in Error
+    /// whose stop was confirmed is left alone: who starts it by hand then answers for it.
     fn is_guarded(&self, name: &str, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
@@ -120,6 +121,9 @@ impl World {
             .states
             .get(name)
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
-        wanted && taken && self.managed.contains(name)
+        let left_alone = self
+            .status_of::<ResourceStatus>(Kind::Resource, name)
+            .is_some_and(|status| status.state == ServiceState::Error && status.stop_confirmed == Some(true));
+        wanted && taken && !left_alone && self.managed.contains(name)
     }
 }
