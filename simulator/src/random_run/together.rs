@@ -64,7 +64,15 @@ impl World {
             let mut kept_away = apart.flat_map(|(_, _, others)| others);
             let mut beside = strangers.clone();
             beside.extend(members.iter().map(|(other, _)| other.clone()).filter(|other| other != name));
-            self.is_open_to(node, resource)
+            // Where a start fails, the set cannot be gathered either.
+            let starts = resource
+                .spec
+                .driver
+                .simulated
+                .as_ref()
+                .is_none_or(|simulated| !simulated.fail_on.iter().any(|failing| failing == node));
+            starts
+                && self.is_open_to(node, resource)
                 && self.kept_off(rules, name, node).is_empty()
                 && !kept_away.any(|other| strangers.contains(&other))
                 && self.lacking(resource, node, &beside).is_empty()
