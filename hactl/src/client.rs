@@ -11,6 +11,7 @@ pub(crate) use watch::{Change, Watcher};
 use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
 use ha_api_types::kind::Kind;
+use ha_api_types::node::Node;
 use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
@@ -72,6 +73,17 @@ impl Client {
             target.name.check(&object)?;
         }
         Ok(object)
+    }
+
+    /// One node, which must exist.
+    pub(crate) async fn node(&self, target: &Target) -> Result<Node, Failure> {
+        read(self.target(target).await?)
+    }
+
+    /// All nodes, in the server's order.
+    pub(crate) async fn nodes(&self) -> Result<Vec<Node>, Failure> {
+        let list = self.list(Collection::Kind(Kind::Node), &[]).await?;
+        list.items.into_iter().map(read).collect()
     }
 
     /// All objects of a collection that match the selectors.
@@ -224,6 +236,15 @@ impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Failure {
         error.into_failure()
     }
+}
+
+/// An object as its type.
+///
+/// # Errors
+/// When the server's objects are of another shape than ours.
+pub(crate) fn read<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
+    serde_json::from_value(object)
+        .map_err(|error| Failure::refused(format!("the answer cannot be read: {error}")))
 }
 
 fn object_path(kind: Kind, name: &str) -> Vec<String> {

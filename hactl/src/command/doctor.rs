@@ -1,6 +1,5 @@
 //! `hactl doctor`: what stands in the way of a node, or of the cluster, being guarded, and the lines that mend it.
 
-use crate::client::Collection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
@@ -8,7 +7,6 @@ use crate::session::Session;
 use crate::terminal::{Style, Terminal};
 use clap::Args;
 use ha_api_types::check::{Check, Verdict};
-use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeState};
 use serde::Serialize;
 
@@ -41,21 +39,13 @@ impl Doctor {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let client = session.client()?;
-        let unreadable =
-            |error: serde_json::Error| Failure::refused(format!("the answer cannot be read: {error}"));
-        let mut nodes: Vec<Node> = Vec::new();
-        let mut cluster = Vec::new();
-        if let Some(name) = &self.node {
-            let value = client.target(&super::node(name)?).await?;
-            nodes.push(serde_json::from_value(value).map_err(unreadable)?);
-        } else {
-            cluster = client.overview().await?.checks;
-            for value in client.list(Collection::Kind(Kind::Node), &[]).await?.items {
-                nodes.push(serde_json::from_value(value).map_err(unreadable)?);
-            }
-        }
+        let (cluster, nodes) = match &self.node {
+            Some(name) => (Vec::new(), vec![client.node(&super::node(name)?).await?]),
+            None => (client.overview().await?.checks, client.nodes().await?),
+        };
         let findings = Findings { cluster, nodes: nodes.into_iter().filter_map(of_node).collect() };
-        let value = serde_json::to_value(&findings).map_err(unreadable)?;
+        let value = serde_json::to_value(&findings)
+            .map_err(|error| Failure::refused(format!("the findings cannot be printed: {error}")))?;
         if !session.print_value(format, &value)? {
             session.terminal().out(&self.screen(session.terminal(), &findings));
         }

@@ -2,7 +2,7 @@
 
 mod report;
 
-use crate::client::Collection;
+use crate::client::read;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
@@ -91,21 +91,13 @@ impl Timing {
 
     async fn of_cluster(&self, session: &Session, store: &StoreTimes) -> Result<Report, Failure> {
         let client = session.client()?;
-        let unreadable =
-            |error: serde_json::Error| Failure::refused(format!("the answer cannot be read: {error}"));
         let cluster: Cluster = match client.get(Kind::Cluster, CLUSTER_NAME).await? {
-            Some(value) => serde_json::from_value(value).map_err(unreadable)?,
+            Some(value) => read(value)?,
             None => Cluster::new(CLUSTER_NAME, ha_api_types::cluster::ClusterSpec::default()),
         };
-        let mut nodes: Vec<Node> = Vec::new();
-        if self.nodes.is_empty() {
-            for value in client.list(Collection::Kind(Kind::Node), &[]).await?.items {
-                nodes.push(serde_json::from_value(value).map_err(unreadable)?);
-            }
-        }
+        let mut nodes: Vec<Node> = if self.nodes.is_empty() { client.nodes().await? } else { Vec::new() };
         for name in &self.nodes {
-            let value = client.target(&super::node(name)?).await?;
-            nodes.push(serde_json::from_value(value).map_err(unreadable)?);
+            nodes.push(client.node(&super::node(name)?).await?);
         }
         let subjects: Vec<Subject> = nodes.iter().map(subject).collect();
         Ok(Report::of(cluster.spec.timing.profile, Timings::from(&cluster.spec.timing), store, &subjects))

@@ -6,7 +6,7 @@ use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
-use ha_api_types::node::{Node, WatchdogStatus};
+use ha_api_types::node::WatchdogStatus;
 
 #[derive(Args, Debug)]
 pub(super) struct Watchdog {
@@ -17,9 +17,7 @@ pub(super) struct Watchdog {
 impl Watchdog {
     pub(super) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let value = session.client()?.target(&super::super::node(&self.node)?).await?;
-        let node: Node = serde_json::from_value(value)
-            .map_err(|error| Failure::refused(format!("the answer cannot be read: {error}")))?;
+        let node = session.client()?.node(&super::super::node(&self.node)?).await?;
         let watchdog = node.status.and_then(|status| status.watchdog).ok_or_else(|| {
             Failure::refused(format!("node {} has not said which watchdog it has", self.node))
                 .help("its agent says so when it registers: hactl status")
