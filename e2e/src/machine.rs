@@ -261,7 +261,10 @@ impl Machine {
 }
 
 /// A file that programs append their output to.
-pub(crate) fn append(path: &Path) -> Result<File> {
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn append(path: &Path) -> Result<File> {
     OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
 }
 

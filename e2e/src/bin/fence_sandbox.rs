@@ -1,74 +1,58 @@
-//! A fence agent for the sandbox's power supply, in the form that ClusterLabs' fence agents have: attributes as lines on
-//! standard input, the answer as exit status.
+//! A fence agent for the sandbox's power supply.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use ha_e2e::fence_agent::{Agent, Power};
 use ha_e2e::power::ask;
 
-/// What `status` and `monitor` exit with when the machine is off.
-const OFF: u8 = 2;
+const AGENT: Agent = Agent {
+    name: "fence_sandbox",
+    description: "Fence agent for the sandbox",
+    parameters: &["socket", "plug"],
+};
+
+/// A machine behind the power supply.
+struct Plug {
+    socket: PathBuf,
+    machine: String,
+}
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(status) => ExitCode::from(status),
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "fence_sandbox: {error:#}");
-            ExitCode::FAILURE
+    AGENT.main(|attributes| {
+        let socket = PathBuf::from(attributes.needed("socket")?);
+        let machine =
+            attributes.get("plug").or(attributes.get("port")).context("attribute plug is missing")?;
+        Ok(Plug { socket, machine: machine.to_owned() })
+    })
+}
+
+impl Plug {
+    fn ask(&self, command: &str) -> Result<String> {
+        ask(&self.socket, command, &self.machine)
+    }
+
+    /// Switches, and asks again: a fence agent confirms.
+    fn switch(&self, state: &str) -> Result<()> {
+        self.ask(state)?;
+        match self.ask("status")? {
+            now if now == state => Ok(()),
+            now => bail!("{} is {now} after it was switched {state}", self.machine),
         }
     }
 }
 
-fn run() -> Result<u8> {
-    let mut attributes = BTreeMap::new();
-    for line in std::io::stdin().lock().lines() {
-        let line = line?;
-        if let Some((name, value)) = line.trim().split_once('=') {
-            attributes.insert(name.trim().to_owned(), value.trim().to_owned());
-        }
+impl Power for Plug {
+    fn is_on(&self) -> Result<bool> {
+        Ok(self.ask("status")? != "off")
     }
-    let attribute = |name: &str| attributes.get(name).map(String::as_str);
-    let action = attribute("action").unwrap_or("reboot");
-    if action == "metadata" {
-        return describe();
-    }
-    let socket = Path::new(attribute("socket").context("attribute socket is missing")?);
-    let machine = attribute("plug").or(attribute("port")).context("attribute plug is missing")?;
-    match action {
-        "status" | "monitor" => Ok(if ask(socket, "status", machine)? == "off" { OFF } else { 0 }),
-        "off" => expect(socket, "off", machine),
-        "on" => expect(socket, "on", machine),
-        "reboot" => {
-            expect(socket, "off", machine)?;
-            expect(socket, "on", machine)
-        }
-        other => bail!("{other} is no action; there are on, off, reboot, status, monitor and metadata"),
-    }
-}
 
-/// Switches, and asks again: a fence agent confirms.
-fn expect(socket: &Path, state: &str, machine: &str) -> Result<u8> {
-    ask(socket, state, machine)?;
-    match ask(socket, "status", machine)? {
-        now if now == state => Ok(0),
-        now => bail!("{machine} is {now} after it was switched {state}"),
+    fn off(&self) -> Result<()> {
+        self.switch("off")
     }
-}
 
-fn describe() -> Result<u8> {
-    let text = r#"<?xml version="1.0" ?>
-<resource-agent name="fence_sandbox" shortdesc="Fence agent for the sandbox">
-<parameters>
-  <parameter name="action" required="1"><content type="string" default="reboot"/></parameter>
-  <parameter name="socket" required="1"><content type="string"/></parameter>
-  <parameter name="plug" required="1"><content type="string"/></parameter>
-</parameters>
-<actions><action name="on"/><action name="off"/><action name="reboot"/><action name="status"/><action name="monitor"/><action name="metadata"/></actions>
-</resource-agent>
-"#;
-    std::io::stdout().write_all(text.as_bytes())?;
-    Ok(0)
+    fn on(&self) -> Result<()> {
+        self.switch("on")
+    }
 }

@@ -1,6 +1,5 @@
 //! The benchmark: how long the promises take, as median, least and greatest, and against what the timing settings allow.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use ha_e2e::measure::{Loss, Series, apply_to_running, crash_to_running, loss_to_running};
 use ha_e2e::plan::Plan;
+use ha_e2e::program::{end, say};
 use ha_e2e::scenario::Scenario;
 use ha_e2e::scratch;
 use serde_json::json;
@@ -30,13 +30,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end("error", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -90,8 +84,4 @@ fn in_json(series: &Series) -> serde_json::Value {
     let (least, median, greatest) = series.summary().unwrap_or_default();
     json!({"name": series.name, "allowedMs": series.allowed_ms, "timesMs": series.times_ms,
         "minMs": least, "medianMs": median, "maxMs": greatest})
-}
-
-fn say(line: &str) -> Result<()> {
-    writeln!(std::io::stdout(), "{line}").context("standard output is closed")
 }

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
 use ha_e2e::faults::campaign::{self, Settings};
+use ha_e2e::program::{end, say};
 use ha_e2e::scratch;
 
 /// Breaks a cluster of real parts for a while, all at once, and checks that nothing is lost.
@@ -23,13 +24,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end("error", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -45,5 +40,5 @@ fn run(arguments: &Arguments) -> Result<()> {
         // Nobody reading stops nothing.
         let _ = writeln!(out, "{line}");
     })?;
-    writeln!(std::io::stdout(), "\n{report}").context("standard output is closed")
+    say(&format!("\n{report}"))
 }

@@ -1,15 +1,17 @@
 //! A stateful service for the metal suite: holds shared storage, records it there, and notices a second one.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use ha_e2e::machine::append;
 use ha_e2e::metal::holders::{OWNER, PREFIX, VIOLATIONS};
+use ha_e2e::program::end;
 
 /// Holds a folder of shared storage for as long as it runs.
 #[derive(Parser)]
@@ -23,14 +25,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // The agent passes it on to the log of the service.
-            let _ = writeln!(std::io::stderr(), "ha-holder: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    // The agent passes what is wrong on to the log of the service.
+    end("ha-holder", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -56,8 +52,4 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         thread::sleep(Duration::from_millis(arguments.interval_ms));
     }
-}
-
-fn append(path: &Path) -> Result<fs::File> {
-    OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
 }

@@ -1,9 +1,8 @@
 //! The metal suite: faults done to whole machines with real watchdogs, and a table of what came of them.
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Parser;
 use ha_e2e::metal::case::{Case, Outcome};
 use ha_e2e::metal::cases::{ALL, SHORT};
@@ -11,6 +10,7 @@ use ha_e2e::metal::hardware::{Accelerator, Hardware};
 use ha_e2e::metal::rig::Rig;
 use ha_e2e::metal::{run, table};
 use ha_e2e::plan::Plan;
+use ha_e2e::program::{end, say};
 use ha_e2e::scratch;
 use ha_e2e::wait::monotonic_ns;
 
@@ -35,14 +35,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match suite(&Arguments::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let passed = suite(&Arguments::parse());
+    end("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
 /// Runs the chosen cases; tells whether all passed.
@@ -127,8 +121,4 @@ fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {
         bail!("no case is called {unknown}; there are {}", all.join(", "));
     }
     Ok(ALL.iter().filter(|case| names.contains(&case.name)).collect())
-}
-
-fn say(line: &str) -> Result<()> {
-    writeln!(std::io::stdout(), "{line}").context("standard output is closed")
 }

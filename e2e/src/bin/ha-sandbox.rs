@@ -1,7 +1,6 @@
 //! The sandbox: a whole cluster on this machine to try and to break. `./dev/up`, `./dev/down` and `./dev/node` call it.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use ha_e2e::cluster::Cluster;
 use ha_e2e::init::{self, Spec};
 use ha_e2e::machine::Role;
 use ha_e2e::plan::Plan;
+use ha_e2e::program::{end, say};
 use ha_e2e::registry::Lifetime;
 use nix::sys::signal::Signal;
 
@@ -99,13 +99,7 @@ fn main() -> ExitCode {
         }
         Command::Init { spec } => start_init(&spec),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    end("error", outcome)
 }
 
 fn up(mut plan: Plan) -> Result<()> {
@@ -173,8 +167,4 @@ fn start_init(path: &Path) -> Result<()> {
     let text = fs::read(path).with_context(|| path.display().to_string())?;
     let spec: Spec = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     init::run(&spec)
-}
-
-fn say(line: &str) -> Result<()> {
-    writeln!(std::io::stdout(), "{line}").context("standard output is closed")
 }

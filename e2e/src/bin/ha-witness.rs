@@ -1,14 +1,15 @@
 //! A service for tests: holds a lock, and writes "node pid time" to a file for as long as it runs.
 
-use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Parser;
+use ha_e2e::machine::append;
+use ha_e2e::program::end;
 use ha_e2e::wait::monotonic_ns;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -24,14 +25,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // The agent passes it on to the log of the service.
-            let _ = writeln!(std::io::stderr(), "ha-witness: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    // The agent passes what is wrong on to the log of the service.
+    end("ha-witness", run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
@@ -53,8 +48,4 @@ fn run(arguments: &Arguments) -> Result<()> {
         record.write_all(format!("{who} {}\n", monotonic_ns()).as_bytes())?;
         thread::sleep(Duration::from_millis(arguments.interval_ms));
     }
-}
-
-fn append(path: &PathBuf) -> Result<File> {
-    OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
 }
