@@ -35,6 +35,19 @@ pub fn wait_until(what: &str, ceiling: Duration, mut condition: impl FnMut() -> 
     wait_for(what, ceiling, || condition().then_some(()))
 }
 
+/// As [`wait_for`], for an attempt that may fail.
+///
+/// # Errors
+/// After `ceiling`, with the last failure as the cause.
+pub fn wait_for_ok<T>(what: &str, ceiling: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut last = None;
+    let done = wait_for(what, ceiling, || attempt().map_err(|error| last = Some(error)).ok());
+    match (done, last) {
+        (Err(error), Some(last)) => Err(last.context(error)),
+        (outcome, _) => outcome,
+    }
+}
+
 /// Checks for the whole of `duration` that `condition` holds: for "nothing happens".
 ///
 /// # Errors
@@ -56,4 +69,23 @@ pub fn monotonic_ns() -> u64 {
         let seconds = u64::try_from(now.tv_sec()).unwrap_or(0);
         seconds * 1_000_000_000 + u64::try_from(now.tv_nsec()).unwrap_or(0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn an_attempt_that_never_succeeds_tells_why() {
+        let mut attempts = 0;
+        let mut attempt = |needed| {
+            attempts += 1;
+            if attempts < needed { Err(anyhow!("attempt {attempts} failed")) } else { Ok(attempts) }
+        };
+        assert_eq!(wait_for_ok("luck", Duration::from_secs(600), || attempt(3)).unwrap(), 3);
+        let error = wait_for_ok("luck", Duration::ZERO, || attempt(u32::MAX)).unwrap_err();
+        let told = format!("{error:#}");
+        assert!(told.starts_with("waited 0 s in vain for: luck: attempt "), "{told}");
+    }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use ha_api_types::kind::Kind;
 use ha_api_types::record::NodeReport;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::command::{output, tool};
 use crate::etcd::Etcdctl;
 use crate::machine::{Machine, Role};
 use crate::plan::{API_PORT, ETCD_CLIENT_PORT, endpoints};
-use crate::wait::wait_for;
+use crate::wait::wait_for_ok;
 
 impl Cluster {
     /// The store, through all members.
@@ -106,20 +106,17 @@ impl Cluster {
     }
 
     fn through_any<T>(&self, what: &str, act: impl Fn(&Api) -> Result<T>) -> Result<T> {
-        let mut last = None;
-        let accepted = wait_for(what, CEILING, || {
-            for controller in self.names(Role::Controller) {
-                match self.api(&controller).and_then(|api| act(&api)) {
-                    Ok(value) => return Some(value),
-                    Err(error) => last = Some(error),
+        let controllers = self.names(Role::Controller);
+        wait_for_ok(what, CEILING, || {
+            let mut outcome = Err(anyhow!("there is no controller"));
+            for controller in &controllers {
+                outcome = self.api(controller).and_then(|api| act(&api));
+                if outcome.is_ok() {
+                    break;
                 }
             }
-            None
-        });
-        match (accepted, last) {
-            (Err(error), Some(last)) => Err(last.context(error)),
-            (outcome, _) => outcome,
-        }
+            outcome
+        })
     }
 
     /// An object as any controller that answers gives it.

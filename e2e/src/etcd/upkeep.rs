@@ -3,7 +3,7 @@
 use super::{Etcdctl, MemberStatus};
 use crate::binaries;
 use crate::command::output_of_input;
-use crate::wait::wait_for;
+use crate::wait::wait_for_ok;
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
@@ -70,20 +70,13 @@ impl Etcdctl {
     /// # Errors
     /// When that does not succeed for long.
     pub fn make_room(&self, prefix: &str) -> Result<()> {
-        let mut last = None;
-        let steps = || -> Result<()> {
+        wait_for_ok("room in the store", CEILING, || {
             self.run(&["del", "--prefix", prefix])?;
             self.compact()?;
             for endpoint in self.endpoints.split(',') {
                 Etcdctl { endpoints: endpoint.to_owned(), ..self.clone() }.run(&["defrag"])?;
             }
             self.run(&["alarm", "disarm"]).map(|_| ())
-        };
-        let made =
-            wait_for("room in the store", CEILING, || steps().map_err(|error| last = Some(error)).ok());
-        match (made, last) {
-            (Err(error), Some(last)) => Err(last.context(error)),
-            (outcome, _) => outcome,
-        }
+        })
     }
 }
