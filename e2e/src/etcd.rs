@@ -90,16 +90,13 @@ impl Etcdctl {
     /// # Errors
     /// When no member says that it leads.
     pub fn leader(&self) -> Result<String> {
+        Ok(leading(&self.members()?)?.endpoint.clone())
+    }
+
+    /// What every member says of itself.
+    fn members(&self) -> Result<Vec<MemberStatus>> {
         let text = self.run(&["endpoint", "status", "--write-out", "json"])?;
-        let members: Vec<MemberStatus> =
-            serde_json::from_str(&text).context("etcdctl printed something else")?;
-        members
-            .into_iter()
-            .filter(|member| member.status.leader == member.status.header.member_id)
-            // One that was deposed and does not know it yet has an older term.
-            .max_by_key(|member| member.status.term)
-            .map(|member| member.endpoint)
-            .context("no member of the store leads")
+        serde_json::from_str(&text).context("etcdctl printed something else than expected")
     }
 
     /// Follows everything below a prefix, until the watch is dropped.
@@ -233,6 +230,16 @@ struct Header {
     member_id: u64,
     #[serde(default)]
     revision: u64,
+}
+
+/// The member that leads.
+fn leading(members: &[MemberStatus]) -> Result<&MemberStatus> {
+    members
+        .iter()
+        .filter(|member| member.status.leader == member.status.header.member_id)
+        // One that was deposed and does not know it yet has an older term.
+        .max_by_key(|member| member.status.term)
+        .context("no member of the store leads")
 }
 
 /// Decodes standard base64, which is how etcdctl prints bytes in JSON.

@@ -1,6 +1,6 @@
 //! What administrators do to a store: hand over its leadership, compact it, fill it up and make room again.
 
-use super::{Etcdctl, MemberStatus};
+use super::{Etcdctl, leading};
 use crate::binaries;
 use crate::command::output_of_input;
 use crate::wait::wait_for_ok;
@@ -13,21 +13,18 @@ const CEILING: Duration = Duration::from_secs(120);
 const PIECE: usize = 1 << 20;
 
 impl Etcdctl {
-    fn statuses(&self) -> Result<Vec<MemberStatus>> {
-        let text = self.run(&["endpoint", "status", "--write-out", "json"])?;
-        serde_json::from_str(&text).context("etcdctl printed something else than expected")
-    }
-
     /// Makes another member the leader.
     ///
     /// # Errors
     /// When no member leads, or the handover fails.
     pub fn move_leader(&self) -> Result<()> {
-        let leader = self.leader()?;
-        let others = self.statuses()?.into_iter().map(|member| member.status.header.member_id);
-        let own = Etcdctl { endpoints: leader, ..self.clone() };
-        let id = own.statuses()?.first().context("the leader does not answer")?.status.header.member_id;
-        let other = others.into_iter().find(|other| *other != id).context("there is no other member")?;
+        let members = self.members()?;
+        let leader = leading(&members)?;
+        let mut ids = members.iter().map(|member| member.status.header.member_id);
+        let other =
+            ids.find(|id| *id != leader.status.header.member_id).context("there is no other member")?;
+        // Only the leader itself hands over.
+        let own = Etcdctl { endpoints: leader.endpoint.clone(), ..self.clone() };
         own.run(&["move-leader", &format!("{other:x}")]).map(|_| ())
     }
 
@@ -36,7 +33,7 @@ impl Etcdctl {
     /// # Errors
     /// When the store does not answer.
     pub fn compact(&self) -> Result<()> {
-        let newest = self.statuses()?.iter().map(|member| member.status.header.revision).max();
+        let newest = self.members()?.iter().map(|member| member.status.header.revision).max();
         let newest = newest.context("no member of the store answers")?;
         match self.run(&["compaction", &newest.to_string()]) {
             // Somebody else did it at the same time.
