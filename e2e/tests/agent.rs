@@ -56,17 +56,11 @@ fn fifty_deaths_of_an_agent_touch_nothing() -> Result<()> {
     let action = scenario.action(WITNESS)?;
     let fence = scenario.fence(&home)?;
     let machine = scenario.cluster.machine(&home)?;
-    let key = scenario.cluster.keys().alive(&home);
-    // The agent's process by its own name: whose heartbeat this is.
-    let instance = || {
-        let entry = scenario.cluster.etcdctl().get(&key).ok()??;
-        entry.value["instance"].as_str().map(str::to_owned)
-    };
     for death in 1..=50 {
-        let before = instance();
+        let before = scenario.cluster.agent_instance(&home)?;
         machine.kill("ha-node-agent")?;
         wait_until(&format!("a heartbeat of the next agent, after death {death}"), CEILING, || {
-            instance().is_some_and(|now| Some(now) != before)
+            scenario.cluster.agent_instance(&home).is_ok_and(|now| now != before)
         })?;
         assert!(machine.is_on(), "the node was reset after death {death} of its agent");
         assert_eq!(

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use anyhow::{Context, Result, anyhow};
 use ha_api_types::kind::Kind;
-use ha_api_types::record::NodeReport;
+use ha_api_types::record::{Alive, NodeReport};
 use serde_json::{Value, json};
 
 use super::{CEILING, Cluster};
@@ -133,6 +133,16 @@ impl Cluster {
         let key = self.keys().node_report(node);
         let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has not reported"))?;
         serde_json::from_value(entry.value).with_context(|| key)
+    }
+
+    /// The agent process whose heartbeat the store holds, by its own name for itself.
+    ///
+    /// # Errors
+    /// When the node has no heartbeat there, or the store does not answer.
+    pub fn agent_instance(&self, node: &str) -> Result<String> {
+        let key = self.keys().alive(node);
+        let entry = self.etcdctl().get(&key)?.with_context(|| format!("{node} has no heartbeat"))?;
+        Ok(serde_json::from_value::<Alive>(entry.value).with_context(|| key)?.instance)
     }
 
     /// Runs hactl against the cluster.

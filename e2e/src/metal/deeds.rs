@@ -41,15 +41,11 @@ pub fn kill_daemon(rig: &mut Rig, node: &str) -> Result<()> {
 
 /// The agent dies fifty times in a row, each time as soon as the one started in its place has committed a heartbeat.
 pub fn kill_agent_often(rig: &mut Rig, node: &str) -> Result<()> {
-    let key = rig.cluster.keys().alive(node);
-    let instance =
-        |rig: &Rig| rig.cluster.etcdctl().get(&key).ok()?.map(|entry| entry.value["instance"].clone());
     for _ in 0..50 {
-        let before = instance(rig);
+        let before = rig.cluster.agent_instance(node)?;
         signal(rig, node, AGENT, "SIGKILL")?;
         wait_until("the next agent's first heartbeat", CEILING, || {
-            let now = instance(rig);
-            now.is_some() && now != before
+            rig.cluster.agent_instance(node).is_ok_and(|now| now != before)
         })?;
     }
     Ok(())
