@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::background::Background;
 use crate::process::{self, ProcessId};
 use crate::timeline::Timeline;
 use crate::wait::monotonic_ns;
@@ -41,8 +41,7 @@ impl Places {
 /// Samples in the background until it is finished or dropped.
 pub struct Checker {
     shared: Arc<Mutex<Observed>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    background: Background,
     begin: Instant,
 }
 
@@ -58,13 +57,12 @@ impl Checker {
     /// Begins to sample processes that execute one of `programs` (file names).
     pub fn start(places: Places, programs: &[&str]) -> Self {
         let shared = Arc::new(Mutex::new(Observed::default()));
-        let stop = Arc::new(AtomicBool::new(false));
         let programs: BTreeSet<String> = programs.iter().map(|program| (*program).to_owned()).collect();
-        let thread = thread::spawn({
-            let (shared, stop) = (Arc::clone(&shared), Arc::clone(&stop));
-            move || {
+        let background = Background::start({
+            let shared = Arc::clone(&shared);
+            move |stop| {
                 let mut due = Instant::now();
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_asked() {
                     sample(&places.all(), &programs, &shared);
                     due += PERIOD;
                     let now = Instant::now();
@@ -74,7 +72,7 @@ impl Checker {
                 }
             }
         });
-        Self { shared, stop, thread: Some(thread), begin: Instant::now() }
+        Self { shared, background, begin: Instant::now() }
     }
 
     /// What has been seen so far.
@@ -98,7 +96,8 @@ impl Checker {
     /// When a service was ever seen in two places at once, or too few samples were taken to say.
     pub fn finish(mut self) -> Result<Timeline> {
         let seconds = self.begin.elapsed().as_secs_f64();
-        self.end();
+        // A panic in there leaves too few samples.
+        self.background.end();
         let observed = locked(&self.shared);
         if !observed.violations.is_empty() {
             bail!("never two is broken:\n  {}", observed.violations.join("\n  "));
@@ -110,20 +109,6 @@ impl Checker {
             );
         }
         Ok(observed.timeline.clone())
-    }
-
-    fn end(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic in there leaves too few samples, which `finish` reports.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Checker {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

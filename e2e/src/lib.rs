@@ -5,6 +5,7 @@
 //! controllers and nodes alike. Killing the first process of the tree is a power cut.
 
 pub mod api;
+pub mod background;
 pub mod binaries;
 pub mod certificates;
 pub mod checker;

@@ -8,11 +8,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::background::Background;
 use crate::cluster::Cluster;
 
 /// How often it looks for a client.
@@ -22,12 +23,11 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct PowerSupply {
     socket: PathBuf,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    background: Background,
 }
 
 #[derive(Default)]
 struct Shared {
-    stop: AtomicBool,
     broken: AtomicBool,
     switched_off: AtomicU32,
 }
@@ -42,10 +42,10 @@ impl PowerSupply {
         // So that it can end although nobody connects: the socket may be removed before this is.
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared::default());
-        let thread = thread::spawn({
+        let background = Background::start({
             let (shared, folder) = (Arc::clone(&shared), folder.to_owned());
-            move || {
-                while !shared.stop.load(Ordering::Relaxed) {
+            move |stop| {
+                while !stop.is_asked() {
                     match listener.accept() {
                         // A client that went away got its answer too late; the next one asks again.
                         Ok((connection, _)) => drop(serve(&connection, &folder, &shared)),
@@ -54,7 +54,7 @@ impl PowerSupply {
                 }
             }
         });
-        Ok(Self { socket: socket.to_owned(), shared, thread: Some(thread) })
+        Ok(Self { socket: socket.to_owned(), shared, background })
     }
 
     /// From now on every command fails, as with a device that lost its power together with the node.
@@ -70,10 +70,7 @@ impl PowerSupply {
 
 impl Drop for PowerSupply {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.background.end();
         let _ = std::fs::remove_file(&self.socket);
     }
 }

@@ -1,13 +1,12 @@
 //! A client that writes all the while and remembers what was acknowledged: all of it must be there in the end.
 
 use crate::api::Api;
+use crate::background::{Background, Stop};
 use crate::cluster::Cluster;
 use crate::machine::Role;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 /// How many objects are written in turns.
@@ -26,8 +25,7 @@ struct Account {
 
 /// Writes in the background until it is closed or dropped.
 pub struct Ledger {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Books>>,
+    background: Background<Books>,
 }
 
 /// What was written.
@@ -56,12 +54,7 @@ impl Ledger {
                     "spec": {"driver": {"exec": {"command": ["/bin/false"]}}, "state": "Stopped", "comment": "0"}}),
             )?;
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = thread::spawn({
-            let stop = Arc::clone(&stop);
-            move || write(&apis, &stop)
-        });
-        Ok(Ledger { stop, thread: Some(thread) })
+        Ok(Ledger { background: Background::start(move |stop| write(&apis, stop)) })
     }
 
     /// Ends writing and gives what was written.
@@ -69,20 +62,7 @@ impl Ledger {
     /// # Errors
     /// When the writer died.
     pub fn close(mut self) -> Result<Books> {
-        self.stop.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(books)) => Ok(books),
-            Some(Err(_)) | None => bail!("the writer of acknowledged changes died"),
-        }
-    }
-}
-
-impl Drop for Ledger {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.background.end().context("the writer of acknowledged changes died")
     }
 }
 
@@ -115,10 +95,10 @@ fn number(object: &Value) -> Option<u64> {
     object["spec"]["comment"].as_str()?.parse().ok()
 }
 
-fn write(apis: &[Api], stop: &AtomicBool) -> Books {
+fn write(apis: &[Api], stop: &Stop) -> Books {
     let mut books = Books::default();
     let mut turn = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_asked() {
         let account = &mut books.accounts[turn % ACCOUNTS];
         // Another controller each time: what one acknowledged, all must know.
         match one(&apis[turn % apis.len()], &name(turn % ACCOUNTS), account) {

@@ -3,14 +3,14 @@
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::background::Background;
 use crate::wait::monotonic_ns;
 
 /// How often a monitor that is not there is tried, and the end is looked for.
@@ -62,42 +62,41 @@ impl What {
 /// Notes a machine's events until it is dropped, over power cuts.
 pub struct Monitor {
     events: Arc<Mutex<Vec<Event>>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// A panic in there leaves events out, which the verdicts notice.
+    _background: Background,
 }
 
 impl Monitor {
     /// Begins to listen to the monitor behind a socket, which need not be there yet.
     pub fn start(socket: &Path) -> Self {
         let events = Arc::new(Mutex::new(Vec::new()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = thread::spawn({
-            let (events, stop, socket) = (Arc::clone(&events), Arc::clone(&stop), socket.to_owned());
-            move || {
+        let background = Background::start({
+            let (events, socket) = (Arc::clone(&events), socket.to_owned());
+            move |stop| {
                 let note = |what| {
                     let event = Event { at_ns: monotonic_ns(), what };
                     events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
                 };
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_asked() {
                     let Ok(mut session) = Session::open(&socket, LOOK * 10) else {
                         thread::sleep(LOOK);
                         continue;
                     };
                     note(What::PowerOn);
-                    while !stop.load(Ordering::Relaxed) {
+                    while !stop.is_asked() {
                         match session.read() {
                             Ok(Some(line)) => What::parse(&line).into_iter().for_each(note),
                             Ok(None) => {}
                             Err(_) => break,
                         }
                     }
-                    if !stop.load(Ordering::Relaxed) {
+                    if !stop.is_asked() {
                         note(What::PowerOff);
                     }
                 }
             }
         });
-        Self { events, stop, thread: Some(thread) }
+        Self { events, _background: background }
     }
 
     /// Everything so far.
@@ -121,16 +120,6 @@ impl Monitor {
             .into_iter()
             .find(|event| event.what == what && event.at_ns > after_ns)
             .map(|event| event.at_ns)
-    }
-}
-
-impl Drop for Monitor {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic in there leaves events out, which the verdicts notice.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
+use crate::background::Background;
 use crate::process::ProcessId;
 use crate::wait::monotonic_ns;
 
@@ -48,22 +48,21 @@ struct Record {
 /// Records until it is dropped.
 pub struct Stalls {
     found: Arc<Mutex<Record>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// A panic in there leaves stalls out: runs are judged more strictly, not less.
+    _background: Background,
 }
 
 impl Stalls {
     /// Begins to watch these machines.
     pub fn start(machines: Machines) -> Self {
         let found = Arc::new(Mutex::new(Record::default()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let thread = thread::spawn({
-            let (found, stop) = (Arc::clone(&found), Arc::clone(&stop));
-            move || {
+        let background = Background::start({
+            let found = Arc::clone(&found);
+            move |stop| {
                 let mut watched: Vec<Watched> = Vec::new();
                 let mut host = Run::default();
                 let mut last_ns = monotonic_ns();
-                while !stop.load(Ordering::Relaxed) {
+                while !stop.is_asked() {
                     thread::sleep(PERIOD);
                     let now_ns = monotonic_ns();
                     let passed_ns = now_ns - last_ns;
@@ -90,7 +89,7 @@ impl Stalls {
                 }
             }
         });
-        Self { found, stop, thread: Some(thread) }
+        Self { found, _background: background }
     }
 
     /// The longest stall that reached into the time after `after_ns`.
@@ -108,16 +107,6 @@ impl Stalls {
             .iter()
             .filter(|(name, at_ns, _)| name == machine && (from_ns..=to_ns).contains(at_ns));
         within.map(|(_, _, waited_ns)| waited_ns).sum::<u64>() / 1_000_000
-    }
-}
-
-impl Drop for Stalls {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic in there leaves stalls out: runs are judged more strictly, not less.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -1,0 +1,81 @@
+//! Work that goes on in the background until its owner ends it or is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// A thread that is asked to end, and waited for.
+pub struct Background<T = ()> {
+    stop: Stop,
+    thread: Option<JoinHandle<T>>,
+}
+
+/// Tells the work in the background when to end.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Whether it is to end; work looks often.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<T: Send + 'static> Background<T> {
+    /// Begins.
+    pub fn start(work: impl FnOnce(&Stop) -> T + Send + 'static) -> Self {
+        let stop = Stop::default();
+        let thread = thread::spawn({
+            let stop = stop.clone();
+            move || work(&stop)
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl<T> Background<T> {
+    /// Ends it, and gives what it came to; `None` when it panicked, or had been ended before.
+    pub fn end(&mut self) -> Option<T> {
+        self.stop.0.store(true, Ordering::Relaxed);
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl<T> Drop for Background<T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{TryRecvError, channel};
+
+    #[test]
+    fn it_goes_on_until_it_is_ended_and_gives_what_it_came_to() {
+        let (sender, turns) = channel();
+        let mut background = Background::start(move |stop| {
+            let mut count = 0_u32;
+            while !stop.is_asked() {
+                count += 1;
+                // The test may have stopped listening.
+                let _ = sender.send(count);
+            }
+            count
+        });
+        assert_eq!(turns.iter().take(3).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(background.end() >= Some(3));
+        assert_eq!(background.end(), None);
+    }
+
+    #[test]
+    fn it_is_over_once_the_owner_is_dropped() {
+        let (sender, turns) = channel();
+        let background = Background::start(move |stop| while !stop.is_asked() && sender.send(()).is_ok() {});
+        assert!(turns.recv().is_ok());
+        drop(background);
+        turns.try_iter().for_each(drop);
+        assert_eq!(turns.try_recv(), Err(TryRecvError::Disconnected), "the thread has let go of it");
+    }
+}
