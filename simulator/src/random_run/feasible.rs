@@ -51,12 +51,23 @@ impl World {
             .filter(|(other, nodes)| *other != name && nodes.iter().any(|at| at == node))
             .map(|(other, _)| other.clone())
             .collect();
+        self.unit_fits(node, &unit, rules, &there)
+    }
+
+    /// Whether a node takes services that come to it as one, beside those that are there.
+    pub(super) fn unit_fits(
+        &self,
+        node: &str,
+        unit: &[(String, Resource)],
+        rules: &[AffinityRule],
+        there: &[String],
+    ) -> bool {
         unit.iter().all(|(member, resource)| {
-            let mut others = there.clone();
-            others.extend(unit.iter().map(|(other, _)| other.clone()).filter(|other| other != member));
+            let mut beside = there.to_vec();
+            beside.extend(unit.iter().map(|(other, _)| other.clone()).filter(|other| other != member));
             self.is_open_to(node, resource)
                 && self.kept_off(rules, member, node).is_empty()
-                && self.lacking(resource, node, &others).is_empty()
+                && self.lacking(resource, node, &beside).is_empty()
         })
     }
 

@@ -36,9 +36,11 @@ impl World {
             // What was adopted where it is not allowed stays there until another node can take it.
             if status.state == ServiceState::Started
                 && let [node] = nodes.as_slice()
-                && self.feasible_node(&name, &resource).is_some()
             {
-                missing.extend(self.broken_rules(&rules, &name, node));
+                let broken = self.broken_rules(&rules, &name, node);
+                if !broken.is_empty() && self.feasible_node(&name, &resource).is_some() {
+                    missing.extend(broken);
+                }
             }
             if let Some(problem) = problem(&resource, &status, &nodes) {
                 let could = self.feasible_node(&name, &resource);
@@ -97,7 +99,8 @@ fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) ->
     says_so && nodes.is_empty() && waits
 }
 
-fn stop_fails(resource: &Resource) -> bool {
+/// Whether its driver cannot stop it.
+pub(super) fn stop_fails(resource: &Resource) -> bool {
     resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails)
 }
 

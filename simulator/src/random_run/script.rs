@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 /// Before this nothing fails: the cluster comes up.
 pub(super) const QUIET_START_MS: Millis = 30_000;
 
-/// The steps of a run, in order.
-pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> Vec<Value> {
+/// The steps of a run, in order, and when the last one is done.
+pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> (Vec<Value>, Millis) {
     let mut script = Script { lines: Vec::new(), replaced: Vec::new(), random, cluster };
     for name in &cluster.added {
         // While every machine answers: what runs on one that does not is not looked for.
@@ -21,12 +21,8 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     script.put_right(end);
     let mut lines = script.lines;
     lines.sort_by_key(|line| line.at);
-    lines.into_iter().map(Line::into_step).collect()
-}
-
-/// When a step is done.
-pub(super) fn at_ms(step: &Value) -> Option<Millis> {
-    step["at"].as_str()?.strip_suffix("ms")?.parse().ok()
+    let last_ms = lines.last().map_or(0, |line| line.at);
+    (lines.into_iter().map(Line::into_step).collect(), last_ms)
 }
 
 /// One line of a script.

@@ -1,5 +1,6 @@
 //! Services that a strict rule keeps together, looked at without the scheduler: who they are, and whether they could be.
 
+use super::progress::stop_fails;
 use crate::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::{Affinity, AffinityRule};
@@ -40,9 +41,10 @@ impl World {
     fn settled_member(&self, name: &str) -> Option<(String, Resource)> {
         let resource: Resource = self.typed(Kind::Resource, name)?;
         let status: ResourceStatus = self.status_of(Kind::Resource, name)?;
-        let stays = resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails);
-        (resource.spec.state == RequestedState::Started && status.state == ServiceState::Started && !stays)
-            .then(|| (name.to_owned(), resource))
+        (resource.spec.state == RequestedState::Started
+            && status.state == ServiceState::Started
+            && !stop_fails(&resource))
+        .then(|| (name.to_owned(), resource))
     }
 
     fn takes_all(
@@ -58,12 +60,10 @@ impl World {
             .filter(|(name, nodes)| !is_member(name) && nodes.iter().any(|at| at == node))
             .map(|(name, _)| name.clone())
             .collect();
-        members.iter().all(|(name, resource)| {
+        let may_all = members.iter().all(|(name, resource)| {
             let apart =
                 World::partners(rules, name).filter(|(_, about, _)| about.affinity == Affinity::Negative);
             let mut kept_away = apart.flat_map(|(_, _, others)| others);
-            let mut beside = strangers.clone();
-            beside.extend(members.iter().map(|(other, _)| other.clone()).filter(|other| other != name));
             // Where a start fails, the set cannot be gathered either.
             let starts = resource
                 .spec
@@ -71,12 +71,9 @@ impl World {
                 .simulated
                 .as_ref()
                 .is_none_or(|simulated| !simulated.fail_on.iter().any(|failing| failing == node));
-            starts
-                && self.is_open_to(node, resource)
-                && self.kept_off(rules, name, node).is_empty()
-                && !kept_away.any(|other| strangers.contains(&other))
-                && self.lacking(resource, node, &beside).is_empty()
-        })
+            starts && !kept_away.any(|other| strangers.contains(&other))
+        });
+        may_all && self.unit_fits(node, members, rules, &strangers)
     }
 }
 
