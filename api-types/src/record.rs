@@ -14,7 +14,7 @@ pub use assignment::{Action, Assignment};
 pub use candidate::{Candidate, Leader};
 pub use doctor_report::{DoctorReport, LastEnd, WatchdogSeen};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
-pub use node_report::{Mode, NodeReport, NotStopped, WatchdogKind, WatchdogReport};
+pub use node_report::{Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, WatchdogKind, WatchdogReport};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;
 

@@ -103,6 +103,9 @@ pub struct NotStopped {
     pub message: String,
 }
 
+/// The name that softdog gives itself: a kernel's watchdog of the weaker kind, as it needs the kernel to run.
+pub const SOFTDOG_IDENTITY: &str = "Software Watchdog";
+
 /// The kind of watchdog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WatchdogKind {

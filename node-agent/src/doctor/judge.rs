@@ -4,11 +4,8 @@ use super::facts::{MachineFacts, PanicSettings, Sleep};
 use super::manager::ManagerSettings;
 use crate::watchdog::protocol::{Status, fix_for};
 use ha_api_types::check::Check;
-use ha_api_types::record::{WatchdogKind, WatchdogReport};
+use ha_api_types::record::{SOFTDOG_IDENTITY, WatchdogKind, WatchdogReport};
 use ha_api_types::timing::Timings;
-
-/// The name that softdog gives itself.
-const SOFTDOG: &str = "Software Watchdog";
 
 /// What else decides about a machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,8 +33,9 @@ pub fn judge(
     if watchdog.kind != WatchdogKind::StandIn {
         checks.push(owner(facts));
         checks.push(nowayout(daemon));
-        checks.push(runtime_watchdog(facts));
-        checks.push(reboot_watchdog(facts));
+        let (runtime, reboot) = (ManagerSettings::runtime_problem, ManagerSettings::reboot_problem);
+        checks.push(left_alone(facts, "runtime-watchdog", runtime, "while the machine runs"));
+        checks.push(left_alone(facts, "reboot-watchdog", reboot, "at reboot"));
         checks.push(tested(watchdog, circumstances));
     }
     checks.push(margin(watchdog, daemon));
@@ -71,7 +69,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
             "a stand-in for sandboxes and tests: this machine is not guarded for real",
             "start ha-watchdogd without --stand-in",
         ),
-        (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG => Check::warn(
+        (WatchdogKind::Kernel, None) if watchdog.identity == SOFTDOG_IDENTITY => Check::warn(
             name,
             format!(
                 "{shown}: softdog is the weaker kind, it cannot reset a machine whose kernel has stopped"
@@ -115,20 +113,16 @@ fn nowayout(daemon: &Status) -> Check {
     }
 }
 
-fn runtime_watchdog(facts: &MachineFacts) -> Check {
-    let name = "runtime-watchdog";
-    match facts.manager.as_ref().map(ManagerSettings::runtime_problem) {
+/// Whether systemd leaves the watchdog to us at such a time.
+fn left_alone(
+    facts: &MachineFacts,
+    name: &str,
+    problem: fn(&ManagerSettings) -> Option<(String, String)>,
+    when: &str,
+) -> Check {
+    match facts.manager.as_ref().map(problem) {
         Some(Some((seen, help))) => Check::fail(name, seen, help),
-        Some(None) => Check::ok(name, "systemd leaves the watchdog alone while the machine runs"),
-        None => Check::ok(name, "systemd does not run here"),
-    }
-}
-
-fn reboot_watchdog(facts: &MachineFacts) -> Check {
-    let name = "reboot-watchdog";
-    match facts.manager.as_ref().map(ManagerSettings::reboot_problem) {
-        Some(Some((seen, help))) => Check::fail(name, seen, help),
-        Some(None) => Check::ok(name, "systemd leaves the watchdog alone at reboot"),
+        Some(None) => Check::ok(name, format!("systemd leaves the watchdog alone {when}")),
         None => Check::ok(name, "systemd does not run here"),
     }
 }

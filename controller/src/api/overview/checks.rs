@@ -3,12 +3,10 @@
 use crate::core::world::World;
 use ha_api_types::check::Check;
 use ha_api_types::node::{Node, NodeState};
+use ha_api_types::record::SOFTDOG_IDENTITY;
 use ha_api_types::resource::StorageMode;
 use ha_api_types::view::{NodeOverview, Overview};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The name that softdog gives itself.
-const SOFTDOG: &str = "Software Watchdog";
 
 /// Every check, always in the same order.
 pub(super) fn of(world: &World, overview: &Overview) -> Vec<Check> {
@@ -146,7 +144,7 @@ fn kinds(nodes: &[&NodeOverview]) -> Check {
     let none =
         of(&|watchdog| watchdog.is_none_or(|watchdog| watchdog.kind == "None" || watchdog.kind.is_empty()));
     let stand_in = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.kind == "StandIn"));
-    let soft = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.identity == SOFTDOG));
+    let soft = of(&|watchdog| watchdog.is_some_and(|watchdog| watchdog.identity == SOFTDOG_IDENTITY));
     if !none.is_empty() {
         return Check::fail(
             name,

@@ -81,7 +81,13 @@ fn the_watchdog_is_judged() {
         "systemctl status ha-watchdogd",
     );
     check(|m| m.watchdog.problem = "raise it".to_owned(), "watchdog", Fail, "cannot be armed", "raise it");
-    check(|m| m.watchdog.identity = SOFTDOG.to_owned(), "watchdog", Warn, "weaker kind", "WATCHDOG_MODULE");
+    check(
+        |m| m.watchdog.identity = SOFTDOG_IDENTITY.to_owned(),
+        "watchdog",
+        Warn,
+        "weaker kind",
+        "WATCHDOG_MODULE",
+    );
     check(
         |m| m.watchdog.descriptor_retained = false,
         "watchdog",

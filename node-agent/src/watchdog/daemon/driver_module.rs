@@ -1,14 +1,12 @@
 //! The driver that is loaded when there is no device: the configured one, else softdog, which every kernel has.
 
 use super::super::device::Place;
+use ha_api_types::record::SOFTDOG_IDENTITY;
 use std::path::PathBuf;
 use tracing::{info, warn};
 
 /// The driver that needs no hardware.
 const FALLBACK: &str = "softdog";
-
-/// The name that this driver gives itself.
-const FALLBACK_IDENTITY: &str = "Software Watchdog";
 
 /// The machine's modules and devices; tests have their own.
 pub(super) trait Modules {
@@ -76,7 +74,7 @@ pub(super) fn provide(place: &mut Place, module: &str, modules: &mut impl Module
         return Provided::Failed(format!("{module}: {why}; {FALLBACK}: {fallback_why}"));
     }
     if !modules.is_there(place) {
-        *place = Place::Kernel(PathBuf::from(FALLBACK_IDENTITY));
+        *place = Place::Kernel(PathBuf::from(SOFTDOG_IDENTITY));
     }
     Provided::FellBack { module: module.to_owned(), why }
 }

@@ -111,7 +111,8 @@ fn a_cluster_is_judged_as_a_whole() {
         move |o: &mut Overview| o.nodes[2].watchdog.as_mut().expect("one").kind = kind.to_owned()
     };
     check(kind("StandIn"), "watchdogs", Warn, "stand-in, which guards no real machine: node3");
-    let soft = |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").identity = SOFTDOG.to_owned();
+    let soft =
+        |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").identity = SOFTDOG_IDENTITY.to_owned();
     check(soft, "watchdogs", Warn, "the weaker kind (a stopped kernel is not reset): node2");
     let untested = |o: &mut Overview| o.nodes[1].watchdog.as_mut().expect("one").tested = false;
     check(untested, "watchdogs-tested", Warn, "never seen to reset its machine: node2");
