@@ -19,12 +19,13 @@ const CARD_RESET: u32 = 0x20;
 const SLEEP_TARGETS: [&str; 4] =
     ["sleep.target", "suspend.target", "hibernate.target", "hybrid-sleep.target"];
 
-/// Everything that can be read.
-pub fn machine(root: &Path) -> MachineFacts {
+/// Everything that can be read. `known` is who had the watchdog device open when it was last read: while that stands, not
+/// every process's descriptors are looked at.
+pub fn machine(root: &Path, known: Option<&Owner>) -> MachineFacts {
     let processes = processes(root);
     MachineFacts {
         manager: system_conf::settings(root),
-        watchdog_owner: watchdog_owner(&processes),
+        watchdog_owner: watchdog_owner(root, &processes, known),
         time_daemons: time_daemons(root, &processes),
         sleep: sleep(root),
         panic: PanicSettings {
@@ -60,15 +61,39 @@ fn processes(root: &Path) -> Vec<Process> {
     found
 }
 
-/// The first process that has a watchdog device open; ours last, as it is the one that should.
-fn watchdog_owner(processes: &[Process]) -> Option<Owner> {
-    let holds = |process: &&Process| {
-        let descriptors = std::fs::read_dir(process.folder.join("fd")).into_iter().flatten().flatten();
+impl Process {
+    fn is(&self, owner: &Owner) -> bool {
+        self.pid == owner.pid && self.name == owner.name
+    }
+
+    fn holds_watchdog(&self) -> bool {
+        let descriptors = std::fs::read_dir(self.folder.join("fd")).into_iter().flatten().flatten();
         descriptors
             .filter_map(|entry| std::fs::read_link(entry.path()).ok())
             .any(|target| target.to_string_lossy().starts_with("/dev/watchdog"))
-    };
-    let mut owners: Vec<&Process> = processes.iter().filter(holds).collect();
+    }
+}
+
+/// The first process that has a watchdog device open; ours last, as it is the one that should.
+///
+/// A large machine has a hundred thousand descriptors, so they are searched only when sysfs and what is known leave it open.
+fn watchdog_owner(root: &Path, processes: &[Process], known: Option<&Owner>) -> Option<Owner> {
+    match active_devices(root) {
+        // Opening a device starts it. One that its owner stopped and holds on to is told of by the daemon, which finds it busy.
+        Some(0) => return None,
+        // A device has one owner. The service manager only keeps a copy: what is known of it may have changed.
+        Some(1) => {
+            let stands = known.filter(|known| {
+                known.pid != 1
+                    && processes.iter().any(|process| process.is(known) && process.holds_watchdog())
+            });
+            if let Some(known) = stands {
+                return Some(known.clone());
+            }
+        }
+        Some(_) | None => {}
+    }
+    let mut owners: Vec<&Process> = processes.iter().filter(|process| process.holds_watchdog()).collect();
     // The service manager keeps a copy of our descriptor in its store: it is not the one that pets.
     let ours = |process: &Process| process.name == "ha-watchdogd";
     if owners.iter().any(|process| ours(process)) {
@@ -76,6 +101,16 @@ fn watchdog_owner(processes: &[Process]) -> Option<Owner> {
     }
     owners.sort_by_key(|process| (ours(process), process.pid));
     owners.first().map(|process| Owner { pid: process.pid, name: process.name.clone() })
+}
+
+/// How many watchdog devices run; `None` where the kernel does not say it of each.
+fn active_devices(root: &Path) -> Option<usize> {
+    let folder = root.join("sys/class/watchdog");
+    let devices = names(&folder);
+    let states: Vec<String> =
+        devices.iter().map(|name| text(&folder.join(name).join("state"))).collect::<Option<_>>()?;
+    // A device of a driver that is not on the kernel's watchdog core is not listed.
+    (!states.is_empty()).then(|| states.iter().filter(|state| *state != "inactive").count())
 }
 
 fn time_daemons(root: &Path, processes: &[Process]) -> Vec<TimeDaemon> {
@@ -184,7 +219,42 @@ mod tests {
         let root = tree(&[], &[]);
         let all_open = SLEEP_TARGETS.map(str::to_owned).to_vec();
         let sleep = Sleep { states: Vec::new(), open_targets: all_open };
-        assert_eq!(machine(root.path()), MachineFacts { sleep, ..MachineFacts::default() });
+        assert_eq!(machine(root.path(), None), MachineFacts { sleep, ..MachineFacts::default() });
+    }
+
+    #[test]
+    fn descriptors_are_searched_only_when_the_owner_may_be_another() {
+        // A search finds process 1 first.
+        let check = |states: &[&str], known: Option<(u32, &str)>, expected: Option<u32>| {
+            let states: Vec<(String, &str)> = states
+                .iter()
+                .enumerate()
+                .map(|(index, state)| (format!("sys/class/watchdog/watchdog{index}/state"), *state))
+                .collect();
+            let mut files: Vec<(&str, &str)> = vec![
+                ("proc/1/comm", "systemd"),
+                ("proc/7/comm", "sbd"),
+                ("proc/9/comm", "wd"),
+                ("proc/8/comm", "cat"),
+            ];
+            files.extend(states.iter().map(|(path, state)| (path.as_str(), *state)));
+            let held = "/dev/watchdog0";
+            let root = tree(&files, &[("proc/1/fd/9", held), ("proc/7/fd/3", held), ("proc/9/fd/3", held)]);
+            let known = known.map(|(pid, name)| Owner { pid, name: name.to_owned() });
+            let owner = machine(root.path(), known.as_ref()).watchdog_owner;
+            assert_eq!(owner.map(|owner| owner.pid), expected, "{states:?}, {known:?}");
+        };
+        check(&["inactive\n"], None, None);
+        check(&["inactive\n"], Some((9, "wd")), None);
+        check(&["active\n"], Some((9, "wd")), Some(9));
+        check(&["inactive\n", "active\n"], Some((9, "wd")), Some(9));
+        // It holds nothing any more, is another process under its number, keeps a copy, or may not be the only one.
+        check(&["active\n"], None, Some(1));
+        check(&["active\n"], Some((8, "cat")), Some(1));
+        check(&["active\n"], Some((9, "other")), Some(1));
+        check(&["active\n"], Some((1, "systemd")), Some(1));
+        check(&["active\n", "active\n"], Some((9, "wd")), Some(1));
+        check(&[], Some((9, "wd")), Some(1));
     }
 
     #[test]
@@ -197,7 +267,7 @@ mod tests {
             let files: Vec<(&str, &str)> = comm.iter().map(|(path, text)| (path.as_str(), *text)).collect();
             let links: Vec<(&str, &str)> =
                 descriptors.iter().map(|(path, target)| (path.as_str(), *target)).collect();
-            let owner = machine(tree(&files, &links).path()).watchdog_owner;
+            let owner = machine(tree(&files, &links).path(), None).watchdog_owner;
             assert_eq!(
                 owner,
                 expected.map(|(pid, name)| Owner { pid, name: name.to_owned() }),
@@ -216,7 +286,7 @@ mod tests {
     #[test]
     fn the_time_daemon_and_its_limit_are_read() {
         let check = |files: &[(&str, &str)], expected: &[(&str, u64)]| {
-            let facts = machine(tree(files, &[]).path());
+            let facts = machine(tree(files, &[]).path(), None);
             let found: Vec<(&str, u64)> =
                 facts.time_daemons.iter().map(|daemon| (daemon.name.as_str(), daemon.slew_ppm)).collect();
             assert_eq!(found, expected, "{files:?}");
@@ -259,7 +329,7 @@ mod tests {
                 ("run/systemd/system/suspend.target", "/elsewhere"),
             ],
         );
-        let facts = machine(root.path());
+        let facts = machine(root.path(), None);
         assert_eq!(facts.sleep.states, ["freeze", "mem"]);
         assert_eq!(facts.sleep.open_targets, SLEEP_TARGETS[1..]);
         assert_eq!(

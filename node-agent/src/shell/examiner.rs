@@ -2,7 +2,7 @@
 
 use super::Inputs;
 use crate::core::Input;
-use crate::doctor::{MachineFacts, read};
+use crate::doctor::{Owner, read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,12 +12,17 @@ const EXAMINE_EVERY: Duration = Duration::from_secs(10);
 /// Looks at once, and again and again for as long as the loop runs.
 pub(super) fn spawn(inputs: Inputs) {
     tokio::spawn(async move {
+        let mut owner: Option<Owner> = None;
         loop {
+            let known = owner.clone();
             // Reading files may block: a disk that hangs must not hold up the loop.
-            let facts: Option<MachineFacts> =
-                tokio::task::spawn_blocking(|| read::machine(Path::new("/"))).await.ok();
-            if facts.is_some_and(|facts| inputs.send(Input::Examined(facts)).is_err()) {
-                return;
+            let read =
+                tokio::task::spawn_blocking(move || read::machine(Path::new("/"), known.as_ref())).await;
+            if let Ok(facts) = read {
+                owner.clone_from(&facts.watchdog_owner);
+                if inputs.send(Input::Examined(facts)).is_err() {
+                    return;
+                }
             }
             tokio::time::sleep(EXAMINE_EVERY).await;
         }
