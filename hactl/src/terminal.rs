@@ -105,6 +105,13 @@ impl Terminal {
         }
     }
 
+    /// What a command that waits is held up by: shown without a terminal too, unless `-q` is given.
+    pub(crate) fn held_up(&self, text: &str) {
+        if !self.quiet {
+            self.error_line(&format!("{}{text}{}", self.code_err(Style::Dim), self.reset_err()));
+        }
+    }
+
     /// Something that deserves attention but does not stop the command.
     pub(crate) fn warn(&self, text: &str) {
         self.error_line(&format!("{}warning:{} {text}", self.code_err(Style::Warn), self.reset_err()));

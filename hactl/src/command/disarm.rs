@@ -9,7 +9,7 @@ use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::view::Overview;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often the cluster is looked at while it is waited for.
@@ -118,6 +118,7 @@ async fn follow(session: &Session, wait: &WaitFlags, goal: &str) -> Outcome {
 async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<(), Failure> {
     let client = session.client()?;
     let mut told: BTreeMap<String, String> = BTreeMap::new();
+    let mut waited: BTreeSet<String> = BTreeSet::new();
     loop {
         let cluster = client.get(Kind::Cluster, CLUSTER_NAME).await?.unwrap_or(Value::Null);
         let overview = client.overview().await?;
@@ -130,12 +131,12 @@ async fn until(session: &Session, goal: &str, left: &mut Vec<String>) -> Result<
             }
         }
         *left = missing(&overview, goal);
-        for line in left.iter().filter(|line| line.contains("waits for")) {
-            if !told.contains_key(line) {
-                session.terminal().progress(line);
-                told.insert(line.clone(), String::new());
-            }
+        let waits: BTreeSet<String> =
+            left.iter().filter(|line| line.contains("waits for")).cloned().collect();
+        for line in waits.difference(&waited) {
+            session.terminal().held_up(line);
         }
+        waited = waits;
         if seen && overview.arming == goal {
             return Ok(());
         }

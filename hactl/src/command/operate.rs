@@ -317,7 +317,11 @@ async fn follow(session: &Session, name: &str) -> Result<Value, Failure> {
                 let why = explain(&status);
                 let line = format!("{}{}{why}", word(status.phase), if why.is_empty() { "" } else { ": " });
                 if line != last {
-                    session.terminal().progress(&line);
+                    if status.phase == OperationPhase::Pending && !why.is_empty() {
+                        session.terminal().held_up(&line);
+                    } else {
+                        session.terminal().progress(&line);
+                    }
                     last = line;
                 }
             }

@@ -116,16 +116,17 @@ fn is_met(goal: &Goal, object: &Value) -> bool {
 async fn reach(session: &Session, target: &Target, goal: &Goal) -> Result<(), Failure> {
     let mut watcher = Watcher::object(session.client()?, target.kind, &target.name.name);
     let mut there = false;
+    let mut last = String::new();
     loop {
         match watcher.next().await? {
             Change::Applied(object) if is_met(goal, &object) => return Ok(()),
             Change::Applied(object) => {
                 there = true;
-                session.terminal().progress(&format!(
-                    "{}: {}",
-                    target.shown(),
-                    where_it_is(target.kind, &object)
-                ));
+                let line = format!("{}: {}", target.shown(), where_it_is(target.kind, &object));
+                if line != last {
+                    tell(session, &object, &line);
+                    last = line;
+                }
             }
             Change::Deleted(_) if *goal == Goal::Deleted => return Ok(()),
             Change::Synced if *goal == Goal::Deleted && !there => return Ok(()),
@@ -191,7 +192,7 @@ pub(super) async fn until_ready(session: &Session, targets: &[(Kind, String)], f
                 }
                 Progress::Waiting(why) => {
                     if why != last {
-                        session.terminal().progress(&format!("{shown}: {why}"));
+                        tell(session, &object, &format!("{shown}: {why}"));
                         last = why;
                     }
                 }
@@ -219,6 +220,20 @@ fn progress(kind: Kind, object: &Value) -> Progress {
         // Kinds that nobody reports on are as they should be once they are stored.
         (_, None) => Progress::Ready,
     }
+}
+
+/// Tells how far an object is: where nobody watches, only what it cannot get over by itself.
+fn tell(session: &Session, object: &Value, line: &str) {
+    if is_stuck(object) {
+        session.terminal().held_up(line);
+    } else {
+        session.terminal().progress(line);
+    }
+}
+
+/// Whether the leader says that an object cannot go on by itself.
+pub(super) fn is_stuck(object: &Value) -> bool {
+    condition(object, "Stalled").is_some_and(|stalled| stalled["status"] == "True")
 }
 
 /// State, place and cause on one line.

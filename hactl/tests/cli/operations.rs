@@ -1,8 +1,9 @@
 //! Imperative commands and node maintenance, with a leader that answers as scripted.
 
-use super::hactl::hactl;
+use super::hactl::{command, hactl, start};
 use super::server::{Scripted, Server};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn leader(phase: &'static str, status: Value) -> Server {
@@ -127,6 +128,33 @@ fn maintenance_waits_until_the_node_is_empty_and_says_what_would_help() {
     hactl(&server, &["node", "maintenance", "disable", "node2"])
         .prints(0, "node/node2 maintenance disabled\n");
     hactl(&server, &["node", "list"]).shows(0, &["node2", "Online"]);
+}
+
+#[test]
+fn what_keeps_a_node_from_being_empty_is_told_without_a_terminal() {
+    let server = Server::start();
+    furnish(&server);
+    let service = |state: &str, node: &str, stalled: &str, said: &str| {
+        json!({"metadata": {"name": "go"}, "spec": {}, "status": {"state": state, "node": node, "running": true, "conditions": [
+            {"type": "Ready", "status": "True", "reason": "MaintenanceMove", "message": said},
+            {"type": "Stalled", "status": stalled, "reason": "MaintenanceMove", "message": said}]}})
+    };
+    server.put("resources", service("Started", "node2", "True", "no node can take it"));
+    let arguments = ["--server", server.url(), "node", "maintenance", "enable", "node2", "--wait"];
+    let mut child = start(&mut command(&arguments));
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut next = || lines.next().map(|line| line.expect("UTF-8"));
+    // Each is read before the next is stored: it was told at once.
+    assert_eq!(next().as_deref(), Some("go: Started on node2: no node can take it"));
+    server.put("resources", service("Started", "node2", "False", "its move to node1 failed"));
+    assert_eq!(next().as_deref(), Some("go: Started on node2: its move to node1 failed"));
+    // Another change of the object, which says nothing new.
+    let mut same = service("Started", "node2", "False", "its move to node1 failed");
+    same["metadata"]["labels"] = json!({"a": "b"});
+    server.put("resources", same);
+    server.put("resources", service("Started", "node1", "False", "it runs on node1"));
+    assert_eq!(next(), None, "nothing else is told");
+    assert!(child.wait().expect("it ends").success());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `hactl node maintenance`: services leave a node, and may come back.
 
 use crate::client::{Change, Collection, Commitment, Watcher};
-use crate::command::wait::{WaitFlags, bounded, where_it_is};
+use crate::command::wait::{WaitFlags, bounded, is_stuck, where_it_is};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::name_of;
 use crate::render::columns::condition;
@@ -9,7 +9,7 @@ use crate::session::Session;
 use clap::{Args, Subcommand};
 use ha_api_types::kind::Kind;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long an explanation may take.
@@ -30,6 +30,30 @@ pub(super) struct Maintenance {
     node: String,
     #[command(flatten)]
     wait: WaitFlags,
+}
+
+/// A service that is still there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Left {
+    /// Its state, and what is said of it.
+    why: String,
+    /// Something is said of it: it is not merely running on.
+    is_explained: bool,
+    /// It cannot go on by itself.
+    is_stuck: bool,
+}
+
+impl Left {
+    fn of(resource: &Value) -> Left {
+        let mut why = where_it_is(Kind::Resource, resource);
+        // One that runs well is ready, and may have to stay nevertheless.
+        let ready = condition(resource, "Ready").filter(|ready| ready["reason"] != "Running");
+        let said = ready.and_then(|ready| ready["message"].as_str()).unwrap_or_default();
+        if !why.contains(said) {
+            why += &format!(": {said}");
+        }
+        Left { why, is_explained: !said.is_empty(), is_stuck: is_stuck(resource) }
+    }
 }
 
 impl Command {
@@ -70,7 +94,7 @@ async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
         let emptied = bounded(maintenance.wait.timeout, &what, until_empty(session, name, &mut left)).await;
         if let Err(failure) = emptied {
             let mut lines = String::new();
-            for (service, why) in &left {
+            for (service, Left { why, .. }) in &left {
                 lines += &format!("\n{service}: {why}");
                 for help in what_helps(session, service).await {
                     lines += &format!("\n  what would help: {help}");
@@ -87,24 +111,18 @@ async fn enable(session: &Session, maintenance: &Maintenance) -> Outcome {
 async fn until_empty(
     session: &Session,
     node: &str,
-    left: &mut BTreeMap<String, String>,
+    left: &mut BTreeMap<String, Left>,
 ) -> Result<(), Failure> {
     let mut watcher = Watcher::new(session.client()?, Collection::Kind(Kind::Resource), Vec::new());
     let mut synced = false;
     let mut shown = String::new();
-    let mut told: BTreeMap<String, String> = BTreeMap::new();
-    let mut stuck: BTreeSet<String> = BTreeSet::new();
+    let mut told: BTreeMap<String, Left> = BTreeMap::new();
     loop {
         match watcher.next().await? {
             Change::Applied(resource) => {
                 let name = name_of(&resource).to_owned();
-                if is_stuck(&resource) {
-                    stuck.insert(name.clone());
-                } else {
-                    stuck.remove(&name);
-                }
                 if occupies(&resource, node) {
-                    left.insert(name, where_it_is(Kind::Resource, &resource));
+                    left.insert(name, Left::of(&resource));
                 } else {
                     left.remove(&name);
                 }
@@ -126,17 +144,20 @@ async fn until_empty(
             session.terminal().progress(&line);
             shown = line;
         }
-        for (service, why) in left.iter() {
-            if told.get(service) != Some(why) {
-                session.terminal().progress(&format!("  {service}: {why}"));
-                if stuck.contains(service) {
-                    for help in what_helps(session, service).await {
-                        session.terminal().progress(&format!("    what would help: {help}"));
-                    }
+        for (service, one) in left.iter().filter(|(service, one)| told.get(*service) != Some(*one)) {
+            let line = format!("{service}: {}", one.why);
+            if one.is_explained {
+                session.terminal().held_up(&line);
+            } else {
+                session.terminal().progress(&line);
+            }
+            if one.is_stuck {
+                for help in what_helps(session, service).await {
+                    session.terminal().progress(&format!("  what would help: {help}"));
                 }
-                told.insert(service.clone(), why.clone());
             }
         }
+        told.clone_from(left);
     }
 }
 
@@ -147,11 +168,6 @@ async fn what_helps(session: &Session, service: &str) -> Vec<String> {
         Ok(Ok(explanation)) => explanation.help,
         Ok(Err(_)) | Err(_) => Vec::new(),
     }
-}
-
-/// Whether the leader says that a service cannot go on by itself.
-fn is_stuck(resource: &Value) -> bool {
-    condition(resource, "Stalled").is_some_and(|stalled| stalled["status"] == "True")
 }
 
 /// Whether a service keeps a node from being empty: it is there and not at rest.
@@ -188,6 +204,24 @@ async fn disable(session: &Session, maintenance: &Maintenance) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_of_a_service_that_is_left() {
+        let check = |ready: Value, stalled: &str, why: &str, is_explained: bool, is_stuck: bool| {
+            let resource = json!({"status": {"state": "Started", "node": "node1", "conditions": [
+                ready, {"type": "Stalled", "status": stalled, "message": "no node can take it"}]}});
+            assert_eq!(Left::of(&resource), Left { why: why.to_owned(), is_explained, is_stuck });
+        };
+        let ready = |status: &str, reason: &str, message: &str| json!({"type": "Ready", "status": status, "reason": reason, "message": message});
+        let runs = ready("True", "Running", "it runs on node1");
+        check(runs, "False", "Started on node1", false, false);
+        let failed = ready("True", "MoveFailed", "its move to node2 failed");
+        check(failed, "False", "Started on node1: its move to node2 failed", true, false);
+        let nowhere = ready("True", "MaintenanceMove", "no node can take it");
+        check(nowhere, "True", "Started on node1: no node can take it", true, true);
+        let waits = ready("False", "Waiting", "it waits");
+        check(waits, "False", "Started on node1: it waits", true, false);
+    }
 
     #[test]
     fn a_node_is_empty_when_nothing_there_runs_or_moves() {
