@@ -205,6 +205,8 @@ reasons! {
     MaxFencingReached => "more nodes are silent than may be declared dead in the window",
     /// The leader's own commits had a gap, so its observation starts again.
     ObserverGap => "the leader could not commit without a gap, so it observes anew",
+    /// Silent, but under Hold, and the leader is none of the controllers that the node asks.
+    JoinedLater => "it may go on by the grants of the controllers that it knows, and the leader joined later",
     /// Another machine uses this name.
     DuplicateNode => "another machine registers under this name",
     /// The watchdog is armed.

@@ -10,6 +10,7 @@ mod discovery;
 mod error;
 mod explain;
 mod facts;
+mod hold;
 mod managed;
 mod metrics;
 mod objects;
@@ -35,6 +36,7 @@ use ha_api_types::keys::Keys;
 use ha_api_types::time::Timestamp;
 use ha_api_types::view::StoreMember;
 use ha_store::Store;
+pub use hold::AskHold;
 pub use metrics::ApiMetrics;
 use metrics::WatchPermit;
 use observer::Observer;
@@ -54,6 +56,8 @@ pub struct ApiOptions {
     pub watches: usize,
     /// Asks the store's members how they are; `None`: the store has no members to ask.
     pub store_members: Option<StoreMembers>,
+    /// Asks the core to hold a node; `None`: there is none.
+    pub ask_hold: Option<AskHold>,
     /// Counts requests; `None`: nobody does.
     pub metrics: Option<ApiMetrics>,
 }
@@ -69,6 +73,7 @@ impl ApiOptions {
             cluster: cluster.to_owned(),
             watches: 1000,
             store_members: None,
+            ask_hold: None,
             metrics: None,
         }
     }
@@ -183,6 +188,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
+        .route("/apis/hactl.io/v1/nodes/{name}/hold", post(hold::handler::<S>))
         .route("/apis/hactl.io/v1/{plural}", any(objects::collection::<S>))
         .route("/apis/hactl.io/v1/{plural}/{name}", any(objects::item::<S>))
         .route("/apis/hactl.io/v1/{plural}/{name}/status", any(objects::status::<S>))

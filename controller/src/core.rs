@@ -16,6 +16,7 @@ pub mod situation;
 pub mod stored_view;
 pub mod world;
 
+mod hold;
 mod operations;
 mod status;
 #[cfg(test)]
@@ -23,7 +24,7 @@ mod tests;
 mod writes;
 
 pub use interface::{
-    CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId, RunId,
+    CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, HoldId, Input, RefreshId, RunId,
 };
 
 use fencing::devices::DeviceWork;
@@ -158,6 +159,10 @@ impl Controller {
                 self.election.lease_kept(now, lease, result.is_ok(), &mut self.readings);
             }
             Input::FencerDone { id, outcome } => self.fencer_done(id, outcome),
+            Input::HoldAsked { id, node, request } => {
+                let answer = self.hold_asked(&node, &request);
+                self.effects.push_back(Effect::AnswerHold { id, answer });
+            }
             Input::Tick => {}
             Input::Shutdown => self.election.shut_down(),
         }

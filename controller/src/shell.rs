@@ -5,6 +5,7 @@
 
 mod commits;
 mod effects;
+mod holding;
 mod measured;
 mod members;
 mod metrics;
@@ -30,6 +31,7 @@ use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
+use holding::Holding;
 use measured::Measured;
 use metrics::ControllerMetrics;
 use std::process::ExitCode;
@@ -74,6 +76,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
     let members = store.clone();
     api_options.store_members = Some(Arc::new(move || members::ask(members.clone()).boxed()));
+    let (inputs, received) = mpsc::unbounded_channel();
+    let holding = Holding::default();
+    api_options.ask_hold = Some(holding.asker(inputs.clone()));
     let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
     // It watches for as long as the process lives.
     tokio::spawn({
@@ -83,7 +88,6 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let router = api::router(api).merge(admin::router(Checks::default(), ready.clone(), metrics));
     let serving = tokio::spawn(server.serve(router, shutdown.clone()));
 
-    let (inputs, received) = mpsc::unbounded_channel();
     let refresher = watching::spawn(store.clone(), &keys, inputs.clone(), ready, controller_metrics.clone());
     let writer = EventWriter::spawn(store.clone(), keys.clone(), format!("controller-{}", config.id));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
@@ -99,6 +103,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         refresher,
         fencer: Fencer::new(options.fence_agent_path.clone()),
         events: writer.clone(),
+        holding,
         inputs: inputs.clone(),
         ended,
     };

@@ -10,6 +10,7 @@ mod disarm;
 pub mod effect;
 mod examining;
 mod heartbeat;
+mod hold;
 pub mod input;
 pub mod journal;
 mod journaling;
@@ -31,7 +32,7 @@ mod workers;
 
 pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
 pub use effect::{
-    CommitId, Effect, Exit, JournalWriteId, Lane, LeaseRequestId, Level, ReadId, WatchdogRequestId,
+    CommitId, Effect, Exit, HoldId, JournalWriteId, Lane, LeaseRequestId, Level, ReadId, WatchdogRequestId,
 };
 pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
 pub use journal::{Journal, JournalEntry, LastWords};
@@ -50,6 +51,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 use ha_api_types::timing::Timings;
 use ha_store::Change;
 use heartbeat::Lease;
+use hold::Hold;
 use journaling::Journaling;
 use service::{Presence, Service, Step};
 use session::{Reading, Session};
@@ -130,6 +132,8 @@ pub struct AgentCore {
     unseen_armed: bool,
     /// A heartbeat with another report was sent and its outcome is unknown.
     unseen_report: bool,
+    /// What controllers were asked while heartbeats do not commit.
+    hold: Hold,
     /// Since when heartbeats do not commit.
     beat_failed_at: Option<Mono>,
     /// The highest revision of the store that was ever seen.
@@ -186,6 +190,7 @@ impl AgentCore {
             in_force,
             unseen_armed: false,
             unseen_report: false,
+            hold: Hold::default(),
             beat_failed_at: None,
             own_is_read: false,
             read_retry_at: None,
@@ -243,6 +248,9 @@ impl AgentCore {
             Input::Committed { id, outcome } => self.committed(now, id, &outcome),
             Input::LeaseGranted { id, result } => self.lease_granted(now, id, result),
             Input::LeaseKept { lease, kept } => self.lease_kept(now, lease, &kept),
+            Input::HoldAnswered { id, candidate, answer } => {
+                self.hold_answered(now, id, &candidate, answer);
+            }
             Input::JournalWritten { id, result } => self.journal_written(now, id, result),
             Input::Ended { id, result } => self.ended(now, id, result),
             Input::Driver(event) => self.driver_event(event),
@@ -291,6 +299,7 @@ impl AgentCore {
         let named = [
             clock,
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
+            self.hold_due().map(|at| (at, "controllers are asked to hold")),
             self.margin_due(self.last).map(|at| (at, "D − Ts: exclusive services are killed")),
             self.watchdog.due().map(|at| (at, "the watchdog daemon is asked again")),
             self.journal_due().map(|at| (at, "the journal is written again")),
@@ -326,6 +335,7 @@ impl AgentCore {
             self.leave_step(now);
             self.lease_step(now);
             self.heartbeat_step(now);
+            self.hold_step(now);
             self.watchdog_step(now);
             self.examining_step(now);
             self.journaling_step(now);

@@ -3,6 +3,7 @@
 //! One loop ([`ha_runtime::reconcile::drive`]) turns what happens into inputs and begins what the core asks for. Nothing
 //! here decides anything about services.
 
+mod asking;
 mod commits;
 mod drivers;
 mod effects;
@@ -23,6 +24,7 @@ pub use options::Options;
 
 use crate::core::{AgentCore, Config, Exit, Input};
 use anyhow::Context;
+use asking::Controllers;
 use commits::StoreLink;
 use drivers::Drivers;
 use effects::Effects;
@@ -105,6 +107,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
     let mut effects = Effects {
         store: StoreLink::new(store, heartbeats, inputs.clone()),
+        controllers: Controllers::new(options.node.clone(), options.store.config(), inputs.clone()),
         drivers,
         journal: journal_file.spawn_writer(inputs.clone()),
         watchdog: watchdog_link::spawn(options.watchdog_socket.clone(), inputs.clone()),

@@ -1,6 +1,6 @@
 //! A node's epoch and fencing state.
 
-use super::Revision;
+use super::{HoldTerms, Revision};
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,9 @@ pub struct Fence {
     /// here, since another registration may overwrite the report before W has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub armed_wait_ms: Option<Millis>,
+    /// Closed while the node was under Hold: what its report said under the close's guard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldTerms>,
     /// A fence device at work: nobody starts another, or opens the epoch, before its duration has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceIntent>,

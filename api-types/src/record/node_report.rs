@@ -1,6 +1,7 @@
 //! What an agent states about its node: mode, watchdog, timings in force.
 
-use super::{Leave, Revision};
+use super::{HoldTerms, Leave, Revision};
+use crate::cluster::OnStoreLoss;
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::time::Millis;
@@ -32,6 +33,8 @@ pub struct NodeReport {
     pub is_virtual: bool,
     /// The newest candidate's create revision that the agent knows.
     pub candidate_generation: Revision,
+    /// What the agent does while the whole store is away; an agent that says nothing stops.
+    pub on_store_loss: OnStoreLoss,
     /// Registering: services that it could not confirm stopped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_stopped: Vec<NotStopped>,
@@ -45,6 +48,14 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
+    /// Whose silence-watching counts, if the node asks controllers to hold.
+    pub fn hold_terms(&self) -> Option<HoldTerms> {
+        match self.on_store_loss {
+            OnStoreLoss::Stop => None,
+            OnStoreLoss::Hold => Some(HoldTerms { candidate_generation: self.candidate_generation }),
+        }
+    }
+
     /// W for this node, milliseconds, from what it committed itself and from nothing else.
     pub fn wait_ms(&self) -> Millis {
         wait_ms(&self.timings, &self.watchdog.bounds())

@@ -193,6 +193,7 @@ pub(super) fn closing(
         state: if proof.is_some() { FenceState::Fenced } else { FenceState::Fencing },
         proof: proof.cloned(),
         armed_wait_ms: subject.node.silence_proves.ok(),
+        hold: subject.report.and_then(|report| report.value.hold_terms()),
         device: None,
         switched_off: Vec::new(),
         at: situation.now.timestamp(),

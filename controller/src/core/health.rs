@@ -5,7 +5,7 @@ use super::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::FenceKind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, WatchdogKind};
+use ha_api_types::record::{Fence, FenceState, HoldTerms, Leave, Mode, NodeReport, Proof, WatchdogKind};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::election::CommitClock;
@@ -49,6 +49,9 @@ pub struct NodeHealth {
     pub active: BTreeSet<String>,
     /// Whether silence for W, and an armed watchdog, prove it dead. Otherwise why not.
     pub silence_proves: Result<Millis, Reason>,
+    /// The node asks controllers to hold, and not this one, which joined later than the node knows: its silence proves nothing
+    /// to this process (FENCING, section 9).
+    pub is_held_by_others: bool,
     /// Whether a fence device could prove it dead.
     pub has_device: bool,
     /// Whether an exclusive service may be permitted there. Otherwise why not.
@@ -129,6 +132,7 @@ fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) 
         late_at,
         active,
         silence_proves: silence_proves(situation, name, allow_unfenced),
+        is_held_by_others: hold_terms(fence, report).is_some_and(|terms| !terms.include(situation.joined)),
         has_device,
         fenceable: match report {
             None => Err(Reason::WatchdogMissing),
@@ -204,6 +208,14 @@ pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason>
         return Err(problem.unwrap_or(Reason::WatchdogFailed));
     }
     Ok(())
+}
+
+/// Whom the node asks to hold: as its report says, or said when the epoch was closed.
+fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> Option<HoldTerms> {
+    match fence {
+        Some(fence) if fence.state != FenceState::Open => fence.hold,
+        Some(_) | None => report?.hold_terms(),
+    }
 }
 
 /// Proof (a): whether W of silence proves the node dead, and W in milliseconds.

@@ -2,7 +2,7 @@
 
 use ha_api_types::event::Event;
 use ha_api_types::node::FenceDevice;
-use ha_api_types::record::Revision;
+use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
 use ha_api_types::time::Millis;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 
@@ -12,6 +12,9 @@ pub type CommitId = u64;
 pub type RefreshId = u64;
 /// Tells one run of a fence device from another.
 pub type RunId = u64;
+
+/// Tells one question of an agent from another; given by the shell.
+pub type HoldId = u64;
 
 /// Who this controller is. Everything random in it is drawn by the shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +79,15 @@ pub enum Input {
         /// Its outcome.
         outcome: FencerOutcome,
     },
+    /// An agent that cannot commit asks not to be declared dead; answered by [`Effect::AnswerHold`].
+    HoldAsked {
+        /// The question.
+        id: HoldId,
+        /// The node.
+        node: String,
+        /// What it says of itself.
+        request: HoldRequest,
+    },
     /// The time of [`crate::core::Controller::deadline`] has come, or the shell wants the core to look again.
     Tick,
     /// Give up everything and end: answered by [`Effect::Ended`].
@@ -121,6 +133,13 @@ pub enum Effect {
         name: String,
         /// The event.
         event: Event,
+    },
+    /// Answer an agent's question, or let it go: it waits for no longer than Ki.
+    AnswerHold {
+        /// The question.
+        id: HoldId,
+        /// The answer.
+        answer: HoldAnswer,
     },
     /// The shutdown is done; nothing follows.
     Ended,

@@ -3,6 +3,7 @@
 mod agent;
 mod devices;
 mod fencing;
+mod hold;
 mod lab;
 mod moves;
 mod random;

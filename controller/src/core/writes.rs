@@ -44,6 +44,12 @@ enum Busy {
     Pause(Mono),
 }
 
+/// The revisions that tell a write to a node's fence which was sent before from one that can still be applied.
+fn fence_and_alive(world: &World, node: &str) -> (Revision, Option<Revision>) {
+    let fence = world.fences.get(node).map_or(0, |fence| fence.modified);
+    (fence, world.alive.get(node).map(|alive| alive.modified))
+}
+
 /// What an answered batch means to the core.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answered {
@@ -66,6 +72,9 @@ pub(super) struct Writes {
     conflicts: BTreeMap<Subject, u32>,
     /// Nodes that an unknown commit may have closed, with the fence's revision before it.
     perhaps_closed: BTreeMap<String, Revision>,
+    /// Fences that an unknown commit may have written: the revisions of fence and heartbeat before it. One of them has
+    /// changed once it can be applied no more.
+    unknown_fences: BTreeMap<String, (Revision, Option<Revision>)>,
     /// The nodes that services will use once what is under way is seen.
     placing: BTreeMap<String, (Subject, BTreeSet<String>)>,
 }
@@ -84,6 +93,13 @@ impl Writes {
     /// Nodes that count as closed and as not closed.
     pub(super) fn perhaps_closed(&self) -> BTreeSet<String> {
         self.perhaps_closed.keys().cloned().collect()
+    }
+
+    /// Whether a write of this process may close a node's epoch, or has.
+    pub(super) fn may_close(&self, node: &str) -> bool {
+        let about = |member: &Member| matches!(&member.subject, Subject::Fence(name) if name == node);
+        self.unknown_fences.contains_key(node)
+            || self.batches.values().any(|batch| batch.actions.iter().any(about))
     }
 
     /// Whether a batch carries this id.
@@ -108,6 +124,7 @@ impl Writes {
                 .get(node)
                 .is_some_and(|fence| fence.value.state == FenceState::Open && fence.modified == *revision)
         });
+        self.unknown_fences.retain(|node, before| *before == fence_and_alive(world, node));
         self.busy.len() != before
     }
 
@@ -203,6 +220,9 @@ impl Writes {
                         && let Some(fence) = world.fences.get(&node)
                     {
                         self.perhaps_closed.insert(node, fence.modified);
+                    }
+                    if let Subject::Fence(node) = &subject {
+                        self.unknown_fences.insert(node.clone(), fence_and_alive(world, node));
                     }
                     Busy::Reading(readings.ask())
                 }

@@ -2,6 +2,7 @@
 
 use super::Inputs;
 use super::commits::StoreLink;
+use super::holding::Holding;
 use super::watching::Refreshing;
 use crate::core::{Effect, Input};
 use crate::fencer::Fencer;
@@ -14,6 +15,7 @@ pub(super) struct Effects {
     pub(super) refresher: Refreshing,
     pub(super) fencer: Fencer,
     pub(super) events: EventWriter,
+    pub(super) holding: Holding,
     pub(super) inputs: Inputs,
     pub(super) ended: watch::Sender<bool>,
 }
@@ -43,6 +45,7 @@ impl Effects {
                 );
                 self.events.write(name, event);
             }
+            Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),
             Effect::Ended => {
                 self.ended.send_replace(true);
             }

@@ -4,6 +4,7 @@ use super::command::{Command, CommandId};
 use super::journal::Journal;
 use crate::watchdog::protocol::Request;
 use ha_api_types::event::Event;
+use ha_api_types::record::HoldRequest;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_store::{LeaseId, Transaction};
@@ -27,6 +28,10 @@ pub struct JournalWriteId(pub u64);
 /// Tells one request to the watchdog daemon from every other of this process (not the number on the wire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchdogRequestId(pub u64);
+
+/// Tells one question to the controllers from every other of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldId(pub u64);
 
 /// What to do. Effects are to be begun in order; what takes time is done beside the loop.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,6 +86,19 @@ pub enum Effect {
         id: WatchdogRequestId,
         /// What.
         request: Request,
+    },
+    /// Ask a controller not to declare this node dead; answered by [`super::Input::HoldAnswered`].
+    AskHold {
+        /// The question: the same for all controllers that are asked at one time.
+        id: HoldId,
+        /// The controller.
+        candidate: String,
+        /// Where its API is reached.
+        url: String,
+        /// What is asked.
+        request: HoldRequest,
+        /// How long to wait for the answer (Ki): it is asked again then.
+        patience_ms: Millis,
     },
     /// Write an event to the store, leased; nothing waits for it.
     Event(Event),

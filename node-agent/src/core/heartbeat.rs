@@ -46,6 +46,7 @@ impl AgentCore {
             timings,
             is_virtual: self.config.is_virtual,
             candidate_generation: self.view.candidate_generation(),
+            on_store_loss: self.view.on_store_loss(),
             not_stopped: Vec::new(),
             capacity: self.config.capacity,
             drivers: self.config.drivers.clone(),
@@ -376,6 +377,19 @@ impl AgentCore {
                 }
             }
             LeaseKept::Unknown(_) => self.lease.keep_at = Some(now.raw + RETRY_MS),
+        }
+    }
+
+    /// The heartbeat that is under way.
+    pub(super) fn beat_under_way(&self) -> Option<&Beat> {
+        match self.commits.get(&self.registered()?.beat?)? {
+            Purpose::Beat(beat) => Some(beat),
+            Purpose::Request { .. }
+            | Purpose::DeleteAlive
+            | Purpose::Service { .. }
+            | Purpose::Forget { .. }
+            | Purpose::Doctor { .. }
+            | Purpose::Leave { .. } => None,
         }
     }
 

@@ -1,11 +1,11 @@
 //! Everything that can happen to an agent: a closed set.
 
 use super::command::{CommandId, CommandResult, DriverEvent};
-use super::effect::{CommitId, JournalWriteId, LeaseRequestId, ReadId, WatchdogRequestId};
+use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, ReadId, WatchdogRequestId};
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::{Leave, Revision};
+use ha_api_types::record::{HoldAnswer, Leave, Revision};
 use ha_store::{Change, Entry, LeaseId, Outcome};
 
 /// What happened.
@@ -59,6 +59,15 @@ pub enum Input {
         lease: LeaseId,
         /// Whether it lives on. It proves nothing (FENCING, section 3).
         kept: LeaseKept,
+    },
+    /// The answer to [`super::Effect::AskHold`].
+    HoldAnswered {
+        /// The question.
+        id: HoldId,
+        /// The controller.
+        candidate: String,
+        /// Its answer; an error text when there was none.
+        answer: Result<HoldAnswer, String>,
     },
     /// The answer to [`super::Effect::WriteJournal`].
     JournalWritten {

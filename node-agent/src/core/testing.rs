@@ -6,6 +6,7 @@ mod device;
 mod examining;
 mod guarded;
 mod heartbeats;
+mod holding;
 mod leaving;
 mod migrations;
 mod pen;
@@ -20,7 +21,8 @@ use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::record::{
-    Action, Alive, Assignment, FailureClass, Fence, FenceState, NodeReport, Observed, Phase, ServiceReport,
+    Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
+    Observed, Phase, ServiceReport,
 };
 use ha_api_types::resource::{Resource, ResourceSpec};
 use ha_store::memory_state::MemoryState;
@@ -95,6 +97,10 @@ pub(super) struct World {
     observed: (Option<Revision>, u64),
     /// What was asked of the daemon.
     pub(super) requests: Vec<protocol::Request>,
+    /// What controllers answer, by id; the others do not.
+    pub(super) controllers: BTreeMap<String, HoldAnswer>,
+    /// What was asked of controllers: when, which question, where.
+    pub(super) questions: Vec<(u64, HoldId, String, HoldRequest)>,
 }
 
 pub(super) fn config(instance: &str, boot_id: &str) -> Config {
@@ -151,6 +157,8 @@ impl World {
             busy: false,
             observed: (None, 1_000_000),
             requests: Vec::new(),
+            controllers: BTreeMap::new(),
+            questions: Vec::new(),
         };
         world.boot_core();
         world
@@ -367,6 +375,14 @@ impl World {
                     return self.input(Input::Watchdog(news));
                 }
                 self.daemon_input(daemon::Input::Message { number: self.number, request });
+            }
+            Effect::AskHold { id, candidate, url, request, .. } => {
+                self.questions.push((self.now_ms, id, url, request));
+                if let Some(answer) = self.controllers.get(&candidate).cloned() {
+                    // A grant is an observation.
+                    self.observed.1 = self.now_ms;
+                    self.input(Input::HoldAnswered { id, candidate, answer: Ok(answer) });
+                }
             }
             Effect::Event(event) => self.events.push(event),
             Effect::Log { message, .. } => self.logs.push(format!("{} {message}", self.now_ms)),

@@ -1,11 +1,13 @@
 //! What an agent knows of the store: typed, by key, never older than what it has already seen.
 
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterStatus};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterStatus, FencingSpec, OnStoreLoss};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::operation::Operation;
-use ha_api_types::record::{Alive, Assignment, DoctorReport, Fence, NodeReport, Revision, ServiceReport};
+use ha_api_types::record::{
+    Alive, Assignment, Candidate, DoctorReport, Fence, NodeReport, Revision, ServiceReport,
+};
 use ha_api_types::resource::Resource;
 use ha_api_types::timing::{Timings, problems};
 use ha_store::{Change, Entry, Guard};
@@ -51,6 +53,11 @@ impl<T: DeserializeOwned> Table<T> {
     /// The guard that a write of this key needs: as it was last seen.
     pub(super) fn guard(&self, name: &str) -> Guard {
         self.get(name).map_or(Guard::Absent, |stored| Guard::Unchanged(stored.modified))
+    }
+
+    /// The revision at which the key was last seen, however it was; 0: never.
+    fn as_of(&self, name: &str) -> Revision {
+        self.cells.get(name).map_or(0, |cell| cell.as_of)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Stored<T>)> {
@@ -129,8 +136,10 @@ pub(super) struct View {
     pub(super) resources: Table<Resource>,
     pub(super) assignments: Table<Assignment>,
     pub(super) fences: Table<Fence>,
-    /// Only that they exist: what they say is nothing to an agent, and every one says something new each Ki.
-    candidates: Table<()>,
+    /// Where each is asked. A key belongs to its url, and each says something new every Ki, so only a new key is read.
+    candidates: Table<String>,
+    /// A candidate was seen gone at this revision, and the own fence was not seen since.
+    departed: Option<Revision>,
     /// By node: our own, and no other.
     pub(super) node_reports: Table<NodeReport>,
     /// By node: our own, and no other.
@@ -160,6 +169,7 @@ impl View {
             assignments: Table::default(),
             fences: Table::default(),
             candidates: Table::default(),
+            departed: None,
             node_reports: Table::default(),
             doctor_reports: Table::default(),
             reports: Table::default(),
@@ -217,6 +227,8 @@ impl View {
             self.fences.keep_only(&names, revision);
         } else if prefix == self.keys.candidates() {
             let names = names(&|key| matches!(key, Key::Candidate(_)));
+            // Whoever was named before and is not there left at this revision or before.
+            self.candidate_departed(revision);
             self.candidates.keep_only(&names, revision);
         } else {
             let services = names(&|key| matches!(key, Key::ServiceReport(..)));
@@ -275,7 +287,7 @@ impl View {
             Key::Spec(Kind::Resource, name) => self.resources.put(name, entry, as_of),
             Key::Assignment(name) => self.assignments.put(name, entry, as_of),
             Key::Fence(name) => self.fences.put(name, entry, as_of),
-            Key::Candidate(name) => self.candidates.put_as(name, entry, as_of, |_| None),
+            Key::Candidate(name) => self.put_candidate(name, entry, as_of),
             Key::NodeReport(node) if node == self.node => self.node_reports.put(node, entry, as_of),
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.put(node, entry, as_of),
             Key::ServiceReport(node, name) if node == self.node => self.reports.put(name, entry, as_of),
@@ -305,7 +317,12 @@ impl View {
             Key::Spec(Kind::Resource, name) => self.resources.remove(name, revision),
             Key::Assignment(name) => self.assignments.remove(name, revision),
             Key::Fence(name) => self.fences.remove(name, revision),
-            Key::Candidate(name) => self.candidates.remove(name, revision),
+            Key::Candidate(name) => {
+                if self.candidates.get(name).is_some() {
+                    self.candidate_departed(revision);
+                }
+                self.candidates.remove(name, revision);
+            }
             Key::NodeReport(node) if node == self.node => self.node_reports.remove(node, revision),
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.remove(node, revision),
             Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name, revision),
@@ -327,6 +344,14 @@ impl View {
         self.clusters.value(CLUSTER_NAME)
     }
 
+    /// What the cluster asks for while the whole store is away.
+    pub(super) fn on_store_loss(&self) -> OnStoreLoss {
+        self.cluster().map_or_else(
+            || FencingSpec::default().on_store_loss,
+            |cluster| cluster.spec.fencing.on_store_loss,
+        )
+    }
+
     fn work_out_timings(&mut self) {
         let asked = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
         let found = asked.as_ref().map(problems).unwrap_or_default();
@@ -336,10 +361,53 @@ impl View {
         self.refused_timings = (!told.is_empty()).then(|| told.join("; "));
     }
 
+    fn put_candidate(&mut self, name: &str, entry: &Entry, as_of: Revision) {
+        let known = self.candidates.get(name).map(|known| (known.created, known.value.clone()));
+        let url = match known {
+            Some((created, url)) if created == entry.create_revision => url,
+            Some(_) => {
+                self.candidate_departed(entry.create_revision);
+                url_of(entry)
+            }
+            None => url_of(entry),
+        };
+        self.candidates.put_as(name, entry, as_of, |_| url.clone());
+    }
+
+    fn candidate_departed(&mut self, revision: Revision) {
+        self.departed = self.departed.max(Some(revision));
+    }
+
+    /// Whom this node must ask to be held: every candidate that there is. One that is gone is asked no more only once the
+    /// fence was seen unchanged at a revision not older than that (FENCING, section 9).
+    pub(super) fn asked(&self, node: &str) -> Asked {
+        if self.departed.is_some_and(|departed| self.fences.as_of(node) < departed) {
+            return Asked::Unsure;
+        }
+        let found = self.candidates.iter().map(|(id, stored)| {
+            // One whose url cannot be read cannot be asked, and so does not grant.
+            (id.clone(), stored.value.clone().unwrap_or_default())
+        });
+        Asked::All(found.collect())
+    }
+
     /// The newest candidate's create revision.
     pub(super) fn candidate_generation(&self) -> Revision {
         self.candidates.iter().map(|(_, stored)| stored.created).max().unwrap_or(0)
     }
+}
+
+/// Whom to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// These: by id, with their urls.
+    All(BTreeMap<String, String>),
+    /// It is not known whether one that is gone has declared this node dead before it left.
+    Unsure,
+}
+
+fn url_of(entry: &Entry) -> Option<String> {
+    serde_json::from_slice::<Candidate>(&entry.value).ok().map(|candidate| candidate.url)
 }
 
 /// The name of a peer's report in [`View::peer_reports`].

@@ -1,5 +1,6 @@
 //! What the core asks for, begun in order; what takes time answers through the inputs.
 
+use super::asking::Controllers;
 use super::commits::StoreLink;
 use super::drivers::Drivers;
 use super::journal_file::JournalWriter;
@@ -8,11 +9,13 @@ use super::watchdog_link::WatchdogLink;
 use crate::core::{Effect, Exit, Lane, Level};
 use ha_store::event_writer::EventWriter;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// Everything that effects need.
 pub(super) struct Effects {
     pub(super) store: StoreLink,
+    pub(super) controllers: Controllers,
     pub(super) drivers: Drivers,
     pub(super) journal: JournalWriter,
     pub(super) watchdog: WatchdogLink,
@@ -49,6 +52,10 @@ impl Effects {
             }
             Effect::Cancel(id) => self.drivers.cancel(id),
             Effect::Watchdog { id, request } => self.watchdog.ask(id, request),
+            Effect::AskHold { id, candidate, url, request, patience_ms } => {
+                let patience = Duration::from_millis(patience_ms);
+                self.controllers.ask(id, candidate, &url, &request, patience);
+            }
             Effect::Event(event) => {
                 tracing::info!(
                     kind = event.kind.singular(), name = %event.name, reason = %event.reason, "{}", event.message

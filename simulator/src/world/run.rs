@@ -253,6 +253,8 @@ impl World {
                 };
                 self.queue.push(self.now + 1, event);
             }
+            // Agents of this world do not ask: their clusters say Stop.
+            agent::Effect::AskHold { .. } => {}
             agent::Effect::Event(event) => {
                 self.note_event(&event);
                 self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));
@@ -313,6 +315,8 @@ impl World {
                 self.note_event(&event);
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
+            // No agent of this world asks.
+            controller::Effect::AnswerHold { .. } => {}
             controller::Effect::Ended => {
                 self.log(node, "controller", "ends");
                 self.controllers.remove(node);

@@ -54,6 +54,11 @@ impl CommitClock {
             .map(|(end, _)| *end)
     }
 
+    /// Whether this process has ever committed.
+    pub fn has_committed(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// Whether this process has committed within the last `longest_ms`.
     pub fn is_current(&self, now: Mono, longest_ms: Millis) -> bool {
         self.last.is_some_and(|last| now.since(last) <= longest_ms)

@@ -3,11 +3,12 @@
 use super::{Subjected, devices, registration, rewrite};
 use crate::core::plan::{Plan, Subject, node_event};
 use crate::core::situation::Situation;
-use crate::core::world::Versioned;
+use crate::core::world::{Versioned, guard_of};
 use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Proof};
+use ha_store::Guard;
 
 /// Looks for a proof for a node that is Fencing. The view holds the close, so it holds every report that was committed
 /// under the old epoch: the reports are read after the close, as they must be.
@@ -32,7 +33,9 @@ pub(super) fn plan(
         settle(situation, subject, fence, &Proof::NothingActive, plan);
         return;
     }
-    if let Ok(wait_ms) = subject.node.silence_proves {
+    let silence =
+        if subject.node.is_held_by_others { Err(Reason::JoinedLater) } else { subject.node.silence_proves };
+    if let Ok(wait_ms) = silence {
         let proven_at = subject.node.observed + wait_ms;
         if situation.now.raw >= proven_at {
             let waited_ms = situation.now.raw.since(subject.node.observed);
@@ -44,7 +47,7 @@ pub(super) fn plan(
     if subject.node.has_device {
         devices::plan_fencing(situation, subject, fence, plan);
     }
-    let message = match (subject.node.silence_proves, subject.node.has_device) {
+    let message = match (silence, subject.node.has_device) {
         (Ok(wait_ms), false) => {
             format!("it is being fenced: {:.1} s after its last heartbeat", wait_ms as f64 / 1000.0)
         }
@@ -82,7 +85,16 @@ fn settle(
     let state = if *proof == Proof::NothingActive { FenceState::Closed } else { FenceState::Fenced };
     let settled =
         Fence { state, proof: Some(proof.clone()), at: situation.now.timestamp(), ..fence.value.clone() };
-    let transaction = rewrite(situation, subject, fence, &settled);
+    let mut transaction = rewrite(situation, subject, fence, &settled);
+    if matches!(proof, Proof::Silence { .. }) {
+        // What the proof rests on: that nothing was heard since, and that nodes under Hold ask this controller.
+        transaction = transaction
+            .guard(
+                situation.world.keys.alive(subject.name),
+                guard_of(situation.world.alive.get(subject.name)),
+            )
+            .guard(situation.world.keys.candidate(&situation.config.id), Guard::Created(situation.joined));
+    }
     let (event_type, message) = match state {
         FenceState::Closed => (EventType::Normal, Reason::ClosedIdle.sentence().to_owned()),
         FenceState::Open | FenceState::Fencing | FenceState::Fenced => {

@@ -157,6 +157,7 @@ fn admit(
         state: FenceState::Open,
         proof: None,
         armed_wait_ms: None,
+        hold: None,
         device: None,
         // It asked after the last device had ended, so it is on.
         switched_off: Vec::new(),

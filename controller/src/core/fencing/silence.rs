@@ -13,7 +13,8 @@ use ha_api_types::record::{Fence, Mode};
 ///
 /// Only if this process's own commits had no gap longer than Th/2 since o (`silent_since` starts again after one). A
 /// node with active services is closed only if proof (a) or (b) can follow; an idle one is closed so that it registers
-/// anew, which costs it nothing.
+/// anew, which costs it nothing. A node that asks controllers to hold, and does not know this one, may be going on with the
+/// grants of the others.
 pub(super) fn plan(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -49,6 +50,10 @@ pub(super) fn plan(
         close(situation, subject, fence, None, Note::None, plan);
         return;
     }
+    if node.is_held_by_others {
+        wait(plan, Reason::JoinedLater, held_by_others(name));
+        return;
+    }
     if node.silence_proves.is_err() && !node.has_device {
         let services: Vec<&str> = node.active.iter().map(String::as_str).collect();
         let message = format!(
@@ -69,6 +74,14 @@ pub(super) fn plan(
         return;
     }
     close(situation, subject, fence, None, Note::ClosesOnSilence(name.to_owned()), plan);
+}
+
+/// What an operator can do about a node that asks only controllers which joined before this one.
+pub(super) fn held_by_others(name: &str) -> String {
+    format!(
+        "{}: it goes on once its agent commits again, or confirm it off with hactl node confirm-fenced {name}",
+        Reason::JoinedLater.sentence()
+    )
 }
 
 /// Whether services that were let go for disarm ignore may run on a node that has not acknowledged the arming: its reports

@@ -1,5 +1,6 @@
 //! A scripted node: it keeps the protocol of FENCING as far as the leader can see, and fails as it is told.
 
+use ha_api_types::cluster::OnStoreLoss;
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, Mode, NodeReport, NotStopped, Phase,
@@ -43,6 +44,8 @@ pub(super) struct Agent {
     pub(super) is_virtual: bool,
     pub(super) faults: Faults,
     pub(super) timings: Timings,
+    /// It asks controllers to hold, and this is the newest candidate that it knows.
+    pub(super) hold: Option<Revision>,
     /// What really runs here, by resource name.
     pub(super) running: BTreeSet<String>,
     pub(super) mode: Option<Mode>,
@@ -88,6 +91,7 @@ impl Agent {
             kind: WatchdogKind::Kernel,
             is_virtual: false,
             faults: Faults::default(),
+            hold: None,
             timings: Timings::default(),
             running: BTreeSet::new(),
             mode: None,
@@ -154,6 +158,8 @@ impl Agent {
             },
             timings: self.timings,
             is_virtual: self.is_virtual,
+            candidate_generation: self.hold.unwrap_or_default(),
+            on_store_loss: if self.hold.is_some() { OnStoreLoss::Hold } else { OnStoreLoss::Stop },
             not_stopped: if mode == Mode::Registering { self.not_stopped() } else { Vec::new() },
             ..NodeReport::default()
         }

@@ -1,7 +1,7 @@
 //! A laboratory: controllers and scripted agents over the in-memory store, under a clock that the test moves.
 
 use super::agent::Agent;
-use crate::core::{Config, Controller, Effect, FencerAction, FencerOutcome, FencerRun, Input};
+use crate::core::{Config, Controller, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
 use ha_api_types::keys::Keys;
@@ -9,11 +9,11 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
 use ha_api_types::object::{Object, Spec};
 use ha_api_types::operation::{Operation, OperationSpec, OperationStatus};
-use ha_api_types::record::{Assignment, Fence, Revision};
+use ha_api_types::record::{Assignment, Fence, HoldAnswer, Revision};
 use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::memory_state::MemoryState;
-use ha_store::{Guard, Outcome, Transaction};
+use ha_store::{Guard, Outcome, StoreError, Transaction};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,6 +30,10 @@ pub(super) struct Member {
     unanswered: Vec<FencerRun>,
     seen: Revision,
     answers: VecDeque<Input>,
+    /// Readings that were asked for while the store was away.
+    refreshes: Vec<RefreshId>,
+    /// What it answered to agents that asked it to hold.
+    pub(super) holds: Vec<HoldAnswer>,
 }
 
 /// The whole.
@@ -46,6 +50,8 @@ pub(super) struct Lab {
     pub(super) refused: Vec<FencerAction>,
     /// The next so many leader commits are applied or not, and their outcome is lost.
     pub(super) lose: Vec<bool>,
+    /// The store answers nobody.
+    pub(super) away: bool,
 }
 
 impl Lab {
@@ -60,6 +66,7 @@ impl Lab {
             fencer: None,
             refused: Vec::new(),
             lose: Vec::new(),
+            away: false,
         };
         for number in 0..controllers {
             lab.add_controller(&format!("c{number}"), "1");
@@ -83,6 +90,8 @@ impl Lab {
             unanswered: Vec::new(),
             seen: 0,
             answers: VecDeque::new(),
+            refreshes: Vec::new(),
+            holds: Vec::new(),
         };
         self.members.push(member);
     }
@@ -107,9 +116,11 @@ impl Lab {
         self.now.raw = self.now.raw + TURN_MS;
         self.now.boot = self.now.boot + TURN_MS;
         self.now.wall_unix_ms += i128::from(TURN_MS);
-        self.state.expire(self.now.raw);
-        for agent in self.agents.values_mut() {
-            agent.turn(&mut self.state, &self.keys, self.now.raw);
+        if !self.away {
+            self.state.expire(self.now.raw);
+            for agent in self.agents.values_mut() {
+                agent.turn(&mut self.state, &self.keys, self.now.raw);
+            }
         }
         for at in 0..self.members.len() {
             self.serve(at);
@@ -134,6 +145,7 @@ impl Lab {
         if !self.members[at].running {
             return;
         }
+        self.answer_readings(at);
         for _ in 0..200 {
             let member = &mut self.members[at];
             let due = member.core.deadline().is_some_and(|(deadline, _)| deadline <= self.now.raw);
@@ -141,7 +153,8 @@ impl Lab {
                 member.core.handle(&self.now, Input::Tick);
             }
             let seen = member.seen;
-            if seen > 0
+            if !self.away
+                && seen > 0
                 && seen < self.state.revision()
                 && let Ok(changes) = self.state.changes_since(self.keys.root(), seen + 1)
             {
@@ -160,11 +173,26 @@ impl Lab {
             }
             let member = &self.members[at];
             let answered = self.fencer.is_none() || member.unanswered.is_empty();
-            if idle && answered && member.answers.is_empty() && member.seen == self.state.revision() {
+            let has_seen = self.away || member.seen == self.state.revision();
+            if idle && answered && member.answers.is_empty() && has_seen {
                 return;
             }
         }
         panic!("the controller does not come to rest\n{}", self.show());
+    }
+
+    /// Answers the readings that waited for the store.
+    fn answer_readings(&mut self, at: usize) {
+        if self.away {
+            return;
+        }
+        for id in std::mem::take(&mut self.members[at].refreshes) {
+            let reading = self.state.list(self.keys.root());
+            let member = &mut self.members[at];
+            member.seen = member.seen.max(reading.revision);
+            let (entries, revision) = (reading.entries, reading.revision);
+            member.answers.push_back(Input::Synced { entries, revision, answers: id });
+        }
     }
 
     /// Ends the runs of fence devices that are at work.
@@ -187,8 +215,22 @@ impl Lab {
                 && !transaction.writes_key(&self.keys.leader()))
         .then(|| self.lose.pop())
         .flatten();
+        let away = self.away;
         let member = &mut self.members[at];
         let answer = match effect {
+            Effect::Commit { id, .. } if away => {
+                Some(Input::Committed { id, outcome: Outcome::Unknown("the store is away".to_owned()) })
+            }
+            Effect::Refresh { id } if away => {
+                member.refreshes.push(id);
+                None
+            }
+            Effect::GrantLease { .. } if away => {
+                Some(Input::LeaseGranted { result: Err(StoreError::Unreachable("away".to_owned())) })
+            }
+            Effect::KeepAlive { lease } if away => {
+                Some(Input::LeaseKept { lease, result: Err(StoreError::Unreachable("away".to_owned())) })
+            }
             Effect::Commit { id, transaction } => {
                 let outcome = match lost {
                     Some(applied) => {
@@ -224,6 +266,10 @@ impl Lab {
             }
             Effect::Event { event, .. } => {
                 self.events.push(event);
+                None
+            }
+            Effect::AnswerHold { answer, .. } => {
+                member.holds.push(answer);
                 None
             }
             Effect::Ended => {

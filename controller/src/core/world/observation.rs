@@ -35,6 +35,13 @@ impl World {
         }
     }
 
+    /// This process has granted a node's agent not to declare it dead: that counts as a heartbeat, from now.
+    pub(in crate::core) fn observe_hold(&mut self, node: &str, now: Mono) {
+        if let Some(known) = self.observations.get_mut(node) {
+            known.since = now;
+        }
+    }
+
     /// Th of a node, milliseconds: what it committed itself; the cluster's while it has committed nothing.
     pub fn heartbeat_valid_ms(&self, node: &str) -> Millis {
         self.node_reports.get(node).map_or_else(

@@ -191,6 +191,7 @@ fn another_machine_of_the_same_name_waits_while_the_first_lives() {
                 | Effect::Watchdog { .. }
                 | Effect::Event(_)
                 | Effect::Log { .. }
+                | Effect::AskHold { .. }
                 | Effect::Exit(_) => {}
             }
         }

@@ -1,0 +1,72 @@
+//! `/apis/hactl.io/v1/nodes/NAME/hold`: an agent that cannot commit asks not to be declared dead (FENCING, section 9).
+//!
+//! Answered from what this process knows: the store is away when it is asked.
+
+use super::ApiState;
+use super::error::ApiError;
+use super::request::read_body;
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use futures::future::BoxFuture;
+use ha_api_types::names;
+use ha_api_types::record::{HoldAnswer, HoldRequest};
+use ha_runtime::tls::ClientIdentity;
+use ha_store::Store;
+use std::sync::Arc;
+
+/// Asks the controller's core; `None`: it is ending.
+pub type AskHold = Arc<dyn Fn(String, HoldRequest) -> BoxFuture<'static, Option<HoldAnswer>> + Send + Sync>;
+
+/// POST of a [`HoldRequest`], answered by a [`HoldAnswer`].
+pub(crate) async fn handler<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let node = names::bare(&name).to_owned();
+    if !is_agent_of(&parts, &node) {
+        let message = format!("only the agent of {node} may ask this, with the certificate of that name");
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message));
+    }
+    let bytes = read_body(body).await?;
+    let question: HoldRequest = serde_json::from_slice(&bytes)
+        .map_err(|error| ApiError::bad_request(format!("the body is not a hold request: {error}")))?;
+    let ending = || ApiError::unavailable("this controller is ending");
+    let ask = state.options().ask_hold.as_ref().ok_or_else(ending)?;
+    let answer = ask(node, question).await.ok_or_else(ending)?;
+    Ok(Json(answer).into_response())
+}
+
+/// Whether the client is this node's agent: its certificate says so, or it is on this machine.
+fn is_agent_of(parts: &Parts, node: &str) -> bool {
+    match parts.extensions.get::<ClientIdentity>() {
+        Some(ClientIdentity::Certificate { name, groups: _ }) => name == node,
+        Some(ClientIdentity::Loopback) | None => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_nodes_own_certificate_may_ask_for_it() {
+        let of = |identity: Option<ClientIdentity>| {
+            let (mut parts, ()) = axum::http::Request::new(()).into_parts();
+            if let Some(identity) = identity {
+                parts.extensions.insert(identity);
+            }
+            is_agent_of(&parts, "node1")
+        };
+        let certificate =
+            |name: &str| Some(ClientIdentity::Certificate { name: name.to_owned(), groups: Vec::new() });
+        assert!(of(certificate("node1")));
+        assert!(!of(certificate("node10")));
+        assert!(!of(certificate("admin")));
+        assert!(of(Some(ClientIdentity::Loopback)));
+    }
+}

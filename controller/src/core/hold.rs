@@ -1,0 +1,69 @@
+//! Hold: an agent that cannot commit asks every controller not to declare its node dead (FENCING, section 9).
+
+use super::Controller;
+use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Leader};
+use ha_api_types::time::Mono;
+
+impl Controller {
+    /// Answers an agent. A grant is an observation of the node, from now.
+    pub(super) fn hold_asked(&mut self, node: &str, request: &HoldRequest) -> HoldAnswer {
+        let now = self.now.raw;
+        if let Some(reason) = self.refuses_to_hold(node, request, now) {
+            return HoldAnswer { granted: false, reason };
+        }
+        self.world.observe_hold(node, now);
+        self.dirty = true;
+        HoldAnswer { granted: true, reason: String::new() }
+    }
+
+    /// Why this controller may not, or need not, hold a node. It grants only if it is meant, cannot commit either, has read
+    /// the store since it started, and knows of no declaration, committed or unknown.
+    fn refuses_to_hold(&self, node: &str, request: &HoldRequest, now: Mono) -> Option<String> {
+        if request.candidate != self.config.id {
+            return Some(format!(
+                "{} is asked, and this is {}: each needs a url of its own",
+                request.candidate, self.config.id
+            ));
+        }
+        if self.ended || self.election.is_shutting_down() {
+            return Some("this controller is ending".to_owned());
+        }
+        if self.world.revision == 0 {
+            return Some("this controller has not read the store since it started".to_owned());
+        }
+        let commits = self.election.commits();
+        if !commits.has_committed() {
+            return Some("this controller has committed nothing since it started".to_owned());
+        }
+        // Its attempt of one Ki ago has had the deadline of an attempt.
+        if commits.is_current(now, 2 * self.world.timings().heartbeat_interval_ms) {
+            return Some("this controller reaches the store: it is the node that does not".to_owned());
+        }
+        let leader: Option<Leader> =
+            self.world.leader.as_ref().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        if leader.is_some_and(|leader| leader.id == self.config.id && leader.instance != self.config.instance)
+        {
+            return Some(
+                "the leader key is that of an earlier process of this controller, whose writes may still be applied".to_owned(),
+            );
+        }
+        let Some(fence) = self.world.fences.get(node).map(|fence| &fence.value) else {
+            return Some(format!("no epoch of {node} is known"));
+        };
+        let is_its_own = fence.state == FenceState::Open
+            && fence.epoch == request.epoch
+            && fence.boot_id == request.boot_id;
+        if !is_its_own {
+            return Some(format!(
+                "{node} asks for epoch {}, and epoch {} is {}",
+                request.epoch,
+                fence.epoch,
+                fence.state.name()
+            ));
+        }
+        if self.writes.may_close(node) {
+            return Some(format!("a declaration of {node} was sent, and may be applied"));
+        }
+        None
+    }
+}

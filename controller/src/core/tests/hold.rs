@@ -1,0 +1,152 @@
+//! Hold: FENCING, section 9, as the controllers see it.
+
+use super::fencing::{TH, running_on};
+use super::lab::Lab;
+use crate::core::Input;
+use ha_api_types::node::NodeState;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Proof};
+
+/// Ki of the default profile, twice: from then on a controller without the store says so.
+const NOTICED: u64 = 2_100;
+
+fn request(lab: &Lab, node: &str) -> HoldRequest {
+    let fence = lab.fence(node);
+    HoldRequest { candidate: "c0".to_owned(), sent_sequence: 7, boot_id: fence.boot_id, epoch: fence.epoch }
+}
+
+fn ask(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> HoldAnswer {
+    let input = Input::HoldAsked { id: 1, node: node.to_owned(), request: request.clone() };
+    let now = lab.now.clone();
+    lab.members[at].core.handle(&now, input);
+    lab.turn();
+    lab.members[at].holds.pop().expect("it is answered at once")
+}
+
+fn refused(lab: &mut Lab, node: &str, request: &HoldRequest, why: &str) {
+    let answer = ask(lab, 0, node, request);
+    assert!(!answer.granted && answer.reason.contains(why), "{answer:?}");
+}
+
+#[test]
+fn a_controller_grants_only_without_the_store_and_only_the_open_epoch() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let asked = request(&lab, &node);
+    refused(&mut lab, &node, &asked, "reaches the store");
+    lab.away = true;
+    lab.run(NOTICED);
+    let answer = ask(&mut lab, 0, &node, &asked);
+    assert_eq!(answer, HoldAnswer { granted: true, reason: String::new() });
+    refused(&mut lab, &node, &HoldRequest { epoch: 2, ..asked.clone() }, "epoch 1 is Open");
+    refused(&mut lab, &node, &HoldRequest { boot_id: "another".to_owned(), ..asked.clone() }, "epoch 1");
+    refused(&mut lab, "node9", &asked, "no epoch");
+    let meant = HoldRequest { candidate: "c1".to_owned(), ..asked.clone() };
+    refused(&mut lab, &node, &meant, "each needs a url of its own");
+    lab.away = false;
+    lab.run(3_000);
+    refused(&mut lab, &node, &asked, "reaches the store");
+}
+
+#[test]
+fn a_controller_that_has_not_read_the_store_since_it_started_does_not_grant() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let asked = request(&lab, &node);
+    lab.away = true;
+    lab.run(NOTICED);
+    lab.members[0].running = false;
+    lab.add_controller("c0", "2");
+    lab.run(NOTICED);
+    let answer = ask(&mut lab, 1, &node, &asked);
+    assert!(!answer.granted && answer.reason.contains("has not read"), "{answer:?}");
+}
+
+#[test]
+fn a_controller_does_not_grant_while_a_declaration_of_its_own_may_be_applied() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let asked = request(&lab, &node);
+    lab.agent(&node).die();
+    // The declaration is lost on its way, and with it the store.
+    lab.run(TH - 1_500);
+    lab.lose = vec![false; 20];
+    lab.until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lose.len() < 20);
+    lab.away = true;
+    lab.run(NOTICED);
+    refused(&mut lab, &node, &asked, "was sent, and may be applied");
+}
+
+#[test]
+fn a_grant_is_an_observation() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let wait_ms = lab.agent(&node).wait_ms();
+    let asked = request(&lab, &node);
+    lab.agent(&node).die();
+    lab.away = true;
+    lab.run(8_000);
+    assert!(ask(&mut lab, 0, &node, &asked).granted);
+    let granted = lab.now.raw;
+    lab.away = false;
+    lab.until(3 * wait_ms, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
+    assert!(lab.now.raw.since(granted) + 200 >= wait_ms, "W counts from the grant");
+}
+
+/// A node under Hold that knows one controller, and another that joins afterwards and leads.
+fn led_by_a_newer_one(declared_before: bool) -> (Lab, String) {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let generation = lab.state.get(&lab.keys.candidate("c0")).entries[0].create_revision;
+    lab.agent(&node).hold = Some(generation);
+    lab.run(2_000);
+    lab.add_controller("c1", "1");
+    lab.run(2_000);
+    lab.agent(&node).die();
+    if declared_before {
+        lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    }
+    // Power is lost: its candidate key stays.
+    lab.members[0].running = false;
+    lab.until(10_000, "the newer one leads", |lab| lab.members[1].core.term().is_some());
+    (lab, node)
+}
+
+#[test]
+fn a_newer_controller_declares_nobody_dead_who_may_be_held_by_others() {
+    let (mut lab, node) = led_by_a_newer_one(false);
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    let status = lab.node(&node);
+    assert_eq!(status.state, NodeState::Unknown);
+    assert_eq!(status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason, Reason::JoinedLater);
+    // Another boot is a proof as ever.
+    lab.agent(&node).boot();
+    lab.until(10_000, "admitted", |lab| {
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+    });
+}
+
+#[test]
+fn a_newer_controller_does_not_complete_by_silence_what_another_has_declared() {
+    let (mut lab, node) = led_by_a_newer_one(true);
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Fencing, "{}", lab.show());
+    lab.agent(&node).boot();
+    lab.until(10_000, "admitted", |lab| {
+        lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
+    });
+}
+
+#[test]
+fn a_declaration_rests_on_the_candidate_key() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).die();
+    lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    let candidate = lab.keys.candidate("c0");
+    let fence = lab.keys.fence(&node);
+    let writes = lab.members[0]
+        .commits
+        .iter()
+        .filter(|(_, transaction, outcome)| transaction.writes_key(&fence) && outcome.applied().is_some());
+    let guarded: Vec<bool> =
+        writes.map(|(_, transaction, _)| transaction.guards().contains_key(&candidate)).collect();
+    // Opened; then closed and released on silence.
+    assert_eq!(guarded, [false, true, true]);
+}

@@ -1,0 +1,169 @@
+//! Hold: while heartbeats do not commit, every controller is asked not to declare this node dead (FENCING, section 9).
+
+use super::AgentCore;
+use super::effect::{Effect, HoldId, Level};
+use super::view::Asked;
+use crate::watchdog::Moment;
+use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::record::{HoldAnswer, HoldRequest};
+use ha_api_types::time::{Mono, Now};
+use std::collections::BTreeSet;
+
+/// What was asked of the controllers, and how it stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hold {
+    question: Option<Question>,
+    /// Nothing is asked before.
+    next: Option<Mono>,
+    /// How it stood when it was last told.
+    told: Option<String>,
+}
+
+/// A question that every controller must grant.
+#[derive(Clone, Debug)]
+struct Question {
+    id: HoldId,
+    /// The clock as it was read before the first controller was asked.
+    started: Moment,
+    /// Who has not answered yet.
+    missing: BTreeSet<String>,
+}
+
+impl AgentCore {
+    /// Asks every controller, from the first heartbeat on that is late, again every Ki.
+    pub(super) fn hold_step(&mut self, now: &Now) {
+        self.confirm_departures();
+        if !self.may_be_held(now) || !self.is_beat_late(now) {
+            self.hold.question = None;
+            self.hold.next = None;
+            if self.beat_failed_at.is_none() {
+                self.hold.told = None;
+            }
+            return;
+        }
+        if self.hold.next.is_some_and(|next| now.raw < next) {
+            return;
+        }
+        let interval_ms = self.pace().heartbeat_interval_ms;
+        self.hold.next = Some(now.raw + interval_ms);
+        self.hold.question = None;
+        let candidates = match self.view.asked(&self.config.node) {
+            Asked::All(candidates) => candidates,
+            Asked::Unsure => {
+                return self
+                    .tell_hold("it is not known that no controller which left has closed this node's epoch");
+            }
+        };
+        if candidates.is_empty() {
+            return self.tell_hold("no controller is known");
+        }
+        let Some(registered) = self.registered() else { return };
+        let asked = HoldRequest {
+            candidate: String::new(),
+            sent_sequence: registered.sequence,
+            boot_id: self.config.boot_id.clone(),
+            epoch: registered.epoch,
+        };
+        let id = HoldId(self.next_id());
+        let missing = candidates.keys().cloned().collect();
+        self.hold.question = Some(Question { id, started: Moment::from(now), missing });
+        for (candidate, url) in candidates {
+            let request = HoldRequest { candidate: candidate.clone(), ..asked.clone() };
+            self.effects.push_back(Effect::AskHold { id, candidate, url, request, patience_ms: interval_ms });
+        }
+    }
+
+    /// A controller has left: reads the own fence at a revision not older than that, while the store is there.
+    fn confirm_departures(&mut self) {
+        let unsure = self.view.asked(&self.config.node) == Asked::Unsure;
+        if unsure && self.active().is_some() && self.read_retry_at.is_none() {
+            self.read_own();
+        }
+    }
+
+    /// Whether there is something to be kept, and the node's committed report says Hold, for certain.
+    fn may_be_held(&self, now: &Now) -> bool {
+        let committed = self.node_report().is_some_and(|report| {
+            report.on_store_loss == OnStoreLoss::Hold && report.instance == self.config.instance
+        });
+        let sends_another =
+            self.unseen_report || self.beat_under_way().is_some_and(|beat| beat.report.is_some());
+        committed
+            && !sends_another
+            && self.active().is_some()
+            && self.leaving.is_none()
+            && self.may_be_committed_armed()
+            && self.proven_deadline(now).is_some()
+    }
+
+    /// Whether the newest heartbeat was not answered within Ki, or not applied.
+    fn is_beat_late(&self, now: &Now) -> bool {
+        self.beat_failed_at.is_some() || self.beat_late_at().is_some_and(|at| now.raw >= at)
+    }
+
+    /// When the heartbeat that is under way has had the deadline of an attempt.
+    fn beat_late_at(&self) -> Option<Mono> {
+        let beat = self.beat_under_way()?;
+        Some(Mono(beat.started.monotonic_raw_ns / 1_000_000) + self.pace().heartbeat_interval_ms)
+    }
+
+    /// When to look again.
+    pub(super) fn hold_due(&self) -> Option<Mono> {
+        match self.hold.next {
+            Some(next) => Some(next),
+            None => self.beat_late_at(),
+        }
+    }
+
+    /// A controller has answered, or has not. The grants of all: D = time of asking + Th.
+    pub(super) fn hold_answered(
+        &mut self,
+        now: &Now,
+        id: HoldId,
+        candidate: &str,
+        answer: Result<HoldAnswer, String>,
+    ) {
+        let Some(question) = self.hold.question.as_mut().filter(|question| question.id == id) else { return };
+        if !question.missing.contains(candidate) {
+            return;
+        }
+        let refusal = match answer {
+            Ok(HoldAnswer { granted: true, .. }) => None,
+            Ok(HoldAnswer { granted: false, reason }) => Some(reason),
+            Err(message) => Some(message),
+        };
+        if let Some(refusal) = refusal {
+            self.hold.question = None;
+            return self.tell_hold(&format!("controller {candidate}: {refusal}"));
+        }
+        question.missing.remove(candidate);
+        if !question.missing.is_empty() {
+            return;
+        }
+        let started = question.started;
+        self.hold.question = None;
+        if !self.may_be_held(now) {
+            return;
+        }
+        let proven = started.plus_ms(self.pace().heartbeat_valid_ms);
+        if self.deadline.is_some_and(|deadline| proven.is_earlier_on_a_clock(deadline)) {
+            return;
+        }
+        self.deadline = Some(proven);
+        self.changed = true;
+        let text = "heartbeats do not commit, and every controller holds: services go on";
+        if self.hold.told.as_deref() != Some(text) {
+            self.hold.told = Some(text.to_owned());
+            self.log(Level::Warning, text.to_owned());
+        }
+    }
+
+    /// Says once why the node is not held.
+    fn tell_hold(&mut self, why: &str) {
+        let text = format!("heartbeats do not commit, and this node is not held: {why}");
+        if self.hold.told.as_ref() != Some(&text) {
+            self.log(Level::Warning, text.clone());
+            self.hold.told = Some(text);
+        }
+    }
+}

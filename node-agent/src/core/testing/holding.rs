@@ -1,0 +1,151 @@
+//! FENCING 9: Hold, as the agent sees it.
+
+use super::*;
+use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnStoreLoss};
+use ha_api_types::record::{Candidate, HoldAnswer};
+
+fn granted() -> HoldAnswer {
+    HoldAnswer { granted: true, reason: String::new() }
+}
+
+fn refused() -> HoldAnswer {
+    HoldAnswer { granted: false, reason: "it reaches the store".to_owned() }
+}
+
+fn candidate(world: &mut World, id: &str) {
+    let url = format!("https://{id}:7443");
+    let value = Candidate { id: id.to_owned(), url, ..Candidate::default() };
+    world.write(&world.keys.candidate(id), &value);
+}
+
+/// A node that runs `web` under Hold, with controllers of these names.
+fn held_by(candidates: &[&str]) -> World {
+    let mut world = World::running();
+    let fencing = FencingSpec { on_store_loss: OnStoreLoss::Hold, ..FencingSpec::default() };
+    let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    for id in candidates {
+        candidate(&mut world, id);
+    }
+    world.advance(3_000);
+    let report = world.report();
+    assert_eq!(report.on_store_loss, OnStoreLoss::Hold);
+    assert_eq!(report.candidate_generation, world.core.view.candidate_generation());
+    world
+}
+
+/// Whether `web` runs after an outage of a minute, in which nothing may have been reset.
+fn survives(world: &mut World) -> bool {
+    world.net = Net::Down;
+    world.advance(60_000);
+    assert!(!world.reset);
+    world.copies["web"].running
+}
+
+#[test]
+fn while_every_controller_grants_nothing_stops() {
+    let mut world = held_by(&["c1", "c2"]);
+    world.controllers.insert("c1".to_owned(), granted());
+    world.controllers.insert("c2".to_owned(), granted());
+    assert!(survives(&mut world), "{:#?}", world.logs);
+    let (_, _, url, request) = world.questions.last().expect("it has asked").clone();
+    assert_eq!(url, format!("https://{}:7443", request.candidate));
+    assert_eq!((request.epoch, request.boot_id.as_str()), (1, "boot-1"));
+    let interval_ms = world.core.in_force.heartbeat_interval_ms;
+    let times: BTreeSet<u64> = world.questions.iter().map(|(at, ..)| *at).collect();
+    let times: Vec<u64> = times.into_iter().collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= interval_ms), "no sooner than Ki: {times:?}");
+    assert!(times.len() > 50, "again every Ki: {times:?}");
+
+    // The store returns: heartbeats commit, nothing was stopped, nothing is asked any more.
+    world.net = Net::Up;
+    world.advance(3_000);
+    let asked = world.questions.len();
+    world.advance(10_000);
+    assert_eq!(world.questions.len(), asked);
+    assert_eq!((world.copies["web"].starts, world.fence().epoch), (1, 1));
+}
+
+#[test]
+fn one_refusal_one_silence_or_no_controller_is_as_stop() {
+    let mut world = held_by(&["c1", "c2"]);
+    world.controllers.insert("c1".to_owned(), granted());
+    world.controllers.insert("c2".to_owned(), refused());
+    assert!(!survives(&mut world));
+
+    let mut world = held_by(&["c1", "c2"]);
+    world.controllers.insert("c1".to_owned(), granted());
+    assert!(!survives(&mut world));
+
+    let mut world = held_by(&[]);
+    assert!(!survives(&mut world));
+}
+
+#[test]
+fn a_controller_that_joined_is_asked_too() {
+    let mut world = held_by(&["c1"]);
+    world.controllers.insert("c1".to_owned(), granted());
+    candidate(&mut world, "c2");
+    world.advance(3_000);
+    assert!(!survives(&mut world));
+}
+
+#[test]
+fn a_controller_that_left_is_asked_no_more_once_the_fence_was_seen_unchanged_since() {
+    let mut world = held_by(&["c1", "c2"]);
+    world.controllers.insert("c1".to_owned(), granted());
+    world.delete(&world.keys.candidate("c2"));
+    world.advance(3_000);
+    assert!(survives(&mut world), "{:#?}", world.logs);
+
+    // That it left is the last that is heard: it may have closed the epoch before.
+    let mut world = held_by(&["c1", "c2"]);
+    world.controllers.insert("c1".to_owned(), granted());
+    let key = world.keys.candidate("c2");
+    world.delete(&key);
+    let revision = world.state.revision();
+    world.net = Net::Down;
+    world.input(Input::Changed { changes: vec![Change::Delete { key, revision }], revision });
+    assert!(!survives(&mut world));
+}
+
+#[test]
+fn d_counts_from_the_asking_however_late_the_grants_come() {
+    let mut world = held_by(&["c1"]);
+    let timings = world.core.in_force;
+    world.net = Net::Down;
+    world.advance(timings.heartbeat_interval_ms + 500);
+    let (asked, id, _, _) = world.questions.last().expect("it has asked").clone();
+    let late_ms = timings.heartbeat_interval_ms / 4;
+    world.advance(late_ms);
+    let newest = world.questions.last().expect("it has asked").clone();
+    assert_eq!((newest.0, newest.1), (asked, id), "the same question");
+    world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
+    let moment = world.core.deadline_moment().expect("a deadline");
+    assert_eq!(moment.monotonic_raw_ns / 1_000_000, asked + timings.heartbeat_valid_ms);
+    // A grant for an older question is none.
+    world.advance(timings.heartbeat_interval_ms);
+    world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
+    assert_eq!(world.core.deadline_moment(), Some(moment));
+}
+
+#[test]
+fn a_node_whose_report_does_not_say_hold_asks_nobody() {
+    let mut world = World::running();
+    candidate(&mut world, "c1");
+    world.controllers.insert("c1".to_owned(), granted());
+    world.advance(3_000);
+    assert!(!survives(&mut world));
+    assert!(world.questions.is_empty());
+}
+
+#[test]
+fn a_node_with_nothing_active_asks_nobody() {
+    let mut world = held_by(&["c1"]);
+    world.controllers.insert("c1".to_owned(), granted());
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(5_000);
+    world.net = Net::Down;
+    world.advance(20_000);
+    assert!(world.questions.is_empty());
+}
