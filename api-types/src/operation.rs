@@ -65,6 +65,8 @@ pub enum OperationAction {
     ConfirmFenced,
     /// Fence the node with its devices.
     Fence,
+    /// Let a node that a fabric device has cut off in again: the operator has made sure that nothing of before runs there.
+    Unfence,
     /// A machine that shuts down waits no longer for its services to move away.
     ShutdownContinue,
     /// Even the load.

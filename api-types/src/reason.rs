@@ -68,7 +68,7 @@ reasons! {
     /// Its node was fenced; a place is looked for.
     Recovering => "its node was fenced and a place is looked for",
     /// Runs elsewhere after its node failed.
-    Recovered => "it was recovered on another node",
+    Recovered => "it is recovered, its node being proven gone",
     /// It fits nowhere as things are, and services of lower priority make room for it.
     Preempting => "services of lower priority make room for it",
     /// It made room for a service of higher priority.
@@ -225,6 +225,8 @@ reasons! {
     FenceDeviceFailed => "a fence device failed",
     /// A fence device is at work.
     FenceDeviceStarted => "a fence device was started",
+    /// A fabric device keeps a closed node off network and storage until it has booted anew or an operator lets it in.
+    FencedOff => "a fence device keeps it cut off",
     /// An operator confirmed it dead.
     ConfirmedByOperator => "an operator confirmed it off",
     /// The machine is back after a reset, a power failure or a panic.

@@ -190,6 +190,7 @@ impl World {
                     is_virtual: machine.is_virtual,
                     device: machine.watchdog,
                     fence_broken: false,
+                    storage_cut: false,
                     agent_restarts: false,
                     expired: false,
                     boot: 0,

@@ -25,7 +25,9 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
         }
         OperationAction::Start => [Required, Unused, Unused, Unused, Unused, Optional],
         OperationAction::ClearError => [Required, Unused, Unused, Unused, Unused, Unused],
-        OperationAction::ConfirmFenced => [Unused, Required, Unused, Required, Required, Unused],
+        OperationAction::ConfirmFenced | OperationAction::Unfence => {
+            [Unused, Required, Unused, Required, Required, Unused]
+        }
         OperationAction::ShutdownContinue => [Unused, Required, Unused, Unused, Required, Unused],
         OperationAction::Fence => [Unused, Required, Unused, Unused, Unused, Unused],
         OperationAction::Balance => [Unused, Unused, Unused, Unused, Unused, Unused],

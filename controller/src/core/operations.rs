@@ -54,6 +54,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         match spec.action {
             OperationAction::ConfirmFenced => confirm_fenced(situation, nodes, &request, plan),
             OperationAction::Fence => fence(situation, nodes, &request, plan),
+            OperationAction::Unfence => unfence(situation, &request, plan),
             OperationAction::ShutdownContinue => shutdown_continue(situation, nodes, &request, plan),
             OperationAction::Balance => {
                 let refused = "this version balances by hand: hactl balance prints the moves";
@@ -320,4 +321,44 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
             write(situation, request, &outcome, plan);
         }
     }
+}
+
+/// Lets a node in again that a fabric device has cut off, as the operator saw it; the devices of its fence do that.
+fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
+    let spec = &request.operation.value.spec;
+    let name = spec.node.as_deref().unwrap_or_default();
+    let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
+    let begun = request.status.is_some_and(|status| status.value.phase == OperationPhase::Running);
+    let outcome = match situation.world.fences.get(name).map(|fence| &fence.value) {
+        None => verdict(refused, Reason::NotFound, format!("node {name} never had an epoch")),
+        Some(fence)
+            if spec.epoch != Some(fence.epoch) || spec.boot_id.as_deref() != Some(fence.boot_id.as_str()) =>
+        {
+            let sentence = Reason::Outdated.sentence();
+            let message =
+                format!("{sentence}: node {name} is at epoch {} of boot {}", fence.epoch, fence.boot_id);
+            verdict(refused, Reason::Outdated, message)
+        }
+        Some(fence) => {
+            let cut = fencing::devices::cut_off(situation, name, fence);
+            match (fence.state, cut.first()) {
+                (FenceState::Fencing, _) => {
+                    let message =
+                        format!("what ran on {name} is not yet proven gone: try again when it is fenced");
+                    verdict(refused, Reason::Fencing, message)
+                }
+                (FenceState::Fenced | FenceState::Closed, Some(device)) => {
+                    let message = format!("fence device {} lets it in again", device.name);
+                    verdict(OperationPhase::Running, Reason::InProgress, message)
+                }
+                (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) if begun => {
+                    verdict(done, Reason::Completed, format!("{name} is let in again"))
+                }
+                (FenceState::Open | FenceState::Fenced | FenceState::Closed, _) => {
+                    verdict(refused, Reason::Refused, format!("no fabric device keeps {name} cut off"))
+                }
+            }
+        }
+    };
+    write(situation, request, &outcome, plan);
 }

@@ -31,6 +31,10 @@ enum NodeCommand {
     Maintenance(maintenance::Command),
     /// Let a machine that shuts down go on without waiting for its services to move away
     ShutdownContinue(ShutdownContinue),
+    /// Fence a node with its devices now, whatever its heartbeat says: its services run elsewhere
+    Fence(Fence),
+    /// Let a node that a fabric device has cut off in again without another boot: only when nothing of before runs there
+    Unfence(Fence),
     /// State that a node is off, so that its services may run elsewhere: only when you have made sure of it
     ConfirmFenced(ConfirmFenced),
 }
@@ -39,6 +43,17 @@ enum NodeCommand {
 struct ShutdownContinue {
     /// The node
     node: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+#[derive(Args, Debug)]
+struct Fence {
+    /// The node
+    node: String,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    yes: bool,
     #[command(flatten)]
     patience: Patience,
 }
@@ -61,6 +76,8 @@ impl Node {
             NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
             NodeCommand::ShutdownContinue(go_on) => shutdown_continue(session, go_on).await,
+            NodeCommand::Fence(fence) => fence_now(session, fence).await,
+            NodeCommand::Unfence(fence) => unfence(session, fence).await,
             NodeCommand::ConfirmFenced(confirm) => confirm_fenced(session, confirm).await,
         }
     }
@@ -94,9 +111,7 @@ async fn confirm_fenced(session: &Session, confirm: &ConfirmFenced) -> Outcome {
              If it still runs, they will run twice and their data may be destroyed.\n\
              Have you made sure, at the machine itself, that {name} is powered off?"
         );
-        if !Terminal::confirm(&question)? {
-            return Err(Failure::refused("not confirmed: nothing was changed"));
-        }
+        confirmed(&question)?;
     }
     let spec = OperationSpec {
         action: OperationAction::ConfirmFenced,
@@ -106,6 +121,58 @@ async fn confirm_fenced(session: &Session, confirm: &ConfirmFenced) -> Outcome {
         ..OperationSpec::default()
     };
     carry_out(session, spec, &confirm.patience).await
+}
+
+async fn fence_now(session: &Session, fence: &Fence) -> Outcome {
+    let target = super::node(&fence.node)?;
+    let node = session.client()?.target(&target).await?;
+    let name = &target.name.name;
+    if !fence.yes {
+        let status = &node["status"];
+        let state = status["state"].as_str().unwrap_or("Unknown");
+        let services = status["services"].as_u64().unwrap_or(0);
+        let question = format!(
+            "node {name} is {state}, with {services} services. Its fence devices will cut it off at once,\n\
+             and everything on it ends as in a power failure. Fence {name}?"
+        );
+        confirmed(&question)?;
+    }
+    let spec = OperationSpec {
+        action: OperationAction::Fence,
+        node: Some(name.clone()),
+        ..OperationSpec::default()
+    };
+    carry_out(session, spec, &fence.patience).await
+}
+
+async fn unfence(session: &Session, fence: &Fence) -> Outcome {
+    let target = super::node(&fence.node)?;
+    let node = session.client()?.target(&target).await?;
+    let name = &target.name.name;
+    if !fence.yes {
+        let question = format!(
+            "node {name} gets its storage back under the boot that was cut off. If a service that ran there\n\
+             before runs on, it runs twice from then on and its data may be destroyed.\n\
+             Have you made sure, at the machine itself, that nothing of that runs on {name}?"
+        );
+        confirmed(&question)?;
+    }
+    let spec = OperationSpec {
+        action: OperationAction::Unfence,
+        node: Some(name.clone()),
+        epoch: node["status"]["epoch"].as_u64(),
+        boot_id: node["status"]["bootId"].as_str().map(str::to_owned),
+        ..OperationSpec::default()
+    };
+    carry_out(session, spec, &fence.patience).await
+}
+
+fn confirmed(question: &str) -> Result<(), Failure> {
+    if Terminal::confirm(question)? {
+        Ok(())
+    } else {
+        Err(Failure::refused("not confirmed: nothing was changed"))
+    }
 }
 
 async fn shutdown_continue(session: &Session, go_on: &ShutdownContinue) -> Outcome {

@@ -365,6 +365,7 @@ fn verb(action: OperationAction) -> &'static str {
         OperationAction::ClearError => "clear-error",
         OperationAction::ConfirmFenced => "confirm-fenced",
         OperationAction::Fence => "fence",
+        OperationAction::Unfence => "unfence",
         OperationAction::ShutdownContinue => "shutdown-continue",
         OperationAction::Balance => "balance",
     }

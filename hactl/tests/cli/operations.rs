@@ -218,3 +218,17 @@ fn a_shutdown_that_waits_is_told_to_go_on_for_the_boot_that_was_seen() {
     let operation = server.objects("operations").remove(0);
     assert_eq!(operation["spec"], json!({"action": "ShutdownContinue", "node": "node2", "bootId": "b"}));
 }
+
+#[test]
+fn fencing_and_unfencing_ask_and_carry_what_was_seen() {
+    for (word, spec) in [
+        ("fence", json!({"action": "Fence", "node": "node2"})),
+        ("unfence", json!({"action": "Unfence", "node": "node2", "epoch": 3, "bootId": "b"})),
+    ] {
+        let server = leader("Succeeded", json!({}));
+        hactl(&server, &["node", word, "node2"]).fails(2, "--yes");
+        assert!(server.writes().is_empty());
+        hactl(&server, &["node", word, "node2", "--yes"]).prints(0, &format!("{word} node2: succeeded\n"));
+        assert_eq!(server.objects("operations").remove(0)["spec"], spec);
+    }
+}

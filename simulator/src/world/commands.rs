@@ -50,20 +50,9 @@ impl World {
                 self.change_spec(Kind::Node, &node, &[("maintenance".to_owned(), json!(enable))])?;
             }
             Command::ConfirmFenced { node } => {
-                let node = self.machine_named(&node)?;
-                let reading = self.store.get(&self.keys.fence(&node));
-                let seen = reading.entries.first();
-                let fence: Fence =
-                    seen.and_then(|one| serde_json::from_slice(&one.value).ok()).unwrap_or_default();
-                let spec = OperationSpec {
-                    action: OperationAction::ConfirmFenced,
-                    node: Some(node),
-                    epoch: Some(fence.epoch),
-                    boot_id: Some(fence.boot_id),
-                    ..OperationSpec::default()
-                };
-                self.operate(text, spec);
+                self.operate_on_fence(text, OperationAction::ConfirmFenced, &node)?;
             }
+            Command::Unfence { node } => self.operate_on_fence(text, OperationAction::Unfence, &node)?,
             Command::Fence { node } => {
                 let node = self.machine_named(&node)?;
                 let spec = OperationSpec {
@@ -76,6 +65,23 @@ impl World {
             Command::Disarm { freeze } => self.disarm(&json!(if freeze { "Freeze" } else { "Ignore" }))?,
             Command::Arm => self.disarm(&Value::Null)?,
         }
+        Ok(())
+    }
+
+    /// An operation on a node's epoch as it is now.
+    fn operate_on_fence(&mut self, text: &str, action: OperationAction, node: &str) -> Result<(), String> {
+        let node = self.machine_named(node)?;
+        let reading = self.store.get(&self.keys.fence(&node));
+        let seen = reading.entries.first();
+        let fence: Fence = seen.and_then(|one| serde_json::from_slice(&one.value).ok()).unwrap_or_default();
+        let spec = OperationSpec {
+            action,
+            node: Some(node),
+            epoch: Some(fence.epoch),
+            boot_id: Some(fence.boot_id),
+            ..OperationSpec::default()
+        };
+        self.operate(text, spec);
         Ok(())
     }
 

@@ -1,8 +1,10 @@
-//! Simulated fence devices: they switch a machine off and on, and say so, unless a step has broken them.
+//! Simulated fence devices: they switch a machine off and on, or cut it off its storage, and say so, unless a step has
+//! broken them.
 
 use super::World;
 use super::event::Event;
 use super::process::Generation;
+use ha_api_types::node::FenceKind;
 use ha_api_types::time::Millis;
 use ha_controller::core::{FencerAction, FencerOutcome, FencerRun, Input};
 
@@ -24,16 +26,28 @@ impl World {
         let outcome = if broken {
             FencerOutcome::Failed("the device does not answer".to_owned())
         } else {
-            match run.action {
-                FencerAction::Off => {
+            match (run.action, run.device.kind) {
+                (FencerAction::Off, FenceKind::Power) => {
                     self.log(&run.node, "machine", "is switched off by its fence device");
                     self.lose_everything(&run.node);
                 }
-                FencerAction::On => self.power_on(&run.node, BOOT_MS),
-                FencerAction::Monitor => {}
+                (FencerAction::On, FenceKind::Power) => self.power_on(&run.node, BOOT_MS),
+                (FencerAction::Off, FenceKind::Fabric) => self.cut_storage(&run.node, true),
+                (FencerAction::On, FenceKind::Fabric) => self.cut_storage(&run.node, false),
+                (FencerAction::Monitor, _) => {}
             }
             FencerOutcome::Confirmed
         };
         self.tell_controller(controller, generation, Input::FencerDone { id: run.id, outcome });
+    }
+
+    /// A fabric device leaves the machine its way to the store, as one does that cuts a network of the storage's own.
+    fn cut_storage(&mut self, node: &str, cut: bool) {
+        let what = if cut { "is cut off its storage by its fence device" } else { "has its storage again" };
+        self.log(node, "machine", what);
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.storage_cut = cut;
+        }
+        self.check_never_two();
     }
 }

@@ -44,10 +44,11 @@ impl World {
         self.violations.push(Violation { at: self.elapsed_ms(self.now), invariant, detail });
     }
 
-    /// Where each service runs now.
+    /// Where each service runs now and reaches its data.
     pub(crate) fn running(&self) -> BTreeMap<String, Vec<String>> {
         let mut running: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up) {
+        for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
+        {
             for (name, present) in &machine.services {
                 if present.doing == Doing::Runs {
                     running.entry(name.clone()).or_default().push(node.clone());

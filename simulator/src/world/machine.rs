@@ -34,6 +34,8 @@ pub(crate) struct Machine {
     pub device: Device,
     /// Its fence devices do not do what they are told.
     pub fence_broken: bool,
+    /// A fabric device has cut it off its storage: what runs on it cannot touch its data.
+    pub storage_cut: bool,
     /// The agent is started again as soon as it has ended.
     pub agent_restarts: bool,
     /// Counts boots.

@@ -23,6 +23,7 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
         | OperationAction::ClearError
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
+        | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::Balance => return None,
     };

@@ -1,5 +1,5 @@
-//! Fence devices: the intent is recorded before anything is started, only a confirmed end counts, and what was switched
-//! off to be switched on again is.
+//! Fence devices: the intent is recorded before anything is started, only a confirmed end counts, what was switched off to
+//! be switched on again is, and what was cut off the fabric is let in again after another boot or by an operator.
 
 mod work;
 
@@ -13,8 +13,8 @@ use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
-use ha_api_types::node::{FenceAction, FenceDevice};
-use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::node::{FenceAction, FenceDevice, FenceKind};
+use ha_api_types::operation::{Operation, OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{DeviceIntent, Fence, FenceState, Proof, Switch};
 use ha_api_types::time::Mono;
@@ -22,12 +22,41 @@ use work::Stage;
 
 /// Whether an operator has asked to fence this node with its devices.
 pub(super) fn is_asked_for(situation: &Situation<'_>, node: &str) -> bool {
-    situation.world.operations.iter().any(|(name, operation)| {
-        let spec = &operation.value.spec;
-        let phase =
-            situation.world.operation_statuses.get(name).map_or(OperationPhase::Pending, |s| s.value.phase);
-        spec.action == OperationAction::Fence && spec.node.as_deref() == Some(node) && !phase.is_final()
+    under_way(situation, OperationAction::Fence, node).next().is_some()
+}
+
+/// Whether an operator has asked to let this node in again, as it is closed now.
+fn is_unfenced(situation: &Situation<'_>, node: &str, fence: &Fence) -> bool {
+    under_way(situation, OperationAction::Unfence, node).any(|operation| {
+        let spec = &operation.spec;
+        spec.epoch == Some(fence.epoch) && spec.boot_id.as_deref() == Some(fence.boot_id.as_str())
     })
+}
+
+/// Operations of this kind on a node that have not come to their end.
+fn under_way<'a>(
+    situation: &Situation<'a>,
+    action: OperationAction,
+    node: &'a str,
+) -> impl Iterator<Item = &'a Operation> {
+    let world = situation.world;
+    let all = world.operations.iter().filter(move |(name, operation)| {
+        let spec = &operation.value.spec;
+        let phase = world.operation_statuses.get(*name).map_or(OperationPhase::Pending, |s| s.value.phase);
+        spec.action == action && spec.node.as_deref() == Some(node) && !phase.is_final()
+    });
+    all.map(|(_, operation)| &operation.value)
+}
+
+/// The fabric devices that keep a closed node cut off, so far as the record tells.
+pub(in crate::core) fn cut_off<'a>(
+    situation: &Situation<'a>,
+    node: &str,
+    fence: &Fence,
+) -> Vec<&'a FenceDevice> {
+    let names = switched_off(fence);
+    let cut = devices(situation, node).into_iter();
+    cut.filter(|device| device.kind == FenceKind::Fabric && names.contains(&device.name)).collect()
 }
 
 fn devices<'a>(situation: &Situation<'a>, node: &str) -> Vec<&'a FenceDevice> {
@@ -41,13 +70,8 @@ fn devices<'a>(situation: &Situation<'a>, node: &str) -> Vec<&'a FenceDevice> {
     devices
 }
 
-/// The devices that have to switch the machine on again, so far as the record tells.
-///
-/// An operator who confirms a machine off has it in hand: nothing switches it on behind him.
+/// The devices that were told off and have not confirmed on since, so far as the record tells.
 fn switched_off(fence: &Fence) -> Vec<String> {
-    if matches!(fence.proof, Some(Proof::Operator { .. })) {
-        return Vec::new();
-    }
     let mut names = fence.switched_off.clone();
     // A record that does not keep the list has the intent at most.
     if let Some(intent) = fence.device.as_ref().filter(|intent| intent.switch == Switch::Off)
@@ -56,14 +80,6 @@ fn switched_off(fence: &Fence) -> Vec<String> {
         names.push(intent.name.clone());
     }
     names
-}
-
-/// The first device that is to switch the machine on again, of those that are declared and reboot.
-fn to_switch_on<'a>(names: &[String], devices: &[&'a FenceDevice]) -> Option<&'a FenceDevice> {
-    devices
-        .iter()
-        .find(|device| device.action == FenceAction::Reboot && names.contains(&device.name))
-        .copied()
 }
 
 /// The node's devices, and what this process knows of their work, while its fence is looked at.
@@ -180,12 +196,10 @@ impl<'p, 'a> Desk<'p, 'a> {
         Fence { request, device: None, switched_off: switched_off(fence), ..fence.clone() }
     }
 
-    /// Nothing is at work on a closed node. A machine that asks for an epoch is on.
+    /// Nothing is at work on a closed node. Returns whether its epoch must stay closed.
     fn switch_on_again(&self, plan: &mut Plan) -> bool {
         let fence = &self.fence.value;
-        let asks = self.subject.registration().is_some_and(|report| fence.request != Some(report.modified));
-        let device = to_switch_on(&switched_off(fence), &self.devices);
-        let (false, Some(device)) = (asks, device) else { return false };
+        let Some(device) = self.to_switch_on(fence) else { return self.stays_cut_off(plan) };
         if self.pauses(FencerAction::On, plan) {
             let message = format!("fence device {} has still to switch it on again", device.name);
             plan.wait(Kind::Node, self.subject.name, Reason::FenceDeviceFailed, message);
@@ -195,12 +209,58 @@ impl<'p, 'a> Desk<'p, 'a> {
         true
     }
 
+    /// What is cut off its storage must not be open for services.
+    fn stays_cut_off(&self, plan: &mut Plan) -> bool {
+        let cut = cut_off(self.situation, self.subject.name, &self.fence.value);
+        let Some(device) = cut.first() else { return false };
+        let name = self.subject.name;
+        let message = match device.action {
+            FenceAction::Reboot => format!(
+                "fence device {} has cut it off, which is undone when the machine registers with another boot: reboot it, or, \
+                 if nothing that ran there runs on, hactl node unfence {name}",
+                device.name
+            ),
+            FenceAction::Off => format!(
+                "fence device {} has cut it off for good: once the machine is well, hactl node unfence {name}",
+                device.name
+            ),
+        };
+        plan.wait(Kind::Node, name, Reason::FencedOff, message);
+        true
+    }
+
     /// Writes what follows upon the end of a device's work on a closed node: the next that is to switch it on, or none.
     fn go_on(&self, value: Fence, events: Vec<Event>, plan: &mut Plan) {
-        match to_switch_on(&switched_off(&value), &self.devices) {
+        match self.to_switch_on(&value) {
             Some(device) => self.intend(value, device, Switch::On, events, plan),
             None => self.settle(&value, events, plan),
         }
+    }
+
+    /// The first device that is to switch the machine on again, or to let it in again, of those that are declared.
+    ///
+    /// Power returns as soon as everything is released, unless the machine asks for an epoch, as only one that is on does,
+    /// or an operator has confirmed it off: he has it in hand, and nothing switches it on behind him. A machine that is cut
+    /// off runs on: what it ran before is gone only with another boot, or if an operator says so.
+    fn to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
+        let names = switched_off(fence);
+        let registration = self.subject.registration();
+        let asks = registration.is_some_and(|report| fence.request != Some(report.modified));
+        let confirmed = matches!(fence.proof, Some(Proof::Operator { .. }));
+        let rebooted = registration.is_some_and(|report| {
+            report.value.boot_id != fence.boot_id
+                && (report.value.machine_id == fence.machine_id || confirmed)
+        });
+        let due = |device: &FenceDevice| {
+            let reboots = device.action == FenceAction::Reboot;
+            match device.kind {
+                FenceKind::Power => reboots && !asks && !confirmed,
+                FenceKind::Fabric => {
+                    (reboots && rebooted) || is_unfenced(self.situation, self.subject.name, fence)
+                }
+            }
+        };
+        self.devices.iter().find(|device| names.contains(&device.name) && due(device)).copied()
     }
 
     /// Whether runs of this kind rest after a failure.
@@ -212,6 +272,10 @@ impl<'p, 'a> Desk<'p, 'a> {
         resumes.is_some()
     }
 
+    fn failed_on(&self) -> bool {
+        self.work.failures_of(FencerAction::On) > 0
+    }
+
     fn intend(
         &self,
         value: Fence,
@@ -220,19 +284,18 @@ impl<'p, 'a> Desk<'p, 'a> {
         mut events: Vec<Event>,
         plan: &mut Plan,
     ) {
-        let (what, retried) = match switch {
-            Switch::Off => ("is started", false),
-            Switch::On => ("switches it on again", self.work.failures_of(FencerAction::On) > 0),
+        let (what, retried) = match (switch, device.kind) {
+            (Switch::Off, _) => ("is started", false),
+            (Switch::On, FenceKind::Power) => ("switches it on again", self.failed_on()),
+            (Switch::On, FenceKind::Fabric) => ("lets it in again", self.failed_on()),
         };
         if !retried {
             let message = format!("fence device {} {what}", device.name);
             events.push(self.event(EventType::Normal, Reason::FenceDeviceStarted, message));
         }
         let mut switched_off = value.switched_off.clone();
-        if switch == Switch::Off
-            && device.action == FenceAction::Reboot
-            && !switched_off.contains(&device.name)
-        {
+        let undone = device.action == FenceAction::Reboot || device.kind == FenceKind::Fabric;
+        if switch == Switch::Off && undone && !switched_off.contains(&device.name) {
             switched_off.push(device.name.clone());
         }
         let intent = DeviceIntent {

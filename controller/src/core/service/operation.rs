@@ -156,6 +156,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         }
         OperationAction::ConfirmFenced
         | OperationAction::Fence
+        | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::Balance => {
             let message = "this action is not about a resource";
@@ -300,6 +301,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         | OperationAction::ClearError
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
+        | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::Balance => return false,
     };

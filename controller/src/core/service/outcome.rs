@@ -132,6 +132,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         },
         OperationAction::ConfirmFenced
         | OperationAction::Fence
+        | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::Balance => {}
     }

@@ -3,8 +3,8 @@
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
 use crate::core::{FencerAction, FencerOutcome};
-use ha_api_types::node::{FenceAction, FenceDevice, FencePart, NodeSpec};
-use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::node::{FenceAction, FenceDevice, FenceKind, FencePart, NodeSpec};
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Proof, Switch};
 use ha_api_types::time::Millis;
@@ -21,6 +21,21 @@ fn pdu() -> FenceDevice {
         parts: vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }],
         ..FenceDevice::default()
     }
+}
+
+/// Cuts network and storage.
+fn switch() -> FenceDevice {
+    FenceDevice { name: "switch".to_owned(), kind: FenceKind::Fabric, covers_storage: true, ..pdu() }
+}
+
+/// A node that its fabric device has cut off.
+fn cut_off_by(device: FenceDevice) -> (Lab, String) {
+    let (mut lab, node) = guarded_by(device);
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.agent(&node).cut = true;
+    lab.until(TH + 1_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert_eq!(lab.fence(&node).proof, Some(Proof::Device { name: "switch".to_owned() }));
+    (lab, node)
 }
 
 /// A service runs on a node with this device, whose work is under way once it begins.
@@ -252,4 +267,68 @@ fn a_record_that_does_not_say_what_is_switched_is_gone_on_with() {
     super::fencing::put(&mut lab, &key, &older);
     lab.add_controller("c9", "1");
     lab.until(60_000, "switched on", |lab| told(lab, 1) == [FencerAction::On]);
+}
+
+#[test]
+fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
+    let (mut lab, node) = cut_off_by(switch());
+    lab.run(60_000);
+    assert_eq!(told(&lab, 0), [FencerAction::Off], "what ran there may still run");
+    // The same boot comes back: what it says of itself undoes nothing.
+    lab.agent(&node).cut = false;
+    lab.run(60_000);
+    assert_eq!(told(&lab, 0), [FencerAction::Off]);
+    assert_eq!(lab.fence(&node).state, FenceState::Fenced, "no services where there is no storage");
+    lab.agent(&node).boot();
+    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+    assert_eq!(lab.fence(&node).switched_off, Vec::<String>::new());
+}
+
+#[test]
+fn an_operator_lets_the_same_boot_in_again() {
+    let (mut lab, node) = cut_off_by(switch());
+    lab.agent(&node).cut = false;
+    lab.run(5_000);
+    operate(&mut lab, OperationAction::Unfence, &node);
+    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+    lab.run(1_000);
+    assert_eq!(lab.operation("unfence").phase, OperationPhase::Succeeded);
+}
+
+#[test]
+fn a_fabric_device_that_does_not_reboot_is_undone_by_an_operator_alone() {
+    let (mut lab, node) = cut_off_by(FenceDevice { action: FenceAction::Off, ..switch() });
+    lab.agent(&node).boot();
+    lab.run(60_000);
+    assert_eq!(told(&lab, 0), [FencerAction::Off]);
+    assert_eq!(lab.fence(&node).state, FenceState::Fenced);
+    operate(&mut lab, OperationAction::Unfence, &node);
+    lab.until(5_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    assert_eq!(told(&lab, 0), [FencerAction::Off, FencerAction::On]);
+}
+
+#[test]
+fn unfencing_what_is_not_cut_off_is_refused() {
+    let (mut lab, node) = guarded_by(pdu());
+    operate(&mut lab, OperationAction::Unfence, &node);
+    lab.run(1_000);
+    let status = lab.operation("unfence");
+    assert_eq!(
+        (status.phase, status.reason),
+        (OperationPhase::Refused, Reason::Refused),
+        "{}",
+        status.message
+    );
+}
+
+#[test]
+fn a_fabric_device_that_leaves_the_storage_proves_nothing() {
+    let (mut lab, node) = guarded_by(FenceDevice { covers_storage: false, ..switch() });
+    lab.fencer = Some(FencerOutcome::Confirmed);
+    lab.agent(&node).die();
+    lab.until(20_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(matches!(lab.fence(&node).proof, Some(Proof::Silence { .. })));
+    assert_eq!(told(&lab, 0), []);
 }

@@ -33,6 +33,8 @@ pub enum Command {
     ConfirmFenced { node: String },
     /// `fence N`: with its devices.
     Fence { node: String },
+    /// `unfence N`: what its fabric devices have cut off is let in again.
+    Unfence { node: String },
     /// `disarm freeze|ignore`.
     Disarm { freeze: bool },
     /// `arm`.
@@ -56,6 +58,7 @@ impl Command {
             | Command::Maintenance { .. }
             | Command::ConfirmFenced { .. }
             | Command::Fence { .. }
+            | Command::Unfence { .. }
             | Command::Disarm { .. }
             | Command::Arm => None,
         }

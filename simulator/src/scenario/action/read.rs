@@ -10,7 +10,7 @@ use ha_api_types::time::Millis;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 29] = [
+const FORMS: [(&str, &str); 30] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -40,6 +40,7 @@ const FORMS: [(&str, &str); 29] = [
     ("maintenance", "maintenance N enable|disable"),
     ("confirm-fenced", "confirm-fenced N"),
     ("fence", "fence N"),
+    ("unfence", "unfence N"),
     ("disarm", "disarm freeze|ignore"),
     ("arm", "arm"),
     ("crash", "crash R"),
@@ -69,9 +70,9 @@ impl Action {
                 | "clear-error",
             ) => of_resource(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
-            Some("delete-node" | "maintenance" | "confirm-fenced" | "fence" | "disarm" | "arm") => {
-                of_cluster(&words).map(Action::Command)
-            }
+            Some(
+                "delete-node" | "maintenance" | "confirm-fenced" | "fence" | "unfence" | "disarm" | "arm",
+            ) => of_cluster(&words).map(Action::Command),
             Some(_) => of_machine(&words),
         };
         read.map_err(|problem| format!("{text:?}: {problem}"))
@@ -182,6 +183,7 @@ fn of_cluster(words: &[&str]) -> Result<Command, String> {
         ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).to_owned() }),
         ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).to_owned() }),
         ["fence", node] => Ok(Command::Fence { node: (*node).to_owned() }),
+        ["unfence", node] => Ok(Command::Unfence { node: (*node).to_owned() }),
         ["disarm", word] => Ok(Command::Disarm { freeze: either(word, "freeze", "ignore")? }),
         ["arm"] => Ok(Command::Arm),
         _ => Err(misfit(words)),
