@@ -11,6 +11,7 @@ pub mod disk;
 pub mod guest;
 pub mod hardware;
 pub mod holders;
+pub mod measure;
 pub mod qemu;
 pub mod qmp;
 pub mod rig;

@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use ha_e2e::metal::case::{Case, Outcome};
 use ha_e2e::metal::cases::{ALL, SHORT};
-use ha_e2e::metal::hardware::{Accelerator, Hardware};
+use ha_e2e::metal::hardware::{Accelerator, Hardware, Watchdog};
 use ha_e2e::metal::rig::Rig;
-use ha_e2e::metal::{run, table};
+use ha_e2e::metal::{measure, run, table};
 use ha_e2e::plan::Plan;
 use ha_e2e::program::{end, say};
 use ha_e2e::scratch;
@@ -29,6 +29,9 @@ struct Arguments {
     /// How often a case is run whose times say nothing because the host let a machine wait
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
     attempts: u32,
+    /// Instead of cases, let each kind of watchdog fire so many times, and tell how long after the last pet it did
+    #[arg(long, value_name = "TIMES", conflicts_with_all = ["cases", "short", "list"], value_parser = clap::value_parser!(u32).range(1..))]
+    measure: Option<u32>,
     /// List the cases and end
     #[arg(long)]
     list: bool,
@@ -57,6 +60,9 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         say("times are shown but not judged: emulated machines are too slow for this profile")?;
     }
     let mut rig = start(&profile, &hardware)?;
+    if let Some(times) = arguments.measure {
+        return measured(rig, times);
+    }
     say(&table::head())?;
     let mut passed = true;
     for case in &chosen {
@@ -79,6 +85,18 @@ fn suite(arguments: &Arguments) -> Result<bool> {
         say(&format!("not all cases passed; logs are in {}", rig.folder().display()))?;
     }
     Ok(passed)
+}
+
+/// Measures the watchdogs of all kinds.
+fn measured(rig: Rig, times: u32) -> Result<bool> {
+    for watchdog in [Watchdog::Softdog, Watchdog::I6300esb] {
+        let name = |turn: u32| format!("measure-{}-{turn}", watchdog.module());
+        let measures: Vec<_> =
+            (1..=times).map(|turn| measure::measure(&rig, watchdog, &name(turn))).collect::<Result<_>>()?;
+        say(&measure::line(watchdog, &measures))?;
+    }
+    rig.finish()?;
+    Ok(true)
 }
 
 /// A cluster of machines in a folder of its own.

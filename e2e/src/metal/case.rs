@@ -66,10 +66,15 @@ pub enum Reset {
 pub enum Service {
     /// It starts elsewhere within the computed bound, after it stopped here.
     Elsewhere,
+    /// It starts again within the computed bound, after it stopped here: elsewhere, or here if the machine has booted anew and
+    /// registered before its silence counts.
+    Recovers,
     /// It starts elsewhere as soon as the fence device has confirmed.
     Fenced,
     /// It starts elsewhere in order: stopped here first, however long that takes.
     Moves,
+    /// As [`Service::Moves`], and back once its machine takes services again.
+    Visits,
     /// The very same process goes on.
     Undisturbed,
     /// It stops, and starts here again.

@@ -46,7 +46,7 @@ pub static ALL: &[Case] = &[
     Case { name: "reboot-conditional", policy: Conditional, ..REBOOT },
     Case { name: "reboot-freeze", policy: Freeze, ..REBOOT },
     Case { name: "reboot-failover", policy: Failover, ..REBOOT },
-    Case { name: "reboot-migrate", policy: Migrate, service: Service::Moves, ..REBOOT },
+    Case { name: "reboot-migrate", policy: Migrate, service: Service::Visits, ..REBOOT },
     Case { name: "poweroff-conditional", policy: Conditional, ..POWER_OFF },
     Case {
         name: "poweroff-freeze",
@@ -56,7 +56,7 @@ pub static ALL: &[Case] = &[
         ..USUAL
     },
     Case { name: "poweroff-failover", policy: Failover, ..POWER_OFF },
-    Case { name: "poweroff-migrate", policy: Migrate, ..POWER_OFF },
+    Case { name: "poweroff-migrate", policy: Migrate, service: Service::Visits, ..POWER_OFF },
     Case {
         name: "maintenance",
         service: Service::Moves,
@@ -74,7 +74,7 @@ pub static ALL: &[Case] = &[
 pub const SHORT: [&str; 4] = ["power-cut", "network-cut", "agent-stopped-softdog", "agent-stopped-i6300esb"];
 
 /// Nobody but the watchdog can end the service.
-const RESET: Case = Case { reset: Reset::Must, service: Service::Elsewhere, ..USUAL };
+const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..USUAL };
 
 const REBOOT: Case = Case { reset: Reset::Own, service: Service::Returns, act: deeds::reboot, ..USUAL };
 

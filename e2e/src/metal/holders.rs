@@ -108,17 +108,17 @@ fn overlaps(holders: &[Holder]) -> Vec<String> {
 }
 
 /// The offset between the clock that files are stamped with and the one that everything else is measured on.
-struct Clocks {
+pub(super) struct Clocks {
     wall: SystemTime,
     monotonic_ns: u64,
 }
 
 impl Clocks {
-    fn read() -> Self {
+    pub(super) fn read() -> Self {
         Self { wall: SystemTime::now(), monotonic_ns: monotonic_ns() }
     }
 
-    fn monotonic(&self, wall: SystemTime) -> u64 {
+    pub(super) fn monotonic(&self, wall: SystemTime) -> u64 {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         match self.wall.duration_since(wall) {
             Ok(ago) => self.monotonic_ns.saturating_sub(nanoseconds(ago)),

@@ -57,9 +57,9 @@ impl<'a> Run<'a> {
         // The bounds are for a node that is armed already; an idle one commits that first.
         let arming_ms = report.timings.heartbeat_interval_ms + commit_ms;
         let bound_ms = match case.service {
-            Service::Elsewhere => Some(silence_ms + arming_ms + start_ms),
+            Service::Elsewhere | Service::Recovers => Some(silence_ms + arming_ms + start_ms),
             Service::Fenced => Some(device_ms + arming_ms + start_ms),
-            Service::Moves | Service::Undisturbed | Service::Returns => None,
+            Service::Moves | Service::Visits | Service::Undisturbed | Service::Returns => None,
         };
         let outcome = Outcome { bound_ms: bound_ms.filter(|_| rig.times_count), ..Outcome::default() };
         Ok(Self {
@@ -78,15 +78,17 @@ impl<'a> Run<'a> {
     fn watch(&mut self, rig: &Rig) -> Result<()> {
         let wait = Duration::from_millis(self.wait_ms);
         let seen = match self.case.service {
-            Service::Elsewhere | Service::Fenced | Service::Moves => {
+            Service::Elsewhere | Service::Fenced | Service::Moves | Service::Visits => {
                 wait_for(&format!("{} to run elsewhere", self.service), CEILING, || {
                     rig.runs_on(self.service).filter(|place| place != self.node)
                 })
                 .map(|_| ())
             }
+            Service::Recovers => wait_until(&format!("{} to run again", self.service), CEILING, || {
+                self.is_another(rig) && rig.runs_on(self.service).is_some()
+            }),
             Service::Returns => wait_until(&format!("{} to run here again", self.service), CEILING, || {
-                let same = rig.holding(self.service).iter().any(|holder| holder.process == self.process);
-                !same && rig.runs_on(self.service).as_deref() == Some(self.node)
+                self.is_another(rig) && rig.runs_on(self.service).as_deref() == Some(self.node)
             }),
             Service::Undisturbed => holds_for("the same process holds the service", wait + CALM, || {
                 let holders = rig.holders(self.service).all().unwrap_or_default();
@@ -107,8 +109,9 @@ impl<'a> Run<'a> {
     /// The machine is a node again, and the service stays where it is.
     fn returned(&mut self, rig: &Rig) {
         let outcome = rig.ready(self.node).and_then(|()| {
-            let place = wait_for(&format!("{} to run somewhere", self.service), CEILING, || {
-                rig.runs_on(self.service)
+            let home = (self.case.service == Service::Visits).then_some(self.node);
+            let place = wait_for(&format!("{} to run where it belongs", self.service), CEILING, || {
+                rig.runs_on(self.service).filter(|place| home.is_none_or(|home| place == home))
             })?;
             let holders = rig.holders(self.service).all()?.len();
             holds_for(&format!("{} stays on {place}", self.service), CALM, || {
@@ -156,6 +159,11 @@ impl<'a> Run<'a> {
             self.fail(format!("{other} was reset, to which nothing was done"));
         }
         Ok(())
+    }
+
+    /// The process that held the service at first holds it no longer.
+    fn is_another(&self, rig: &Rig) -> bool {
+        !rig.holding(self.service).iter().any(|holder| holder.process == self.process)
     }
 
     fn note(&mut self, outcome: Result<()>) {

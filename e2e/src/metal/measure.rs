@@ -1,0 +1,102 @@
+//! When a watchdog really resets its machine after the last pet: what the arithmetic calls Tw' and its lateness.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::hardware::Watchdog;
+use super::holders::Clocks;
+use super::qmp::What;
+use super::rig::{CEILING, Rig};
+use crate::plan::SHARED;
+use crate::wait::{monotonic_ns, wait_until};
+
+/// The timeout that the device is set to.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+/// Pets before the last one, a fifth of a second apart.
+const PETS: u32 = 20;
+
+/// Between which two times after its last pet a machine was reset.
+///
+/// The pet itself happened between two writes to the shared storage, which the host's kernel stamped; the reset is QEMU's own
+/// event. So neither clock nor slowness of the machine is in it, and the truth lies between both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Measure {
+    /// From the write after the last pet, microseconds.
+    pub at_least_us: u64,
+    /// From the write before it, microseconds.
+    pub at_most_us: u64,
+}
+
+/// Lets the watchdog of the node with this kind fire once, with our daemons out of the way; the machine boots and is a node again.
+///
+/// # Errors
+/// When the machine cannot be prepared, is not reset, or does not come back.
+pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
+    let node = rig.node_with(watchdog)?;
+    let guest = rig.guest(&node)?;
+    let timeout = TIMEOUT.as_secs();
+    guest.run(&format!(
+        "systemctl stop ha-node-agent ha-watchdogd && mkdir {SHARED}/{name} && \
+         wdctl --settimeout {timeout} /dev/watchdog0 && grep -qx {timeout} /sys/class/watchdog/watchdog0/timeout"
+    ))?;
+    let begin_ns = monotonic_ns();
+    guest.spawn(&format!(
+        "cd {SHARED}/{name} && exec 3>/dev/watchdog0 && i=0 && while [ $i -lt {PETS} ]; do \
+         printf . >>before && printf . >&3 && printf . >>after && i=$((i+1)) && sleep 0.2; done; sleep 600"
+    ))?;
+    let monitor = rig.monitor(&node)?;
+    let mut reset_ns = None;
+    wait_until(&format!("the reset of {node}"), CEILING, || {
+        reset_ns = monitor.first(What::Reset, begin_ns);
+        reset_ns.is_some()
+    })?;
+    let reset_ns = reset_ns.context("the reset has a time")?;
+    let folder = rig.cluster.shared().join(name);
+    let since =
+        |file: &str| -> Result<u64> { Ok(reset_ns.saturating_sub(written_ns(&folder.join(file))?) / 1_000) };
+    let measure = Measure { at_least_us: since("after")?, at_most_us: since("before")? };
+    let pets = fs::metadata(folder.join("after"))?.len();
+    ensure!(
+        pets == u64::from(PETS),
+        "{node} was reset after {pets} of {PETS} pets, while it was being petted"
+    );
+    rig.ready(&node)?;
+    Ok(measure)
+}
+
+/// One driver's measures in a line.
+pub fn line(watchdog: Watchdog, measures: &[Measure]) -> String {
+    let seconds = |us: Option<u64>| {
+        us.map_or_else(|| "-".to_owned(), |us| format!("{}.{:03}", us / 1_000_000, us % 1_000_000 / 1_000))
+    };
+    format!(
+        "{:<9} set to {} s: reset {} to {} s after the last pet, {} times",
+        watchdog.module(),
+        TIMEOUT.as_secs(),
+        seconds(measures.iter().map(|one| one.at_least_us).min()),
+        seconds(measures.iter().map(|one| one.at_most_us).max()),
+        measures.len(),
+    )
+}
+
+fn written_ns(file: &Path) -> Result<u64> {
+    let modified = fs::metadata(file).and_then(|data| data.modified());
+    Ok(Clocks::read().monotonic(modified.with_context(|| file.display().to_string())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_spans_all_measures() {
+        let one = Measure { at_least_us: 10_001_900, at_most_us: 10_003_000 };
+        let other = Measure { at_least_us: 9_999_000, at_most_us: 10_010_000 };
+        let text = line(Watchdog::Softdog, &[one, other]);
+        assert_eq!(text, "softdog   set to 10 s: reset 9.999 to 10.010 s after the last pet, 2 times");
+        assert!(line(Watchdog::I6300esb, &[]).contains("- to - s"));
+    }
+}
