@@ -21,6 +21,10 @@ pub struct Case {
     pub fencing: Fencing,
     /// `Cluster.spec.shutdownPolicy`.
     pub policy: ShutdownPolicy,
+    /// From when the machine is silent.
+    pub silence: Silence,
+    /// What has to be prepared on the machine; its time counts for nothing.
+    pub prepare: fn(&mut Rig, &str) -> Result<()>,
     /// Does it.
     pub act: fn(&mut Rig, &str) -> Result<()>,
     /// Brings the machine back, as its operator would.
@@ -46,9 +50,20 @@ pub const USUAL: Case = Case {
     service: Service::Undisturbed,
     fencing: Fencing::Wait,
     policy: ShutdownPolicy::Conditional,
+    silence: Silence::FromDeed,
+    prepare: deeds::nothing,
     act: deeds::nothing,
     mend: deeds::nothing,
 };
+
+/// From when a machine commits no more heartbeats: a failover is computed from the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// From the deed on.
+    FromDeed,
+    /// Its agent goes on until the machine is reset.
+    FromReset,
+}
 
 /// Whether a machine must be reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

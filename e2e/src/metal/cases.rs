@@ -2,7 +2,7 @@
 
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
 
-use super::case::{Case, Fencing, Reset, Service, USUAL};
+use super::case::{Case, Fencing, Reset, Service, Silence, USUAL};
 use super::deeds;
 use super::hardware::Watchdog::I6300esb;
 
@@ -25,10 +25,10 @@ pub static ALL: &[Case] = &[
     },
     Case { name: "agent-stopped-softdog", act: deeds::stop_agent, ..RESET },
     Case { name: "agent-stopped-i6300esb", watchdog: I6300esb, act: deeds::stop_agent, ..RESET },
-    Case { name: "agent-lost-softdog", act: deeds::lose_agent, ..RESET },
-    Case { name: "agent-lost-i6300esb", watchdog: I6300esb, act: deeds::lose_agent, ..RESET },
-    Case { name: "daemon-lost-softdog", act: deeds::lose_daemon, ..RESET },
-    Case { name: "daemon-lost-i6300esb", watchdog: I6300esb, act: deeds::lose_daemon, ..RESET },
+    Case { name: "agent-lost-softdog", ..AGENT_LOST },
+    Case { name: "agent-lost-i6300esb", watchdog: I6300esb, ..AGENT_LOST },
+    Case { name: "daemon-lost-softdog", ..DAEMON_LOST },
+    Case { name: "daemon-lost-i6300esb", watchdog: I6300esb, ..DAEMON_LOST },
     Case { name: "panic-softdog", act: deeds::panic, ..RESET },
     Case { name: "panic-i6300esb", watchdog: I6300esb, act: deeds::panic, ..RESET },
     Case { name: "starved-softdog", act: deeds::starve, ..RESET },
@@ -75,6 +75,12 @@ pub const SHORT: [&str; 4] = ["power-cut", "network-cut", "agent-stopped-softdog
 
 /// Nobody but the watchdog can end the service.
 const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..USUAL };
+
+const AGENT_LOST: Case = Case { prepare: deeds::keep_agent_down, act: deeds::kill_agent, ..RESET };
+
+/// Nobody pets any more, but the agent commits heartbeats until the end.
+const DAEMON_LOST: Case =
+    Case { silence: Silence::FromReset, prepare: deeds::keep_daemon_down, act: deeds::kill_daemon, ..RESET };
 
 const REBOOT: Case = Case { reset: Reset::Own, service: Service::Returns, act: deeds::reboot, ..USUAL };
 

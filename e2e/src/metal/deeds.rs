@@ -22,19 +22,22 @@ pub fn stop_agent(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, AGENT, "SIGSTOP")
 }
 
-/// The agent dies and is not started again, until the machine boots anew.
-pub fn lose_agent(rig: &mut Rig, node: &str) -> Result<()> {
-    never_restart(rig, node, AGENT)?;
+/// The agent is not started again when it dies, until the machine boots anew.
+pub fn keep_agent_down(rig: &mut Rig, node: &str) -> Result<()> {
+    never_restart(rig, node, AGENT)
+}
+
+/// The watchdog daemon is not started again when it dies, until the machine boots anew.
+pub fn keep_daemon_down(rig: &mut Rig, node: &str) -> Result<()> {
+    never_restart(rig, node, DAEMON)
+}
+
+/// The agent dies.
+pub fn kill_agent(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, AGENT, "SIGKILL")
 }
 
-/// The watchdog daemon dies and is not started again, until the machine boots anew.
-pub fn lose_daemon(rig: &mut Rig, node: &str) -> Result<()> {
-    never_restart(rig, node, DAEMON)?;
-    signal(rig, node, DAEMON, "SIGKILL")
-}
-
-/// The watchdog daemon dies; the service manager starts it again with the descriptors that it kept.
+/// The watchdog daemon dies. A service manager that starts it again gives it the descriptors that it kept.
 pub fn kill_daemon(rig: &mut Rig, node: &str) -> Result<()> {
     signal(rig, node, DAEMON, "SIGKILL")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ha_api_types::timing::{StoreTimes, failover_bound_ms};
 
-use super::case::{Case, Outcome, Reset, Service};
+use super::case::{Case, Outcome, Reset, Service, Silence};
 use super::qmp::What;
 use super::rig::{CEILING, Rig};
 use crate::wait::{holds_for, monotonic_ns, wait_for, wait_until};
@@ -21,6 +21,7 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let node = rig.node_with(case.watchdog)?;
     rig.configure(&node, case.fencing, case.policy)?;
     rig.create_service(service, &node)?;
+    (case.prepare)(rig, &node).with_context(|| format!("{node} could not be prepared"))?;
     let mut run = Run::prepare(rig, case, service, &node)?;
     (case.act)(rig, &node).with_context(|| format!("{} could not be done to {node}", case.name))?;
     run.watch(rig)?;
@@ -129,6 +130,10 @@ impl<'a> Run<'a> {
         let next = all.iter().find(|holder| holder.first_ns > here.first_ns);
         let reset_ns = rig.monitor(self.node)?.first(What::Reset, self.begin_ns);
         self.outcome.reset_ms = reset_ns.map(|at_ns| self.after_ms(at_ns));
+        if self.case.silence == Silence::FromReset {
+            let begins_ms = self.outcome.reset_ms.unwrap_or_default();
+            self.outcome.bound_ms = self.outcome.bound_ms.map(|bound| bound + begins_ms);
+        }
         self.outcome.elsewhere_ms = next.map(|holder| self.after_ms(holder.first_ns));
         if next.is_some() || self.case.service != Service::Undisturbed {
             self.outcome.stopped_ms = Some(self.after_ms(here.last_ns));
