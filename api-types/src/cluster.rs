@@ -99,7 +99,7 @@ pub struct FencingSpec {
     pub window_seconds: u32,
     /// A watchdog counts only after a passed `hactl node test-watchdog`.
     pub require_tested: bool,
-    /// What agents do while the whole store is away.
+    /// What agents do while the whole store is away; Hold unless it is said.
     pub on_store_loss: OnStoreLoss,
     /// Accept stand-in watchdogs: for the sandbox and tests, never for machines.
     pub allow_stand_in: bool,
@@ -111,7 +111,7 @@ impl Default for FencingSpec {
             max_fencing: CountOrPercent::Percent("50%".to_owned()),
             window_seconds: 300,
             require_tested: false,
-            on_store_loss: OnStoreLoss::Stop,
+            on_store_loss: OnStoreLoss::Hold,
             allow_stand_in: false,
         }
     }

@@ -1,14 +1,19 @@
 //! What most end-to-end tests have in common: a whole cluster, a witness that runs as its service, the checker, and a clean end.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::timing::{TimingSpec, Timings};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::binaries;
 use crate::checker::{Checker, Witness};
 use crate::cluster::Cluster;
+use crate::machine::Role;
 use crate::plan::{Plan, SHARED};
 use crate::scratch;
 use crate::wait::{holds_for, wait_for, wait_until};
@@ -160,6 +165,45 @@ impl Scenario {
             let entry = self.cluster.etcdctl().get(&key).ok()??;
             Some((entry.value["epoch"].as_u64()?, entry.value["state"].as_str()?.to_owned()))
         })
+    }
+
+    /// Sets what nodes do while the whole store is away, and timings; every node has committed both.
+    ///
+    /// # Errors
+    /// When the API refuses them, or a node does not commit them for long.
+    pub fn on_store_loss(&self, policy: OnStoreLoss, timing: &Value) -> Result<()> {
+        let cluster = self.apply(
+            "clusters",
+            "default",
+            &json!({"fencing": {"onStoreLoss": policy}, "timing": timing}),
+        )?;
+        let timing: TimingSpec = serde_json::from_value(cluster["spec"]["timing"].clone())?;
+        let timings = Timings::from(&timing);
+        self.cluster.names(Role::Node).iter().try_for_each(|node| {
+            wait_until(&format!("{node} to commit {policy:?}"), CEILING, || {
+                self.cluster
+                    .node_report(node)
+                    .is_ok_and(|report| report.on_store_loss == policy && report.timings == timings)
+            })
+        })
+    }
+
+    /// Freezes every member of the store for a while, which is what an outage of all of it looks like to its clients.
+    ///
+    /// # Errors
+    /// When a member has no process, and what `during` says.
+    pub fn store_outage(&self, duration: Duration, during: impl FnOnce() -> Result<()>) -> Result<()> {
+        let members = self.cluster.names(Role::Etcd);
+        for member in &members {
+            self.cluster.machine(member)?.signal("etcd", Signal::SIGSTOP)?;
+        }
+        let begin = Instant::now();
+        let outcome = during();
+        thread::sleep(duration.saturating_sub(begin.elapsed()));
+        for member in &members {
+            self.cluster.machine(member)?.signal("etcd", Signal::SIGCONT)?;
+        }
+        outcome
     }
 
     /// The record of a witness.

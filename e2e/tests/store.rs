@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ha_api_types::cluster::OnStoreLoss;
 use ha_e2e::machine::Role;
 use ha_e2e::network::Drop;
 use ha_e2e::plan::Plan;
@@ -11,6 +12,7 @@ use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
 use ha_e2e::scratch;
 use ha_e2e::wait::{monotonic_ns, wait_until};
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 #[test]
 fn a_killed_member_disturbs_nobody() -> Result<()> {
@@ -83,21 +85,6 @@ fn a_frozen_and_isolated_store_leader_disturbs_nobody_who_reaches_the_others() -
     scenario.finish()
 }
 
-/// Freezes every member, which is what an outage of the whole store looks like to its clients, for a while.
-fn store_outage(scenario: &Scenario, duration: Duration, during: impl FnOnce() -> Result<()>) -> Result<()> {
-    let members = scenario.cluster.names(Role::Etcd);
-    for member in &members {
-        scenario.cluster.machine(member)?.signal("etcd", Signal::SIGSTOP)?;
-    }
-    let begin = std::time::Instant::now();
-    let outcome = during();
-    std::thread::sleep(duration.saturating_sub(begin.elapsed()));
-    for member in &members {
-        scenario.cluster.machine(member)?.signal("etcd", Signal::SIGCONT)?;
-    }
-    outcome
-}
-
 #[test]
 fn a_short_outage_of_the_whole_store_is_not_noticed() -> Result<()> {
     // With the conservative profile nothing happens for Th - 2 Ki - Ts = 8 s; etcd may need more than one of them to elect.
@@ -106,7 +93,7 @@ fn a_short_outage_of_the_whole_store_is_not_noticed() -> Result<()> {
     let scenario = Scenario::start_with(plan)?;
     let home = scenario.home(WITNESS)?;
     let (process, action) = (scenario.checker.process(WITNESS, &home), scenario.action(WITNESS)?);
-    store_outage(&scenario, Duration::from_secs(5), || Ok(()))?;
+    scenario.store_outage(Duration::from_secs(5), || Ok(()))?;
     scenario.undisturbed(WITNESS, Duration::from_secs(20))?;
     assert_eq!(scenario.checker.process(WITNESS, &home), process);
     assert_eq!(scenario.action(WITNESS)?, action);
@@ -116,12 +103,13 @@ fn a_short_outage_of_the_whole_store_is_not_noticed() -> Result<()> {
 #[test]
 fn a_long_outage_of_the_whole_store_stops_everything_and_resets_nobody() -> Result<()> {
     let scenario = Scenario::start("store-long-outage")?;
+    scenario.on_store_loss(OnStoreLoss::Stop, &json!({}))?;
     scenario.create_witness("second")?;
     scenario.create_witness("third")?;
     let services = [WITNESS, "second", "third"];
     let homes = services.map(|service| scenario.home(service));
     let before = monotonic_ns();
-    store_outage(&scenario, Duration::from_secs(20), || {
+    scenario.store_outage(Duration::from_secs(20), || {
         services.iter().try_for_each(|service| scenario.gone(service))
     })?;
     for (service, home) in services.iter().zip(homes) {

@@ -8,6 +8,7 @@ mod driver;
 mod event;
 mod fence_device;
 mod history;
+mod hold;
 mod invariants;
 mod leaving;
 mod link;
@@ -135,6 +136,8 @@ pub struct World {
     agents: BTreeMap<String, Process<AgentCore>>,
     controllers: BTreeMap<String, Process<Controller>>,
     deferred: Vec<(String, Event)>,
+    /// Questions of agents that ask to be held.
+    holding: hold::Holding,
     generations: u64,
     tokens: u64,
     uids: u64,
@@ -246,6 +249,7 @@ impl World {
             agents: BTreeMap::new(),
             controllers: BTreeMap::new(),
             deferred: Vec::new(),
+            holding: hold::Holding::default(),
             generations: 0,
             tokens: 0,
             uids: 0,

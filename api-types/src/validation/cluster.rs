@@ -1,7 +1,7 @@
 //! Checks of the Cluster object.
 
 use super::context::Context;
-use crate::cluster::{Cluster, CountOrPercent, OnStoreLoss};
+use crate::cluster::{Cluster, CountOrPercent};
 use crate::problem::{element, member};
 use crate::timing::{self, TimingSpec, Timings};
 
@@ -17,10 +17,6 @@ pub(super) fn check(cluster: &Cluster, context: &mut Context) {
     }
     if !(1..=86_400).contains(&fencing.window_seconds) {
         context.invalid("spec.fencing.windowSeconds", "must be between 1 and 86400");
-    }
-    // Accepted and not followed, these would promise what nobody keeps.
-    if fencing.on_store_loss == OnStoreLoss::Hold {
-        context.invalid("spec.fencing.onStoreLoss", "Hold is not there yet in this version: use Stop");
     }
     let scheduler = &spec.scheduler;
     for (field, value, least, most) in [

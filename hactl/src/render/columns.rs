@@ -141,7 +141,7 @@ pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<
             ],
             vec![
                 or(object, "/spec/shutdownPolicy", "Conditional"),
-                or(object, "/spec/fencing/onStoreLoss", "Stop"),
+                or(object, "/spec/fencing/onStoreLoss", "Hold"),
             ],
         ),
         Kind::Operation => (

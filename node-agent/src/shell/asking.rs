@@ -5,9 +5,10 @@ use super::Inputs;
 use crate::core::{HoldId, Input};
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_store::etcd::Config;
-use reqwest::{Certificate, Identity};
+use reqwest::{Certificate, Client, Identity, RequestBuilder};
 use std::error::Error;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The longest answer that is read, bytes.
@@ -16,7 +17,7 @@ const MOST_BYTES: usize = 64 * 1024;
 /// The way to the controllers.
 pub(super) struct Controllers {
     node: String,
-    files: Config,
+    clients: Arc<Clients>,
     inputs: Inputs,
 }
 
@@ -25,7 +26,8 @@ impl Controllers {
     pub(super) fn new(node: String, files: Config, inputs: Inputs) -> Controllers {
         // The only failure is that another provider was installed before, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        Controllers { node, files, inputs }
+        let clients = Arc::new(Clients { files, newest: Mutex::default() });
+        Controllers { node, clients, inputs }
     }
 
     /// Asks one controller; the answer, or that there was none in time, comes as an input.
@@ -37,29 +39,24 @@ impl Controllers {
         request: &HoldRequest,
         patience: Duration,
     ) {
-        let inputs = self.inputs.clone();
+        let (inputs, clients) = (self.inputs.clone(), self.clients.clone());
         let url = format!("{}/apis/hactl.io/v1/nodes/{}/hold", url.trim_end_matches('/'), self.node);
-        // Made anew for each question, so that certificates which were renewed are used: it is asked seldom.
-        let asking = client(&self.files).map(|client| {
-            client
-                .post(url)
-                .header("content-type", "application/json")
-                .body(serde_json::to_vec(request).unwrap_or_default())
-        });
+        let body = serde_json::to_vec(request).unwrap_or_default();
         tokio::spawn(async move {
-            let answer = match asking {
-                Ok(asking) => tokio::time::timeout(patience, answer_to(asking))
-                    .await
-                    .unwrap_or_else(|_| Err("no answer in time".to_owned())),
-                Err(message) => Err(message),
+            let asking = async {
+                let client = clients.client().await?;
+                answer_to(client.post(url).header("content-type", "application/json").body(body)).await
             };
+            let answer = tokio::time::timeout(patience, asking)
+                .await
+                .unwrap_or_else(|_| Err("no answer in time".to_owned()));
             // Nobody listens any more once the loop has ended.
             let _ = inputs.send(Input::HoldAnswered { id, candidate, answer });
         });
     }
 }
 
-async fn answer_to(asking: reqwest::RequestBuilder) -> Result<HoldAnswer, String> {
+async fn answer_to(asking: RequestBuilder) -> Result<HoldAnswer, String> {
     let mut response = asking.send().await.map_err(|error| deepest(&error))?;
     let code = response.status();
     let mut body = Vec::new();
@@ -77,27 +74,76 @@ async fn answer_to(asking: reqwest::RequestBuilder) -> Result<HoldAnswer, String
     serde_json::from_slice(&body).map_err(|error| format!("an answer that cannot be read: {error}"))
 }
 
-fn client(files: &Config) -> Result<reqwest::Client, String> {
-    let mut builder =
-        reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().http1_only();
-    if let Some(path) = &files.ca {
-        let certificates = Certificate::from_pem_bundle(&read(path)?)
-            .map_err(|error| format!("{}: {}", path.display(), deepest(&error)))?;
-        builder = builder.tls_certs_only(certificates);
-    }
-    if let (Some(certificate), Some(key)) = (&files.cert, &files.key) {
-        let mut pem = read(certificate)?;
-        pem.push(b'\n');
-        pem.extend(read(key)?);
-        let identity = Identity::from_pem(&pem)
-            .map_err(|error| format!("{}: {}", certificate.display(), deepest(&error)))?;
-        builder = builder.identity(identity);
-    }
-    builder.build().map_err(|error| deepest(&error))
+/// What clients are made from: paths of PEM files, and what stood in them.
+struct Clients {
+    files: Config,
+    /// The newest client, and what it was made of. The same one is used for as long as the files say the same: an outage is
+    /// asked through every Ki, and a new client would greet every controller anew each time.
+    newest: Mutex<Option<(Pem, Client)>>,
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+/// The contents of the files.
+#[derive(Clone, PartialEq, Eq)]
+struct Pem {
+    authority: Option<Vec<u8>>,
+    /// The certificate, and its key behind it.
+    identity: Option<Vec<u8>>,
+}
+
+impl Clients {
+    async fn client(&self) -> Result<Client, String> {
+        let read = Pem::read(&self.files).await;
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        match (read, &*newest) {
+            (Ok(pem), Some((known, client))) if pem == *known => Ok(client.clone()),
+            (Ok(pem), _) => {
+                let client = pem.client()?;
+                *newest = Some((pem, client.clone()));
+                Ok(client)
+            }
+            (Err(_), Some((_, client))) => Ok(client.clone()),
+            (Err(message), None) => Err(message),
+        }
+    }
+}
+
+impl Pem {
+    async fn read(files: &Config) -> Result<Pem, String> {
+        let authority = match &files.ca {
+            Some(path) => Some(read(path).await?),
+            None => None,
+        };
+        let identity = match (&files.cert, &files.key) {
+            (Some(certificate), Some(key)) => {
+                let mut pem = read(certificate).await?;
+                pem.push(b'\n');
+                pem.extend(read(key).await?);
+                Some(pem)
+            }
+            (Some(_) | None, _) => None,
+        };
+        Ok(Pem { authority, identity })
+    }
+
+    fn client(&self) -> Result<Client, String> {
+        let mut builder =
+            Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy().http1_only();
+        if let Some(pem) = &self.authority {
+            let certificates = Certificate::from_pem_bundle(pem)
+                .map_err(|error| format!("the store's authority: {}", deepest(&error)))?;
+            builder = builder.tls_certs_only(certificates);
+        }
+        if let Some(pem) = &self.identity {
+            let identity = Identity::from_pem(pem)
+                .map_err(|error| format!("the agent's certificate: {}", deepest(&error)))?;
+            builder = builder.identity(identity);
+        }
+        builder.build().map_err(|error| deepest(&error))
+    }
+}
+
+async fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
+    tokio::fs::read(path).await.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The last cause of an error: the outer layers only repeat the URL.

@@ -67,7 +67,8 @@ impl Cluster {
         let mode = ["Basic", "Static"][random.below(2)];
         let spec = json!({
             // Usually every node that is lost may be fenced at once; else the second waits for minutes.
-            "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowStandIn": true},
+            "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowStandIn": true,
+                "onStoreLoss": if random.chance(0.5) { "Hold" } else { "Stop" }},
             "shutdownPolicy": policy,
             "scheduler": {
                 "mode": mode, "preemption": random.chance(0.3), "rebalanceOnStart": random.chance(0.2),

@@ -1,8 +1,9 @@
 //! Everything that can happen in the simulated world.
 
+use super::hold::Question;
 use super::link::{Ask, Request, Token};
 use super::process::{Generation, Who};
-use ha_api_types::record::Revision;
+use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
 use ha_api_types::time::Millis;
 use ha_controller::core::FencerRun;
 use ha_node_agent::core::{CommandId, DriverEvent, Journal, JournalWriteId, WatchdogRequestId};
@@ -74,6 +75,10 @@ pub(crate) enum Event {
     Awake { node: String },
     /// A fence agent's run ends.
     FencerDone { node: String, generation: Generation, run: Box<FencerRun> },
+    /// An agent's question reaches a controller.
+    HoldAsked { question: Question, request: Box<HoldRequest> },
+    /// A controller's answer reaches an agent, or it has waited for long enough.
+    HoldAnswered { question: Question, answer: Result<HoldAnswer, String> },
     /// A machine that shuts down goes down.
     Down { node: String, boot: u64 },
     /// A process of a machine is started again.

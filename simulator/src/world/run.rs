@@ -2,6 +2,7 @@
 
 use super::World;
 use super::event::Event;
+use super::hold::Question;
 use super::link::{Ask, Request};
 use super::process::{Core, Generation, Process, Who};
 use ha_api_types::time::Now;
@@ -51,6 +52,8 @@ impl World {
             | Event::WatchdogGoesOn { node, .. }
             | Event::DeviceDue { node, .. }
             | Event::FencerDone { node, .. } => node,
+            Event::HoldAsked { question, .. } => &question.candidate,
+            Event::HoldAnswered { question, .. } => &question.node,
             Event::Arrive { .. }
             | Event::LeasesExpire
             | Event::Booted { .. }
@@ -125,6 +128,8 @@ impl World {
             Event::Booted { node, boot } => self.booted(&node, boot),
             Event::Awake { node } => self.awake(&node),
             Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),
+            Event::HoldAsked { question, request } => self.hold_asked(question, *request),
+            Event::HoldAnswered { question, answer } => self.hold_answered(question, answer),
             Event::Down { node, boot } => self.down(&node, boot),
             Event::StartProcess { who, boot } => self.start_process(&who, boot),
             Event::StoreBack => self.store_back(),
@@ -253,8 +258,11 @@ impl World {
                 };
                 self.queue.push(self.now + 1, event);
             }
-            // Agents of this world do not ask: their clusters say Stop.
-            agent::Effect::AskHold { .. } => {}
+            agent::Effect::AskHold { id, candidate, request, patience_ms, .. } => {
+                let asked_at = self.now;
+                let question = Question { node: node.to_owned(), generation, id, candidate, asked_at };
+                self.ask_hold(question, request, patience_ms);
+            }
             agent::Effect::Event(event) => {
                 self.note_event(&event);
                 self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));
@@ -315,8 +323,7 @@ impl World {
                 self.note_event(&event);
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
-            // No agent of this world asks.
-            controller::Effect::AnswerHold { .. } => {}
+            controller::Effect::AnswerHold { id, answer } => self.answer_hold(id, answer),
             controller::Effect::Ended => {
                 self.log(node, "controller", "ends");
                 self.controllers.remove(node);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Reasons that no run of the simulator can show: why not, and the test that reaches them instead. One that is reached
 /// after all must be taken from the list.
-const EXCEPTED: [(Reason, &str); 8] = [
+const EXCEPTED: [(Reason, &str); 7] = [
     (
         Reason::Unknown,
         "stands for a word that a newer version wrote: api-types, reason::tests::a_word_of_a_newer_version_is_unknown",
@@ -27,11 +27,6 @@ const EXCEPTED: [(Reason, &str); 8] = [
         Reason::DoctorFound,
         "told of real machines, of which there are none here: controller, \
          api::overview::problems::tests::what_the_doctor_finds_failing_is_repeated",
-    ),
-    (
-        Reason::JoinedLater,
-        "told of nodes under Hold: controller, \
-         core::tests::hold::a_newer_controller_declares_nobody_dead_who_may_be_held_by_others",
     ),
     (Reason::StoreRestored, "comes with hactl restore: nothing tells it yet"),
     (Reason::ReservationFailed, "comes with the reservation check: nothing tells it yet"),

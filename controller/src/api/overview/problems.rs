@@ -5,6 +5,7 @@ use crate::api::error::ApiError;
 use crate::core::stored_view::status_of;
 use crate::core::world::World;
 use ha_api_types::check::{Check, Verdict};
+use ha_api_types::cluster::OnStoreLoss;
 use ha_api_types::meta::{Condition, ConditionStatus};
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
@@ -67,7 +68,11 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         ));
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
-        let message = format!("controller {} has not been heard for a while", controller.id);
+        let consequence = match world.settings().fencing.on_store_loss {
+            OnStoreLoss::Hold => ": for as long as it counts as one, services stop when the store goes away",
+            OnStoreLoss::Stop => "",
+        };
+        let message = format!("controller {} has not been heard for a while{consequence}", controller.id);
         let about = format!("controller/{}", controller.id);
         found.push(problem(
             Severity::Degraded,

@@ -18,12 +18,16 @@ fn candidate(world: &mut World, id: &str) {
     world.write(&world.keys.candidate(id), &value);
 }
 
+fn policy(world: &mut World, on_store_loss: OnStoreLoss) {
+    let fencing = FencingSpec { on_store_loss, ..FencingSpec::default() };
+    let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+}
+
 /// A node that runs `web` under Hold, with controllers of these names.
 fn held_by(candidates: &[&str]) -> World {
     let mut world = World::running();
-    let fencing = FencingSpec { on_store_loss: OnStoreLoss::Hold, ..FencingSpec::default() };
-    let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
-    world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+    policy(&mut world, OnStoreLoss::Hold);
     for id in candidates {
         candidate(&mut world, id);
     }
@@ -132,6 +136,7 @@ fn d_counts_from_the_asking_however_late_the_grants_come() {
 #[test]
 fn a_node_whose_report_does_not_say_hold_asks_nobody() {
     let mut world = World::running();
+    policy(&mut world, OnStoreLoss::Stop);
     candidate(&mut world, "c1");
     world.controllers.insert("c1".to_owned(), granted());
     world.advance(3_000);
