@@ -6,7 +6,7 @@ use crate::meta::Condition;
 use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::reason::Reason;
-use crate::record::{LastEnd, WatchdogSeen};
+use crate::record::{LastEnd, WatchdogSeen, WatchdogTest};
 use crate::time::{Millis, Timestamp};
 use crate::timing::Timings;
 use schemars::JsonSchema;
@@ -266,9 +266,12 @@ pub struct WatchdogStatus {
     pub sliding: bool,
     /// The descriptor outlives its holder.
     pub descriptor_retained: bool,
-    /// A test-watchdog was passed.
+    /// A test-watchdog was passed: on this machine, by this driver, with the timeout in force.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tested: bool,
+    /// The latest test that was passed on this machine by this driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_test: Option<WatchdogTest>,
     /// What the daemon has seen of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<WatchdogSeen>,

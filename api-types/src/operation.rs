@@ -34,7 +34,7 @@ pub struct OperationSpec {
     /// ConfirmFenced: the epoch that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// ConfirmFenced and ShutdownContinue: the boot id that the operator saw.
+    /// ConfirmFenced, ShutdownContinue and TestWatchdog: the boot id that the operator saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
     /// Start: the resource is known not to run on this node.
@@ -69,6 +69,8 @@ pub enum OperationAction {
     Unfence,
     /// A machine that shuts down waits no longer for its services to move away.
     ShutdownContinue,
+    /// Let a node's watchdog reset its machine, to see that it does.
+    TestWatchdog,
     /// Even the load.
     Balance,
 }

@@ -217,6 +217,8 @@ reasons! {
     WatchdogStandIn => "its watchdog is a stand-in and does not protect a real machine",
     /// The watchdog cannot be armed.
     WatchdogFailed => "its watchdog cannot be armed",
+    /// The watchdog was never seen to reset the machine, and `fencing.requireTested` asks for it.
+    WatchdogUntested => "its watchdog was never tested, which fencing.requireTested asks for: hactl node test-watchdog",
     /// The node's timings break the inequality.
     TimingRefused => "its timing settings cannot keep services from running twice",
     /// A fence device confirmed it off.

@@ -9,6 +9,7 @@ mod hold;
 mod node_report;
 mod service_report;
 mod tombstone;
+mod watchdog_test;
 
 pub use alive::Alive;
 pub use assignment::{Action, Assignment};
@@ -19,6 +20,7 @@ pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
 pub use node_report::{Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, WatchdogKind, WatchdogReport};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;
+pub use watchdog_test::WatchdogTest;
 
 /// A revision of the store: every commit raises it by one.
 pub type Revision = i64;

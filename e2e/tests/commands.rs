@@ -122,3 +122,47 @@ fn maintenance_empties_a_node_and_ends_on_command() -> Result<()> {
     hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
     scenario.finish()
 }
+
+#[test]
+fn a_watchdog_is_proven_by_a_real_reset() -> Result<()> {
+    let mut scenario = Scenario::start("test-watchdog")?;
+    let home = scenario.home(WITNESS)?;
+    let tested = |scenario: &Scenario| {
+        let node = scenario.object("nodes", &home).unwrap_or_default();
+        node["status"]["watchdog"]["tested"] == true
+    };
+    let doctor = said(&scenario.cluster.hactl(&["doctor"])?);
+    assert!(doctor.contains("never seen to reset its machine: node1"), "{doctor}");
+
+    // Nothing is reset by accident: not a node at work, and not without a yes.
+    let text = hactl(&scenario, &["node", "test-watchdog", &home, "--yes"], 1)?;
+    assert!(text.contains(&format!("hactl node maintenance enable {home} --wait")), "{text}");
+    hactl(&scenario, &["node", "maintenance", "enable", &home, "--wait"], 0)?;
+    scenario.elsewhere(WITNESS, &home)?;
+    let text = hactl(&scenario, &["node", "test-watchdog", &home], 2)?;
+    assert!(text.contains("--yes"), "{text}");
+    assert!(scenario.cluster.machine(&home)?.is_on() && !tested(&scenario));
+
+    // The device, which is outside the machine's tree, fires; the next boot remembers.
+    hactl(&scenario, &["node", "test-watchdog", &home, "--yes", "--no-wait"], 0)?;
+    wait_until("the watchdog to reset the node", CEILING, || {
+        scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
+    })?;
+    scenario.cluster.power_on(&home)?;
+    scenario.cluster.wait_for_nodes()?;
+    wait_until("the test to be told", CEILING, || tested(&scenario))?;
+    wait_until("the operation to have succeeded", CEILING, || {
+        scenario.cluster.hactl(&["get", "operations"]).is_ok_and(|output| said(&output).contains("Succeeded"))
+    })?;
+    let text = hactl(&scenario, &["node", "watchdog", &home], 0)?;
+    assert!(text.contains("it reset the machine"), "{text}");
+
+    // Where a test is required, that node alone takes what must not run twice, and the others say why they do not.
+    hactl(&scenario, &["set", "cluster/default", "fencing.requireTested=true"], 0)?;
+    hactl(&scenario, &["node", "maintenance", "disable", &home], 0)?;
+    scenario.create_witness("late")?;
+    assert_eq!(scenario.home("late")?, home);
+    let why = hactl(&scenario, &["why", "late"], 0)?;
+    assert!(why.contains("fencing.requireTested"), "{why}");
+    scenario.finish()
+}

@@ -28,6 +28,7 @@ mod stop_then_stay;
 mod summary;
 mod under_permit;
 mod view;
+mod watchdog_test;
 mod workers;
 
 pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
@@ -35,7 +36,7 @@ pub use effect::{
     CommitId, Effect, Exit, HoldId, JournalWriteId, Lane, LeaseRequestId, Level, ReadId, WatchdogRequestId,
 };
 pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
-pub use journal::{Journal, JournalEntry, LastWords};
+pub use journal::{Journal, JournalEntry, LastWords, Proven, Trial};
 pub use summary::{AgentState, Summary};
 
 use crate::watchdog::Moment;
@@ -57,6 +58,7 @@ use service::{Presence, Service, Step};
 use session::{Reading, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use view::View;
+use watchdog_test::WatchdogTest;
 
 /// How often the second clock is looked at while a deadline runs: a machine that was suspended wakes up late.
 const CLOCK_CHECK_MS: Millis = 500;
@@ -94,6 +96,7 @@ pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
         keys.specs_of(Kind::Resource),
         keys.specs_of(Kind::Operation),
         keys.statuses_of(Kind::Cluster),
+        keys.statuses_of(Kind::Operation),
         keys.assignments(),
         keys.fences(),
         keys.candidates(),
@@ -117,6 +120,7 @@ pub struct AgentCore {
     session: Session,
     watchdog: Watchdog,
     examining: Examining,
+    watchdog_test: WatchdogTest,
     lease: Lease,
     services: BTreeMap<String, Service>,
     commits: BTreeMap<CommitId, Purpose>,
@@ -168,6 +172,7 @@ impl AgentCore {
     /// An agent that holds the file lock of this node's state directory, with the journal found there.
     pub fn new(config: Config, mut journal: Journal) -> AgentCore {
         let examining = Examining::new(&config, &mut journal);
+        let test_is_over = watchdog_test::settle(&config, &mut journal);
         let view = View::new(&config.keys, &config.node);
         let in_force = journal.timings.unwrap_or_default();
         let mut core = AgentCore {
@@ -179,6 +184,7 @@ impl AgentCore {
             session: Session::Waiting,
             watchdog: Watchdog::default(),
             examining,
+            watchdog_test: WatchdogTest::default(),
             lease: Lease::default(),
             services: BTreeMap::new(),
             commits: BTreeMap::new(),
@@ -211,6 +217,10 @@ impl AgentCore {
         };
         // What the journal names may run here: it is killed in time even if the store is never reached.
         core.seed_services();
+        core.know_tested();
+        if test_is_over {
+            core.journal_changed();
+        }
         core
     }
 
@@ -307,6 +317,7 @@ impl AgentCore {
             self.read_retry_at.map(|at| (at, "the store is read again")),
             restart.map(|at| (at, "commands have been waited for long enough")),
             moves.map(|at| (at, "services have had long enough to move away")),
+            self.watchdog_test.due().map(|at| (at, "the watchdog should have reset this machine")),
             services.map(|at| (at, "a service waits")),
         ];
         named.into_iter().flatten().filter(|(at, _)| *at > self.last).min()
@@ -336,6 +347,7 @@ impl AgentCore {
             self.lease_step(now);
             self.heartbeat_step(now);
             self.hold_step(now);
+            self.watchdog_test_step(now);
             self.watchdog_step(now);
             self.examining_step(now);
             self.journaling_step(now);

@@ -1,6 +1,6 @@
 //! What an agent states about its node: mode, watchdog, timings in force.
 
-use super::{HoldTerms, Leave, Revision};
+use super::{HoldTerms, Leave, Revision, WatchdogTest};
 use crate::cluster::OnStoreLoss;
 use crate::quantity::Amounts;
 use crate::reason::Reason;
@@ -156,8 +156,11 @@ pub struct WatchdogReport {
     pub sliding: bool,
     /// The descriptor outlives its holder.
     pub descriptor_retained: bool,
-    /// A test-watchdog was passed.
+    /// A test-watchdog was passed: on this machine, by this driver, with the timeout in force.
     pub tested: bool,
+    /// The latest test that was passed on this machine by this driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_test: Option<WatchdogTest>,
     /// Why it cannot be armed; empty when it can.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,

@@ -28,7 +28,9 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
         OperationAction::ConfirmFenced | OperationAction::Unfence => {
             [Unused, Required, Unused, Required, Required, Unused]
         }
-        OperationAction::ShutdownContinue => [Unused, Required, Unused, Unused, Required, Unused],
+        OperationAction::ShutdownContinue | OperationAction::TestWatchdog => {
+            [Unused, Required, Unused, Unused, Required, Unused]
+        }
         OperationAction::Fence => [Unused, Required, Unused, Unused, Unused, Unused],
         OperationAction::Balance => [Unused, Unused, Unused, Unused, Unused, Unused],
     };

@@ -204,8 +204,11 @@ pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason>
         let missing = problem.unwrap_or(Reason::WatchdogMissing);
         return Err(if stand_in { Reason::WatchdogStandIn } else { missing });
     }
-    if !report.watchdog.problem.is_empty() || (fencing.require_tested && !report.watchdog.tested) {
+    if !report.watchdog.problem.is_empty() {
         return Err(problem.unwrap_or(Reason::WatchdogFailed));
+    }
+    if fencing.require_tested && !report.watchdog.tested {
+        return Err(Reason::WatchdogUntested);
     }
     Ok(())
 }

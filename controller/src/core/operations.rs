@@ -1,5 +1,7 @@
 //! Operations on nodes, operations that can never be carried out, and the end of old ones.
 
+mod test_watchdog;
+
 use super::fencing::{self, Subjected};
 use super::health::{Health, NodeTable};
 use super::plan::{Note, Plan, Subject, node_event, stored};
@@ -56,6 +58,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             OperationAction::Fence => fence(situation, nodes, &request, plan),
             OperationAction::Unfence => unfence(situation, &request, plan),
             OperationAction::ShutdownContinue => shutdown_continue(situation, nodes, &request, plan),
+            OperationAction::TestWatchdog => test_watchdog::plan(situation, nodes, &request, plan),
             OperationAction::Balance => {
                 let refused = "this version balances by hand: hactl balance prints the moves";
                 write(situation, &request, &verdict(OperationPhase::Refused, Reason::Refused, refused), plan);

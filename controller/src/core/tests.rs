@@ -10,3 +10,4 @@ mod random;
 mod refusals;
 mod services;
 mod unconfirmed;
+mod watchdog_tests;

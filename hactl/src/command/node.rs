@@ -31,6 +31,8 @@ enum NodeCommand {
     Maintenance(maintenance::Command),
     /// Let a machine that shuts down go on without waiting for its services to move away
     ShutdownContinue(ShutdownContinue),
+    /// Let a node's watchdog reset the machine, to see that it does: of a node in maintenance with nothing active
+    TestWatchdog(TestWatchdog),
     /// Fence a node with its devices now, whatever its heartbeat says: its services run elsewhere
     Fence(Fence),
     /// Let a node that a fabric device has cut off in again without another boot: only when nothing of before runs there
@@ -43,6 +45,17 @@ enum NodeCommand {
 struct ShutdownContinue {
     /// The node
     node: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+#[derive(Args, Debug)]
+struct TestWatchdog {
+    /// The node
+    node: String,
+    /// Do not ask: the machine may go down now
+    #[arg(long, short = 'y')]
+    yes: bool,
     #[command(flatten)]
     patience: Patience,
 }
@@ -76,6 +89,7 @@ impl Node {
             NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
             NodeCommand::ShutdownContinue(go_on) => shutdown_continue(session, go_on).await,
+            NodeCommand::TestWatchdog(test) => test_watchdog(session, test).await,
             NodeCommand::Fence(fence) => fence_now(session, fence).await,
             NodeCommand::Unfence(fence) => unfence(session, fence).await,
             NodeCommand::ConfirmFenced(confirm) => confirm_fenced(session, confirm).await,
@@ -121,6 +135,28 @@ async fn confirm_fenced(session: &Session, confirm: &ConfirmFenced) -> Outcome {
         ..OperationSpec::default()
     };
     carry_out(session, spec, &confirm.patience).await
+}
+
+async fn test_watchdog(session: &Session, test: &TestWatchdog) -> Outcome {
+    let target = super::node(&test.node)?;
+    let status = session.client()?.node(&target).await?.status.unwrap_or_default();
+    let name = &target.name.name;
+    if !test.yes {
+        let watchdog =
+            status.watchdog.map_or_else(|| "its watchdog".to_owned(), |watchdog| watchdog.identity);
+        let question = format!(
+            "{watchdog} will reset {name} without a shutdown: what is not on disk there is lost.\n\
+             Only a node in maintenance with nothing active on it is let go. Reset {name} now?"
+        );
+        confirmed(&question)?;
+    }
+    let spec = OperationSpec {
+        action: OperationAction::TestWatchdog,
+        node: Some(name.clone()),
+        boot_id: Some(status.boot_id).filter(|boot_id| !boot_id.is_empty()),
+        ..OperationSpec::default()
+    };
+    carry_out(session, spec, &test.patience).await
 }
 
 async fn fence_now(session: &Session, fence: &Fence) -> Outcome {

@@ -367,6 +367,7 @@ fn verb(action: OperationAction) -> &'static str {
         OperationAction::Fence => "fence",
         OperationAction::Unfence => "unfence",
         OperationAction::ShutdownContinue => "shutdown-continue",
+        OperationAction::TestWatchdog => "test-watchdog",
         OperationAction::Balance => "balance",
     }
 }

@@ -81,8 +81,21 @@ fn the_watchdog_is_shown_with_the_margin_seen() {
             "4712 ms left",
             "3 ms at most",
             "real-time, memory locked",
+            "none passed: hactl node test-watchdog",
         ],
     );
+    let mut tested = node("node1", &json!([]));
+    let watchdog = &mut tested["status"]["watchdog"];
+    watchdog["tested"] = json!(true);
+    watchdog["lastTest"] = json!({"operation": "t1", "at": "2026-01-02T03:04:05Z", "bootId": "b1", "nextBootId": "b2",
+        "timeoutMs": 5000, "lastedMs": 2500});
+    server.put("nodes", tested.clone());
+    let seen = "with a timeout of 5 s it reset the machine 3 s after it was armed (boot b1 ended, b2 came)";
+    hactl(&server, &["node", "watchdog", "node1"]).shows(0, &["2026-01-02T03:04:05Z", seen]);
+    tested["status"]["watchdog"]["tested"] = json!(false);
+    server.put("nodes", tested);
+    hactl(&server, &["node", "watchdog", "node1"])
+        .shows(0, &["another timeout is in force now: test it again"]);
     server.put(
         "nodes",
         json!({"kind": "Node", "apiVersion": "hactl.io/v1", "metadata": {"name": "node2"}, "spec": {}}),

@@ -25,7 +25,11 @@ fn furnish(server: &Server) {
         json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}},
         "status": {"state": "Started", "node": "node1", "running": true}}),
     );
-    server.put("nodes", json!({"metadata": {"name": "node2"}, "spec": {}, "status": {"state": "Online", "epoch": 3, "bootId": "b"}}));
+    server.put(
+        "nodes",
+        json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": "node2"}, "spec": {},
+        "status": {"state": "Online", "epoch": 3, "bootId": "b"}}),
+    );
 }
 
 #[test]
@@ -169,6 +173,16 @@ fn confirming_a_fence_needs_a_yes_and_carries_what_was_seen() {
         operation["spec"],
         json!({"action": "ConfirmFenced", "node": "node2", "epoch": 3, "bootId": "b"})
     );
+}
+
+#[test]
+fn a_test_of_the_watchdog_needs_a_yes_and_names_the_boot_that_was_seen() {
+    let server = leader("Refused", json!({"message": "services are active on node2 (web)"}));
+    hactl(&server, &["node", "test-watchdog", "node2"]).fails(2, "--yes");
+    assert!(server.writes().is_empty());
+    hactl(&server, &["node", "test-watchdog", "node2", "-y"]).fails(1, "services are active on node2 (web)");
+    let operation = server.objects("operations").remove(0);
+    assert_eq!(operation["spec"], json!({"action": "TestWatchdog", "node": "node2", "bootId": "b"}));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::effect::{Effect, Level, WatchdogRequestId};
 use super::input::WatchdogNews;
+use super::journal::{Proven, Trial};
 use super::{AgentCore, Session};
 use crate::watchdog::Moment;
 use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Refusal, Request, State, Status};
@@ -9,6 +10,9 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_api_types::time::{Millis, Mono, Now};
 
+/// What is said of a watchdog that did not fire in a test.
+const TEST_FAILED: &str =
+    "it did not reset this machine in a test: see the kernel's log, and try another driver";
 /// How long to wait before asking again for what was refused.
 const RETRY_MS: Millis = 5_000;
 /// How long the daemon may be away before the node counts as one without watchdog.
@@ -25,6 +29,10 @@ pub(super) struct Watchdog {
     pub(super) problem: String,
     /// The problem in a word.
     pub(super) problem_reason: Option<Reason>,
+    /// A test on this machine in which the driver did not reset it.
+    pub(super) failed: Option<Trial>,
+    /// The driver that a test has proven on this machine.
+    pub(super) proven: Option<Proven>,
     asked: Option<(WatchdogRequestId, Request)>,
     /// The deadline that the daemon acknowledged since armed: true was committed.
     acknowledged: Option<Moment>,
@@ -127,12 +135,19 @@ impl Watchdog {
             return WatchdogReport { problem, reason, ..WatchdogReport::default() };
         };
         let timeout_ms = u64::from(facts.timeout_seconds) * 1000;
+        let identity = facts.identity.as_str();
+        let last_test = self
+            .proven
+            .as_ref()
+            .filter(|proven| proven.identity == identity)
+            .map(|proven| proven.test.clone());
+        let has_failed = self.failed.as_ref().is_some_and(|trial| trial.identity == identity);
         WatchdogReport {
             kind: match facts.kind {
                 DeviceKind::Kernel => WatchdogKind::Kernel,
                 DeviceKind::StandIn => WatchdogKind::StandIn,
             },
-            identity: facts.identity.as_str().to_owned(),
+            identity: identity.to_owned(),
             device: match facts.place.as_str() {
                 "" => self.device.clone(),
                 place => place.to_owned(),
@@ -140,9 +155,10 @@ impl Watchdog {
             timeout_ms: if self.is_running() { timeout_ms.max(wanted_timeout_ms) } else { timeout_ms },
             sliding: facts.sliding,
             descriptor_retained: facts.descriptor_retained,
-            tested: false,
-            problem: self.problem.clone(),
-            reason: self.problem_reason,
+            tested: last_test.as_ref().is_some_and(|test| test.timeout_ms == wanted_timeout_ms),
+            last_test,
+            problem: if has_failed { TEST_FAILED.to_owned() } else { self.problem.clone() },
+            reason: if has_failed { Some(Reason::WatchdogFailed) } else { self.problem_reason },
         }
     }
 
@@ -270,7 +286,7 @@ impl AgentCore {
         match request {
             Request::Arm(arm) => {
                 let passed = arm.deadline.is_some_and(|deadline| Some(deadline) != self.deadline_moment());
-                if passed {
+                if passed && !self.watchdog_test.is_under_way() {
                     // The next heartbeat brought another deadline meanwhile: try with that one at once.
                     self.watchdog.retry_at = None;
                     return;
@@ -328,6 +344,9 @@ impl AgentCore {
         let arm = |deadline| Some(Request::Arm(Arm::of_timings(&self.arming_timings(), deadline)));
         if matches!(self.session, Session::Ended) {
             return None;
+        }
+        if self.watchdog_test.is_under_way() {
+            return self.test_request(now);
         }
         // FENCING 4: released only once armed: false is committed, or when nothing was ever committed.
         let idle = !self.may_be_committed_armed() && !self.wants_watchdog();

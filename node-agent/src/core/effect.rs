@@ -35,7 +35,6 @@ pub struct HoldId(pub u64);
 
 /// What to do. Effects are to be begun in order; what takes time is done beside the loop.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "effects are few and short-lived")]
 pub enum Effect {
     /// Commit a transaction; answered by [`super::Input::Committed`].
     Commit {

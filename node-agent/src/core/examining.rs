@@ -5,7 +5,7 @@
 use super::commits::Purpose;
 use super::effect::{CommitId, Lane};
 use super::journal::{Journal, LastWords};
-use super::{AgentCore, Config, Now};
+use super::{AgentCore, Config, Now, watchdog_test};
 use crate::doctor::{Circumstances, MachineFacts, judge};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
@@ -33,9 +33,11 @@ struct Previous {
 }
 
 impl Examining {
-    /// Takes the last words of another boot out of the journal.
+    /// Takes the last words of another boot out of the journal; a test of the watchdog is one, too.
     pub(super) fn new(config: &Config, journal: &mut Journal) -> Examining {
         let of_another = journal.last_words.take_if(|words| words.boot_id != config.boot_id);
+        let test = journal.trial.as_ref().filter(|trial| trial.boot_id != config.boot_id);
+        let of_another = test.map(watchdog_test::last_words).or(of_another);
         let is_another = !journal.boot_id.is_empty() && journal.boot_id != config.boot_id;
         let previous = is_another.then(|| Previous { boot_id: journal.boot_id.clone(), words: of_another });
         Examining { previous, ..Examining::default() }

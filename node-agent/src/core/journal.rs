@@ -1,8 +1,8 @@
 //! What an agent must remember across its own restart: whom it registered as, and which actions it has begun.
 
-use ha_api_types::record::Revision;
+use ha_api_types::record::{Revision, WatchdogTest};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Timestamp;
+use ha_api_types::time::{Millis, Timestamp};
 use ha_api_types::timing::Timings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,6 +28,15 @@ pub struct Journal {
     /// Why this machine was about to be reset, for whoever reads it after that; `None` while all is well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_words: Option<LastWords>,
+    /// A test of the watchdog that was begun and has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
+    /// The watchdog that has reset its machine in a test.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proven: Option<Proven>,
+    /// A test in which the watchdog did not reset its machine: it is not relied on until another test is passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Trial>,
     /// By resource.
     pub services: BTreeMap<String, JournalEntry>,
 }
@@ -42,6 +51,38 @@ pub struct LastWords {
     pub message: String,
     /// When, by this machine's clock.
     pub at: Timestamp,
+}
+
+/// A test of a watchdog: what comes of it counts for that machine and driver alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Trial {
+    /// The operation that asked for it.
+    pub operation: String,
+    /// The machine.
+    pub machine_id: String,
+    /// The boot that is to be reset.
+    pub boot_id: String,
+    /// The driver.
+    pub identity: String,
+    /// The timeout that the device is armed with, milliseconds.
+    pub timeout_ms: Millis,
+    /// When it began.
+    pub at: Timestamp,
+    /// How long the machine was there after the device was armed, milliseconds.
+    pub lasted_ms: Millis,
+}
+
+/// A watchdog that has passed a test.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Proven {
+    /// The machine.
+    pub machine_id: String,
+    /// The driver.
+    pub identity: String,
+    /// What is told of it.
+    pub test: WatchdogTest,
 }
 
 /// What is remembered of one service.

@@ -55,6 +55,9 @@ impl AgentCore {
         if self.is_ending() && !self.awaits_moves() {
             return Some("the agent's restart");
         }
+        if self.watchdog_test.is_under_way() {
+            return Some("the watchdog's test to reset this machine");
+        }
         if self.is_disarmed() {
             return Some("the cluster being armed");
         }

@@ -15,6 +15,7 @@ mod properties;
 mod registering;
 mod restarts;
 mod stopping;
+mod watchdog_tests;
 
 use super::*;
 use crate::watchdog::core as daemon;

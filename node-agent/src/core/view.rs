@@ -4,7 +4,7 @@ use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterStatus, FencingSpec, O
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
-use ha_api_types::operation::Operation;
+use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::record::{
     Alive, Assignment, Candidate, DoctorReport, Fence, NodeReport, Revision, ServiceReport,
 };
@@ -132,6 +132,8 @@ pub(super) struct View {
     /// What the leader says of the cluster.
     pub(super) cluster_statuses: Table<ClusterStatus>,
     pub(super) operations: Table<Operation>,
+    /// What the leader says of operations: a test of the watchdog begins only when it lets it.
+    pub(super) operation_statuses: Table<OperationStatus>,
     pub(super) nodes: Table<Node>,
     pub(super) resources: Table<Resource>,
     pub(super) assignments: Table<Assignment>,
@@ -164,6 +166,7 @@ impl View {
             refused_timings: None,
             cluster_statuses: Table::default(),
             operations: Table::default(),
+            operation_statuses: Table::default(),
             nodes: Table::default(),
             resources: Table::default(),
             assignments: Table::default(),
@@ -210,6 +213,9 @@ impl View {
         } else if prefix == self.keys.statuses_of(Kind::Cluster) {
             let names = names(&|key| matches!(key, Key::Status(Kind::Cluster, _)));
             self.cluster_statuses.keep_only(&names, revision);
+        } else if prefix == self.keys.statuses_of(Kind::Operation) {
+            let names = names(&|key| matches!(key, Key::Status(Kind::Operation, _)));
+            self.operation_statuses.keep_only(&names, revision);
         } else if prefix == self.keys.specs_of(Kind::Operation) {
             let names = of_kind(Kind::Operation);
             self.operations.keep_only(&names, revision);
@@ -282,6 +288,7 @@ impl View {
                 self.work_out_timings();
             }
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.put(name, entry, as_of),
+            Key::Status(Kind::Operation, name) => self.operation_statuses.put(name, entry, as_of),
             Key::Spec(Kind::Operation, name) => self.operations.put(name, entry, as_of),
             Key::Spec(Kind::Node, name) => self.nodes.put(name, entry, as_of),
             Key::Spec(Kind::Resource, name) => self.resources.put(name, entry, as_of),
@@ -312,6 +319,7 @@ impl View {
                 self.work_out_timings();
             }
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name, revision),
+            Key::Status(Kind::Operation, name) => self.operation_statuses.remove(name, revision),
             Key::Spec(Kind::Operation, name) => self.operations.remove(name, revision),
             Key::Spec(Kind::Node, name) => self.nodes.remove(name, revision),
             Key::Spec(Kind::Resource, name) => self.resources.remove(name, revision),

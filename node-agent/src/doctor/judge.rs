@@ -129,13 +129,29 @@ fn left_alone(
 
 fn tested(watchdog: &WatchdogReport, circumstances: &Circumstances) -> Check {
     let name = "watchdog-tested";
-    let help = format!("hactl node test-watchdog {} (a real reset)", circumstances.node);
-    match (watchdog.tested, circumstances.require_tested) {
-        (true, _) => Check::ok(name, "it has reset this machine in a test"),
-        (false, true) => {
-            Check::fail(name, "it was never tested, and Cluster.spec.fencing.requireTested asks for it", help)
+    let node = &circumstances.node;
+    let help = format!(
+        "hactl node maintenance enable {node} --wait, then hactl node test-watchdog {node} (a real reset)"
+    );
+    let seen = match &watchdog.last_test {
+        Some(test) if watchdog.tested => {
+            let seconds = test.lasted_ms.div_ceil(1000);
+            return Check::ok(
+                name,
+                format!("it has reset this machine in a test ({}, within {seconds} s)", test.at),
+            );
         }
-        (false, false) => Check::warn(name, "it was never seen to reset this machine", help),
+        Some(test) => format!(
+            "it was tested with a timeout of {} s, and {} s is in force",
+            test.timeout_ms / 1000,
+            circumstances.timings.watchdog_timeout_ms / 1000
+        ),
+        None => "it was never seen to reset this machine".to_owned(),
+    };
+    if circumstances.require_tested {
+        Check::fail(name, format!("{seen}; Cluster.spec.fencing.requireTested asks for a test"), help)
+    } else {
+        Check::warn(name, seen, help)
     }
 }
 

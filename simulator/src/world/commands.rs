@@ -49,6 +49,16 @@ impl World {
                 }
                 self.change_spec(Kind::Node, &node, &[("maintenance".to_owned(), json!(enable))])?;
             }
+            Command::TestWatchdog { node } => {
+                let node = self.machine_named(&node)?;
+                let spec = OperationSpec {
+                    action: OperationAction::TestWatchdog,
+                    boot_id: Some(self.fence_as_stored(&node).boot_id),
+                    node: Some(node),
+                    ..OperationSpec::default()
+                };
+                self.operate(text, spec);
+            }
             Command::ConfirmFenced { node } => {
                 self.operate_on_fence(text, OperationAction::ConfirmFenced, &node)?;
             }
@@ -71,9 +81,7 @@ impl World {
     /// An operation on a node's epoch as it is now.
     fn operate_on_fence(&mut self, text: &str, action: OperationAction, node: &str) -> Result<(), String> {
         let node = self.machine_named(node)?;
-        let reading = self.store.get(&self.keys.fence(&node));
-        let seen = reading.entries.first();
-        let fence: Fence = seen.and_then(|one| serde_json::from_slice(&one.value).ok()).unwrap_or_default();
+        let fence = self.fence_as_stored(&node);
         let spec = OperationSpec {
             action,
             node: Some(node),
@@ -83,6 +91,13 @@ impl World {
         };
         self.operate(text, spec);
         Ok(())
+    }
+
+    /// What a user sees of a node's epoch and boot before deciding about it.
+    fn fence_as_stored(&self, node: &str) -> Fence {
+        let reading = self.store.get(&self.keys.fence(node));
+        let seen = reading.entries.first();
+        seen.and_then(|one| serde_json::from_slice(&one.value).ok()).unwrap_or_default()
     }
 
     /// The requested state that goes with a Start or Stop; a Disabled resource stays Disabled when it is stopped again. The

@@ -25,6 +25,7 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
         | OperationAction::Fence
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
+        | OperationAction::TestWatchdog
         | OperationAction::Balance => return None,
     };
     Some((spec.resource?, state))

@@ -128,7 +128,10 @@ fn tested(world: &World, nodes: &[&NodeOverview]) -> Check {
         return Check::ok(name, "the watchdog of every node was proven by a test");
     }
     let seen = format!("never seen to reset its machine: {}", untested.join(", "));
-    let help = format!("hactl node test-watchdog {} (a real reset, of an empty node)", untested[0]);
+    let first = untested[0];
+    let help = format!(
+        "hactl node maintenance enable {first} --wait, then hactl node test-watchdog {first} (a real reset)"
+    );
     if world.settings().fencing.require_tested {
         Check::fail(name, format!("{seen}; Cluster.spec.fencing.requireTested asks for it"), help)
     } else {

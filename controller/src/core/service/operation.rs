@@ -158,6 +158,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | OperationAction::Fence
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
+        | OperationAction::TestWatchdog
         | OperationAction::Balance => {
             let message = "this action is not about a resource";
             refuse(&situation, service, draft, Reason::Invalid, message);
@@ -303,6 +304,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         | OperationAction::Fence
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
+        | OperationAction::TestWatchdog
         | OperationAction::Balance => return false,
     };
     if begun {

@@ -134,6 +134,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         | OperationAction::Fence
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
+        | OperationAction::TestWatchdog
         | OperationAction::Balance => {}
     }
 }

@@ -229,6 +229,7 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
         sliding: watchdog.sliding,
         descriptor_retained: watchdog.descriptor_retained,
         tested: watchdog.tested,
+        last_test: watchdog.last_test.clone(),
         seen: None,
     });
 }

@@ -4,7 +4,7 @@ use ha_api_types::cluster::OnStoreLoss;
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, Mode, NodeReport, NotStopped, Phase,
-    Revision, ServiceReport, WatchdogKind, WatchdogReport,
+    Revision, ServiceReport, WatchdogKind, WatchdogReport, WatchdogTest,
 };
 use ha_api_types::resource::{RequestedState, Resource};
 use ha_api_types::time::{Millis, Mono};
@@ -41,6 +41,8 @@ pub(super) struct Agent {
     pub(super) cut: bool,
     pub(super) armed: bool,
     pub(super) kind: WatchdogKind,
+    /// The operation of the test that its watchdog has passed.
+    pub(super) tested: Option<String>,
     pub(super) is_virtual: bool,
     pub(super) faults: Faults,
     pub(super) timings: Timings,
@@ -89,6 +91,7 @@ impl Agent {
             cut: false,
             armed: true,
             kind: WatchdogKind::Kernel,
+            tested: None,
             is_virtual: false,
             faults: Faults::default(),
             hold: None,
@@ -154,6 +157,11 @@ impl Agent {
                 timeout_ms: self.timings.watchdog_timeout_ms,
                 sliding: true,
                 descriptor_retained: true,
+                tested: self.tested.is_some(),
+                last_test: self
+                    .tested
+                    .clone()
+                    .map(|operation| WatchdogTest { operation, ..WatchdogTest::default() }),
                 ..WatchdogReport::default()
             },
             timings: self.timings,

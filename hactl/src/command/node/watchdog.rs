@@ -67,6 +67,7 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
         ),
         ("Armed", yes(watchdog.armed)),
         ("Tested", yes(watchdog.tested)),
+        ("Last test", last_test(watchdog)),
         (
             "Margin seen",
             of_seen(
@@ -88,4 +89,21 @@ fn lines(watchdog: &WatchdogStatus) -> Vec<(&'static str, String)> {
             })),
         ),
     ]
+}
+
+/// The test that was passed on this machine by this driver, and what makes it count for less than it did.
+fn last_test(watchdog: &WatchdogStatus) -> String {
+    let Some(test) = &watchdog.last_test else {
+        return "none passed: hactl node test-watchdog".to_owned();
+    };
+    let seconds = |ms: u64| ms as f64 / 1000.0;
+    let counts = if watchdog.tested { "" } else { "; another timeout is in force now: test it again" };
+    format!(
+        "{}: with a timeout of {} s it reset the machine {} s after it was armed (boot {} ended, {} came){counts}",
+        test.at,
+        seconds(test.timeout_ms),
+        test.lasted_ms.div_ceil(1000),
+        test.boot_id,
+        test.next_boot_id,
+    )
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::doctor::{ManagerSettings, Owner, TimeDaemon};
 use crate::watchdog::protocol::{DeviceFacts, DeviceKind, Name, Privileges};
 use ha_api_types::check::Verdict;
+use ha_api_types::record::WatchdogTest;
 
 /// A machine of which there is nothing to say.
 #[derive(Clone)]
@@ -33,7 +34,11 @@ fn well() -> Machine {
             panic: PanicSettings { panic: Some(10), panic_on_oops: Some(1), ..PanicSettings::default() },
             ..MachineFacts::default()
         },
-        watchdog: WatchdogReport { tested: true, ..device.report() },
+        watchdog: WatchdogReport {
+            tested: true,
+            last_test: Some(WatchdogTest { timeout_ms: 5_000, lasted_ms: 2_500, ..WatchdogTest::default() }),
+            ..device.report()
+        },
         daemon: Status {
             device: Some(device),
             smallest_margin_ms: Some(4_700),
@@ -108,12 +113,18 @@ fn the_watchdog_is_judged() {
     check(cannot_stop, "nowayout", Warn, "cannot be stopped", "nowayout=0");
     check(|m| m.daemon.device = None, "nowayout", Ok, "nothing is armed", "");
     check(
-        |m| m.watchdog.tested = false,
+        |m| (m.watchdog.tested, m.watchdog.last_test) = (false, None),
         "watchdog-tested",
         Warn,
         "never seen",
-        "hactl node test-watchdog node1",
+        "hactl node maintenance enable node1 --wait, then hactl node test-watchdog node1",
     );
+    check(|_| (), "watchdog-tested", Ok, "within 3 s", "");
+    let retimed = |m: &mut Machine| {
+        m.watchdog.tested = false;
+        m.circumstances.timings.watchdog_timeout_ms = 15_000;
+    };
+    check(retimed, "watchdog-tested", Warn, "a timeout of 5 s, and 15 s is in force", "test-watchdog");
     let required = |m: &mut Machine| {
         m.watchdog.tested = false;
         m.circumstances.require_tested = true;

@@ -31,6 +31,8 @@ pub enum Command {
     Maintenance { node: String, enable: bool },
     /// `confirm-fenced N`: an operator has made sure that it is off.
     ConfirmFenced { node: String },
+    /// `test-watchdog N`: its machine is to be reset by it.
+    TestWatchdog { node: String },
     /// `fence N`: with its devices.
     Fence { node: String },
     /// `unfence N`: what its fabric devices have cut off is let in again.
@@ -57,6 +59,7 @@ impl Command {
             | Command::ClearError { .. }
             | Command::Maintenance { .. }
             | Command::ConfirmFenced { .. }
+            | Command::TestWatchdog { .. }
             | Command::Fence { .. }
             | Command::Unfence { .. }
             | Command::Disarm { .. }

@@ -10,7 +10,7 @@ use ha_api_types::time::Millis;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 30] = [
+const FORMS: [(&str, &str); 31] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -39,6 +39,7 @@ const FORMS: [(&str, &str); 30] = [
     ("clear-error", "clear-error R"),
     ("maintenance", "maintenance N enable|disable"),
     ("confirm-fenced", "confirm-fenced N"),
+    ("test-watchdog", "test-watchdog N"),
     ("fence", "fence N"),
     ("unfence", "unfence N"),
     ("disarm", "disarm freeze|ignore"),
@@ -71,7 +72,8 @@ impl Action {
             ) => of_resource(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
             Some(
-                "delete-node" | "maintenance" | "confirm-fenced" | "fence" | "unfence" | "disarm" | "arm",
+                "delete-node" | "maintenance" | "confirm-fenced" | "test-watchdog" | "fence" | "unfence"
+                | "disarm" | "arm",
             ) => of_cluster(&words).map(Action::Command),
             Some(_) => of_machine(&words),
         };
@@ -182,6 +184,7 @@ fn of_cluster(words: &[&str]) -> Result<Command, String> {
         }
         ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).to_owned() }),
         ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).to_owned() }),
+        ["test-watchdog", node] => Ok(Command::TestWatchdog { node: (*node).to_owned() }),
         ["fence", node] => Ok(Command::Fence { node: (*node).to_owned() }),
         ["unfence", node] => Ok(Command::Unfence { node: (*node).to_owned() }),
         ["disarm", word] => Ok(Command::Disarm { freeze: either(word, "freeze", "ignore")? }),

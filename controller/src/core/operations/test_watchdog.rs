@@ -1,0 +1,121 @@
+//! A test of a node's watchdog: a real reset, of a node with nothing active, remembered by its agent.
+
+use super::{Request, Verdict, verdict, write};
+use crate::core::health::{Health, NodeHealth, NodeTable, watchdog_counts};
+use crate::core::plan::Plan;
+use crate::core::situation::Situation;
+use ha_api_types::operation::OperationPhase;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, NodeReport, WatchdogKind, WatchdogReport};
+use ha_api_types::time::Millis;
+
+/// How long a machine that was told to let itself be reset is waited for, milliseconds: a slow watchdog, and a slow boot.
+const PATIENCE_MS: Millis = 900_000;
+
+/// Lets the agent begin, and follows what comes of it. The agent acts only on a test that is Running.
+pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
+    let world = situation.world;
+    let spec = &request.operation.value.spec;
+    let name = spec.node.as_deref().unwrap_or_default();
+    let begun = request.status.is_some_and(|status| status.value.phase == OperationPhase::Running);
+    let boot = world.fences.get(name).map(|fence| fence.value.boot_id.as_str());
+    let same_boot = boot == spec.boot_id.as_deref();
+    let report = world.node_reports.get(name).map(|report| &report.value);
+    let outcome = match (nodes.get(name), report) {
+        (None, _) | (_, None) => {
+            verdict(OperationPhase::Refused, Reason::NotFound, format!("there is no node {name}"))
+        }
+        (Some(node), Some(report)) if begun && !same_boot => back(request, name, node, report),
+        (Some(_), Some(report)) if begun => {
+            let over_at = request.operation.seen + PATIENCE_MS;
+            let said_since = request.status.map(|status| status.modified)
+                < world.node_reports.get(name).map(|report| report.modified);
+            if said_since && !report.watchdog.problem.is_empty() {
+                let message = format!("{name}: {}", report.watchdog.problem);
+                verdict(OperationPhase::Failed, Reason::WatchdogFailed, message)
+            } else if situation.now.raw >= over_at {
+                let message = format!("{name} was not reset: see the log of its agent");
+                verdict(OperationPhase::Failed, Reason::TimedOut, message)
+            } else {
+                plan.wake(situation, over_at, "a machine has had long enough to be reset");
+                goes_on(name)
+            }
+        }
+        (Some(_), Some(_)) if !same_boot => {
+            verdict(OperationPhase::Refused, Reason::Outdated, format!("{name} was booted anew since"))
+        }
+        (Some(node), Some(report)) => match refusal(situation, name, node, report) {
+            Some((reason, message)) => verdict(OperationPhase::Refused, reason, message),
+            None => goes_on(name),
+        },
+    };
+    write(situation, request, &outcome, plan);
+}
+
+/// Why the node's watchdog may not be tested now.
+fn refusal(
+    situation: &Situation<'_>,
+    name: &str,
+    node: &NodeHealth,
+    report: &NodeReport,
+) -> Option<(Reason, String)> {
+    let world = situation.world;
+    if !world.nodes.get(name).is_some_and(|node| node.value.spec.maintenance) {
+        let message = format!("{name} is not in maintenance: hactl node maintenance enable {name} --wait");
+        return Some((Reason::Refused, message));
+    }
+    if world.settings().disarmed.is_some() {
+        return Some((Reason::Disarmed, "the cluster is disarmed: hactl arm".to_owned()));
+    }
+    if node.health != Health::Online {
+        return Some((Reason::NodeNotOnline, format!("{name} is not online")));
+    }
+    let mut services = node.active.clone();
+    services.extend(world.assignments.iter().filter_map(|(service, assignment)| {
+        let comes = match assignment.value.action {
+            Action::Start | Action::Restart | Action::Migrate { .. } => assignment.value.node == name,
+            Action::Stop { .. } | Action::Leave => false,
+        };
+        comes.then(|| service.clone())
+    }));
+    if !services.is_empty() {
+        let services: Vec<&str> = services.iter().map(String::as_str).collect();
+        let message = format!(
+            "services are still active on {name} ({}): hactl node maintenance enable {name} --wait says why",
+            services.join(", ")
+        );
+        return Some((Reason::Refused, message));
+    }
+    // Whether it was tested before, and with what outcome, is what this is about; the agent sees whether it can be armed.
+    let watchdog =
+        WatchdogReport { tested: true, problem: String::new(), reason: None, ..report.watchdog.clone() };
+    let reason = watchdog_counts(world, &NodeReport { watchdog, ..report.clone() }).err()?;
+    Some((reason, format!("{name}: {}", reason.sentence())))
+}
+
+fn goes_on(name: &str) -> Verdict {
+    let message = format!("{name} lets its watchdog reset it, and is waited for");
+    verdict(OperationPhase::Running, Reason::InProgress, message)
+}
+
+/// Another boot has registered.
+fn back(request: &Request<'_>, name: &str, node: &NodeHealth, report: &NodeReport) -> Verdict {
+    let passed = report.watchdog.last_test.as_ref().filter(|test| test.operation == request.name);
+    if let Some(test) = passed {
+        let seconds = test.lasted_ms.div_ceil(1000);
+        let message = format!(
+            "{} has reset {name} {seconds} s after it was armed, and that is remembered: hactl node maintenance disable {name}",
+            report.watchdog.identity
+        );
+        return verdict(OperationPhase::Succeeded, Reason::Completed, message);
+    }
+    if !node.is_heard() || report.watchdog.kind == WatchdogKind::None {
+        let message = format!("{name} is back, and looks at its watchdog");
+        return verdict(OperationPhase::Running, Reason::InProgress, message);
+    }
+    let message = format!(
+        "{name} was booted anew, but not by this test as far as its agent knows: --state-dir must be on a disk that \
+         survives, and nothing else may reset it meanwhile"
+    );
+    verdict(OperationPhase::Failed, Reason::WatchdogFailed, message)
+}

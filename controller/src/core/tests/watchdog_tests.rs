@@ -1,0 +1,109 @@
+//! `hactl node test-watchdog`, as the leader lets it go ahead and follows it.
+
+use super::fencing::running_on;
+use super::lab::Lab;
+use ha_api_types::cluster::ClusterSpec;
+use ha_api_types::node::{NodeSpec, NodeState};
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use ha_api_types::reason::Reason;
+
+fn test_of(lab: &Lab, node: &str) -> OperationSpec {
+    OperationSpec {
+        action: OperationAction::TestWatchdog,
+        node: Some(node.to_owned()),
+        boot_id: Some(lab.fence(node).boot_id),
+        ..OperationSpec::default()
+    }
+}
+
+/// Asks, and looks what the leader says.
+fn check(lab: &mut Lab, name: &str, spec: OperationSpec, phase: OperationPhase, reason: Reason, part: &str) {
+    lab.operate(name, spec);
+    lab.run(300);
+    let said = lab.operation(name);
+    assert!((said.phase, said.reason) == (phase, reason) && said.message.contains(part), "{said:?}");
+}
+
+/// The node on which nothing runs, in maintenance.
+fn idle(lab: &mut Lab, busy: &str) -> String {
+    let names = ["node1", "node2"];
+    let name = names.into_iter().find(|name| *name != busy).expect("two nodes");
+    lab.edit::<NodeSpec>(name, |node| node.spec.maintenance = true);
+    lab.until(5_000, "in maintenance", |lab| lab.node_is(name, NodeState::Maintenance));
+    name.to_owned()
+}
+
+#[test]
+fn only_an_idle_node_that_is_there_is_let_reset() {
+    use OperationPhase::{Refused, Running};
+    let (mut lab, busy) = running_on(&["node1", "node2"]);
+    let spec = test_of(&lab, &busy);
+    check(
+        &mut lab,
+        "at-work",
+        spec,
+        Refused,
+        Reason::Refused,
+        "not in maintenance: hactl node maintenance enable",
+    );
+    // There is no other node that could take its service.
+    let other = idle(&mut lab, &busy);
+    lab.edit::<NodeSpec>(&busy, |node| node.spec.maintenance = true);
+    lab.run(500);
+    let spec = test_of(&lab, &busy);
+    check(&mut lab, "busy", spec, Refused, Reason::Refused, "services are still active on");
+    let idle = other;
+    let spec = OperationSpec { boot_id: Some("another".to_owned()), ..test_of(&lab, &idle) };
+    check(&mut lab, "old", spec, Refused, Reason::Outdated, "booted anew");
+    let spec = OperationSpec { node: Some("nix".to_owned()), ..test_of(&lab, &idle) };
+    check(&mut lab, "nobody", spec, Refused, Reason::NotFound, "no node nix");
+    let spec = test_of(&lab, &idle);
+    check(&mut lab, "test", spec, Running, Reason::InProgress, "is waited for");
+}
+
+#[test]
+fn a_machine_that_is_back_says_whether_it_was_the_watchdog() {
+    let earlier = "another-test";
+    for (remembers, phase) in [
+        (Some("test"), OperationPhase::Succeeded),
+        (Some(earlier), OperationPhase::Failed),
+        (None, OperationPhase::Failed),
+    ] {
+        let (mut lab, busy) = running_on(&["node1", "node2"]);
+        let idle = idle(&mut lab, &busy);
+        let spec = test_of(&lab, &idle);
+        check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "is waited for");
+        lab.agent(&idle).die();
+        lab.run(10_000);
+        assert_eq!(lab.operation("test").phase, OperationPhase::Running);
+        lab.agent(&idle).tested = remembers.map(str::to_owned);
+        lab.agent(&idle).boot();
+        lab.until(20_000, "followed to its end", |lab| lab.operation("test").phase == phase);
+        lab.run(500);
+        let watchdog = lab.node(&idle).watchdog.expect("it has one");
+        assert_eq!(watchdog.last_test.map(|test| test.operation).as_deref(), remembers);
+    }
+}
+
+#[test]
+fn what_was_never_tested_does_not_count_where_a_test_is_required() {
+    let (mut lab, busy) = running_on(&["node1", "node2"]);
+    let idle = idle(&mut lab, &busy);
+    lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.fencing.require_tested = true);
+    lab.run(500);
+    let message = |lab: &Lab| {
+        let conditions = lab.node(&idle).conditions;
+        conditions.into_iter().find(|one| one.kind == "Watchdog").map(|one| one.reason)
+    };
+    assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
+    // It may be tested all the same, and counts then.
+    let spec = test_of(&lab, &idle);
+    check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "is waited for");
+    lab.agent(&idle).die();
+    lab.agent(&idle).tested = Some("test".to_owned());
+    lab.run(8_000);
+    lab.agent(&idle).boot();
+    lab.until(20_000, "tested", |lab| lab.operation("test").phase == OperationPhase::Succeeded);
+    lab.run(500);
+    assert!(message(&lab) != Some(Reason::WatchdogUntested));
+}

@@ -1,0 +1,196 @@
+//! `hactl node test-watchdog`: a reset that is let happen, remembered, and never of a node with something active.
+
+use super::*;
+use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::{Node, NodeSpec};
+use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
+use ha_api_types::reason::Reason;
+use ha_api_types::timing::{Profile, TimingSpec};
+
+impl World {
+    fn ask_for_test(&mut self, boot_id: &str, phase: OperationPhase) {
+        let spec = OperationSpec {
+            action: OperationAction::TestWatchdog,
+            node: Some(NODE.to_owned()),
+            boot_id: Some(boot_id.to_owned()),
+            ..OperationSpec::default()
+        };
+        self.in_maintenance(true);
+        let status = OperationStatus { phase, ..OperationStatus::default() };
+        self.write(&self.keys.spec(Kind::Operation, "t1"), &Operation::new("t1", spec));
+        self.write(&self.keys.status(Kind::Operation, "t1"), &status);
+        self.deliver();
+    }
+
+    fn in_maintenance(&mut self, maintenance: bool) {
+        let spec = NodeSpec { maintenance, ..NodeSpec::default() };
+        self.write(&self.keys.spec(Kind::Node, NODE), &Node::new(NODE, spec));
+        self.deliver();
+    }
+
+    fn timings(&mut self, timing: TimingSpec) {
+        let spec = ClusterSpec { timing, ..ClusterSpec::default() };
+        self.write(&self.keys.spec(Kind::Cluster, "default"), &Cluster::new("default", spec));
+        self.deliver();
+    }
+
+    /// Waits for the reset.
+    fn until_reset(&mut self) {
+        for _ in 0..100 {
+            if !self.reset {
+                self.advance(100);
+            }
+        }
+        assert!(self.reset, "{:?}", self.logs);
+    }
+
+    /// The machine is on again after a reset; its disk is as it was.
+    fn boot_again(&mut self, boot_id: &str) {
+        self.reset = false;
+        self.fires_at_ms = None;
+        self.copies.clear();
+        self.daemon = daemon::Core::new(protocol::Privileges::default());
+        self.restart_agent(boot_id);
+        self.advance(500);
+        self.open();
+        self.advance(3_000);
+    }
+}
+
+#[test]
+fn an_idle_node_lets_itself_be_reset_and_remembers_it() {
+    let mut world = World::active();
+    assert!(!world.report().watchdog.tested);
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.until_reset();
+    assert_eq!(world.journal.trial.as_ref().map(|trial| trial.operation.as_str()), Some("t1"));
+    world.boot_again("boot-2");
+    let watchdog = world.report().watchdog;
+    assert!(watchdog.tested, "{:?}", world.logs);
+    let test = watchdog.last_test.expect("told");
+    assert_eq!((test.boot_id.as_str(), test.next_boot_id.as_str()), ("boot-1", "boot-2"));
+    assert_eq!((test.operation.as_str(), test.timeout_ms), ("t1", 5_000));
+    // Noted twice a second; a sliding device fires a second before the deadline at the earliest, and never after it.
+    assert!((1_000..=3_000).contains(&test.lasted_ms), "{test:?}");
+    assert_eq!(world.journal.trial, None);
+    let words = world.events.iter().find(|event| event.reason == Reason::WentDown).expect("told");
+    assert!(words.message.contains("hactl node test-watchdog let test reset it"), "{words:?}");
+    // The request was about the boot that is gone: nothing is reset again.
+    world.advance(30_000);
+    assert!(!world.reset);
+    // Another boot remembers it too; another timeout, driver or machine is another test.
+    world.boot_again("boot-3");
+    assert!(world.report().watchdog.tested);
+    world.timings(TimingSpec { profile: Profile::Fast, ..TimingSpec::default() });
+    world.advance(5_000);
+    let watchdog = world.report().watchdog;
+    assert!(!watchdog.tested && watchdog.last_test.is_some(), "{watchdog:?}");
+    world.timings(TimingSpec::default());
+    world.advance(5_000);
+    assert!(world.report().watchdog.tested);
+    let proven = world.journal.proven.as_mut().expect("remembered");
+    proven.identity = "another driver".to_owned();
+    world.boot_again("boot-4");
+    assert!(!world.report().watchdog.tested);
+}
+
+#[test]
+fn only_a_test_that_the_leader_lets_go_ahead_begins() {
+    for (boot_id, phase) in [
+        ("boot-1", OperationPhase::Pending),
+        ("boot-1", OperationPhase::Refused),
+        ("boot-0", OperationPhase::Running),
+    ] {
+        let mut world = World::active();
+        world.ask_for_test(boot_id, phase);
+        world.advance(30_000);
+        assert!(!world.reset && world.journal.trial.is_none(), "{boot_id} {phase:?}");
+    }
+}
+
+#[test]
+fn a_node_with_something_active_is_not_reset() {
+    let mut world = World::running();
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.advance(30_000);
+    assert!(!world.reset && world.journal.trial.is_none());
+    assert!(world.copies["web"].running);
+}
+
+#[test]
+fn a_node_that_is_not_in_maintenance_any_more_is_not_reset() {
+    let mut world = World::active();
+    world.net = Net::Down;
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.in_maintenance(false);
+    world.net = Net::Up;
+    world.deliver();
+    world.advance(30_000);
+    assert!(!world.reset && world.journal.trial.is_none());
+}
+
+#[test]
+fn an_agent_that_is_told_to_end_gives_the_test_up() {
+    let mut world = World::active();
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.advance(300);
+    assert!(world.journal.trial.is_some() && world.fires_at_ms.is_some(), "{:?}", world.logs);
+    world.input(Input::Shutdown(Shutdown::Restart));
+    world.advance(30_000);
+    assert!(!world.reset && world.fires_at_ms.is_none() && world.journal.trial.is_none(), "{:?}", world.logs);
+    // What reset the machine later was not the test.
+    world.boot_again("boot-2");
+    assert_eq!(world.report().watchdog.last_test, None);
+}
+
+#[test]
+fn a_watchdog_that_cannot_be_armed_ends_the_test() {
+    let mut world = World::active();
+    world.refuse_arm = true;
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.advance(30_000);
+    assert!(!world.reset && world.journal.trial.is_none());
+    let asked = world.requests.iter().filter(|request| matches!(request, protocol::Request::Arm(_))).count();
+    assert!((1..=10).contains(&asked), "{asked}: {:?}", world.logs);
+    assert!(!world.report().watchdog.problem.is_empty());
+}
+
+#[test]
+fn nothing_starts_while_the_reset_is_waited_for() {
+    let mut world = World::active();
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.resource("web");
+    world.assign("web", Action::Start);
+    world.until_reset();
+    assert_eq!(world.copies.get("web").map_or(0, |copy| copy.starts), 0);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_is_no_test() {
+    let mut world = World::active();
+    world.journal_fails = true;
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    world.advance(30_000);
+    assert!(!world.reset);
+}
+
+#[test]
+fn a_watchdog_that_does_not_fire_is_not_relied_on() {
+    let mut world = World::active();
+    world.ask_for_test("boot-1", OperationPhase::Running);
+    for _ in 0..600 {
+        world.advance(100);
+        // softdog can be told not to reboot: everything looks as it should, and nothing happens.
+        world.reset = false;
+        world.fires_at_ms = None;
+    }
+    let watchdog = world.report().watchdog;
+    assert!(watchdog.problem.contains("did not reset this machine"), "{watchdog:?} {:?}", world.logs);
+    assert!(!watchdog.tested);
+    assert_eq!(world.journal.trial, None);
+    // Nor does the next process rely on it.
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert!(world.report().watchdog.problem.contains("did not reset this machine"), "{:?}", world.logs);
+}
