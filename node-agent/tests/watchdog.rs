@@ -9,6 +9,8 @@
 
 #[path = "watchdog/node.rs"]
 mod node;
+#[path = "watchdog/wrong_settings.rs"]
+mod wrong_settings;
 
 use ha_node_agent::watchdog::client::{Client, ClientError, Event};
 use ha_node_agent::watchdog::clock;

@@ -217,6 +217,12 @@ fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
             for problem in system_conf::problems(Path::new("/")) {
                 warn!("{problem}");
             }
+            // One that was taken over is ours; of another one is said now what arming it would be refused with.
+            if status.device.is_none()
+                && let Some(refusal) = place.refusal()
+            {
+                error!("the watchdog cannot be armed: {refusal}");
+            }
             info!(device = %device.display(), descriptor_retained = manager.retains(), state = ?status.state, "ready");
         }
         Place::StandIn(socket) => {

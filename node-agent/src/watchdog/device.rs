@@ -8,7 +8,9 @@ mod sysfs;
 pub(super) use kernel::KernelDevice;
 pub(super) use stand_in::StandInDevice;
 
-use super::protocol::{DeviceFacts, Refusal};
+use super::protocol::{DeviceFacts, Name, Refusal};
+use nix::errno::Errno;
+use nix::sys::stat::stat;
 use std::path::PathBuf;
 
 /// Where the device is.
@@ -21,6 +23,26 @@ pub(super) enum Place {
 }
 
 impl Place {
+    /// Why it could not be armed now, as far as that shows without opening it, which would start it.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        let (path, shown) = match self {
+            Place::Kernel(place) => (sysfs::resolve(place), place),
+            Place::StandIn(socket) => (socket.clone(), socket),
+        };
+        if !self.is_there() {
+            let place = Name::tail(shown.as_os_str().as_encoded_bytes());
+            return Some(Refusal::NoDevice { errno: Errno::ENOENT as u32, place });
+        }
+        match self {
+            Place::Kernel(_) => {
+                let (pid, name) =
+                    stat(&path).map_or((0, Name::default()), |found| owner::owner_of(found.st_rdev));
+                (pid != 0).then_some(Refusal::DeviceBusy { pid, name })
+            }
+            Place::StandIn(_) => None,
+        }
+    }
+
     /// Whether something is there that could be opened.
     pub(super) fn is_there(&self) -> bool {
         match self {
@@ -79,5 +101,26 @@ impl Device {
             Self::Kernel(device) => device.close(),
             Self::StandIn(mut device) => device.close(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_armed_is_known_before_it_is_opened() {
+        let missing = |place: Place, shown: &str| {
+            let expected = Refusal::NoDevice { errno: 2, place: Name::new(shown.as_bytes()) };
+            assert_eq!(place.refusal(), Some(expected));
+        };
+        missing(Place::Kernel("/dev/no-such-watchdog".into()), "/dev/no-such-watchdog");
+        missing(Place::Kernel("No such identity".into()), "No such identity");
+        missing(Place::StandIn("/no/socket".into()), "/no/socket");
+        // A device that somebody has open, if none that is a watchdog.
+        let held = std::fs::File::open("/dev/null").unwrap();
+        let busy = Place::Kernel("/dev/null".into()).refusal();
+        assert!(matches!(busy, Some(Refusal::DeviceBusy { pid: 1.., .. })), "{busy:?}");
+        drop(held);
     }
 }

@@ -109,7 +109,9 @@ impl World {
                         Device::Sliding => Ok((DeviceKind::Kernel, true)),
                         Device::Fixed | Device::Coarse => Ok((DeviceKind::Kernel, false)),
                         Device::StandIn => Ok((DeviceKind::StandIn, true)),
-                        Device::Missing => Err(Refusal::NoDevice { errno: 2 }),
+                        Device::Missing => {
+                            Err(Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog0") })
+                        }
                         Device::Busy => Err(Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") }),
                     };
                     let (kind, sliding) = match opened {

@@ -195,7 +195,9 @@ fn refusal_of(errno: Errno, path: &Path) -> Refusal {
                 stat(path).map_or((0, Name::default()), |status| owner::owner_of(status.st_rdev));
             Refusal::DeviceBusy { pid, name }
         }
-        Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => Refusal::NoDevice { errno: number(errno) },
+        Errno::ENOENT | Errno::ENODEV | Errno::ENXIO => {
+            Refusal::NoDevice { errno: number(errno), place: name_of(path) }
+        }
         _ => Refusal::DeviceFailed { errno: number(errno) },
     }
 }
@@ -209,8 +211,9 @@ mod tests {
         let check = |path: &str, expected: Refusal| {
             assert_eq!(KernelDevice::open(Path::new(path), 5, false).map(|(_, facts)| facts), Err(expected));
         };
-        check("/dev/no-such-watchdog", Refusal::NoDevice { errno: 2 });
-        check("No such identity", Refusal::NoDevice { errno: 2 });
+        for missing in ["/dev/no-such-watchdog", "No such identity"] {
+            check(missing, Refusal::NoDevice { errno: 2, place: Name::new(missing.as_bytes()) });
+        }
         check("/dev/null", Refusal::DeviceFailed { errno: 25 });
         assert!(
             KernelDevice::inherit(

@@ -30,8 +30,8 @@ pub(crate) struct StandInDevice {
 impl StandInDevice {
     /// Connects and starts the timer.
     pub(super) fn open(socket: &Path, timeout_seconds: u32) -> Result<(Self, DeviceFacts), Refusal> {
-        let mut device = Self::connect(socket).map_err(refusal_of)?;
-        device.ask(Operation::Start).map_err(refusal_of)?;
+        let mut device = Self::connect(socket).map_err(|errno| refusal_of(errno, socket))?;
+        device.ask(Operation::Start).map_err(|errno| refusal_of(errno, socket))?;
         device.pet(Some(timeout_seconds)).map_err(|errno| Refusal::DeviceFailed { errno })?;
         let facts = device.facts();
         Ok((device, facts))
@@ -98,11 +98,13 @@ impl StandInDevice {
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "the kernel has more errors than anybody lists")]
-fn refusal_of(errno: Errno) -> Refusal {
+fn refusal_of(errno: Errno, socket: &Path) -> Refusal {
     let number = (errno as i32).unsigned_abs();
     match errno {
         Errno::EBUSY => Refusal::DeviceBusy { pid: 0, name: Name::new(b"ha-watchdogd") },
-        Errno::ENOENT | Errno::ECONNREFUSED => Refusal::NoDevice { errno: number },
+        Errno::ENOENT | Errno::ECONNREFUSED => {
+            Refusal::NoDevice { errno: number, place: Name::tail(socket.as_os_str().as_encoded_bytes()) }
+        }
         _ => Refusal::DeviceFailed { errno: number },
     }
 }

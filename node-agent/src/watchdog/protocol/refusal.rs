@@ -63,11 +63,13 @@ pub enum Refusal {
     },
     /// The device is not there.
     #[error(
-        "there is no watchdog device (error {errno}): load a driver, for example set WATCHDOG_MODULE in /etc/default/ha-watchdogd and restart ha-watchdogd"
+        "there is no watchdog device {place} (error {errno}): load a driver, for example set WATCHDOG_MODULE (or another WATCHDOG_DEVICE) in /etc/default/ha-watchdogd and restart ha-watchdogd"
     )]
     NoDevice {
         /// The error number the kernel gave.
         errno: u32,
+        /// What was looked for: a path or the end of a longer one, or an identity.
+        place: Name,
     },
     /// Somebody else holds the device.
     #[error("the watchdog device is held by process {pid} ({name}): {}", fix_for(name.as_str()))]
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn what_keeps_it_from_being_armed_has_a_word() {
         let check = |refusal: Refusal, expected: Reason| assert_eq!(refusal.reason(), expected, "{refusal}");
-        check(Refusal::NoDevice { errno: 2 }, Reason::WatchdogMissing);
+        check(Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog") }, Reason::WatchdogMissing);
         let too_long = Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 };
         check(too_long, Reason::TimingRefused);
         let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 60, largest_seconds: 600 };
@@ -204,9 +206,9 @@ mod tests {
         let not_taken = Refusal::TimeoutNotTaken { smallest_seconds: 30, largest_seconds: 600 };
         check(not_taken, "from 30 to 600 s", "set timing.watchdogTimeoutSeconds to one of these");
         check(
-            Refusal::NoDevice { errno: 2 },
-            "no watchdog device",
-            "set WATCHDOG_MODULE in /etc/default/ha-watchdogd",
+            Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog7") },
+            "no watchdog device /dev/watchdog7",
+            "in /etc/default/ha-watchdogd and restart ha-watchdogd",
         );
         let busy = Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") };
         check(busy, "held by process 1 (systemd)", "RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");

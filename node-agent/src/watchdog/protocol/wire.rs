@@ -255,7 +255,7 @@ impl Writer {
                 Refusal::DeadlineTooFar { ahead_ms, heartbeat_valid_ms } => {
                     (28, ahead_ms.into(), heartbeat_valid_ms, none)
                 }
-                Refusal::NoDevice { errno } => (29, errno.into(), 0, none),
+                Refusal::NoDevice { errno, place } => (29, errno.into(), 0, place),
                 Refusal::DeviceBusy { pid, name } => (30, pid.into(), 0, name),
                 Refusal::StopsWhenClosed => (31, 0, 0, none),
                 Refusal::TimeoutTooLong { read_back_seconds, largest_seconds } => {
@@ -394,7 +394,7 @@ impl<'a> Reader<'a> {
             26 => Refusal::NotArmed,
             27 => Refusal::DeadlinePassed,
             28 => Refusal::DeadlineTooFar { ahead_ms: small()?, heartbeat_valid_ms: second },
-            29 => Refusal::NoDevice { errno: small()? },
+            29 => Refusal::NoDevice { errno: small()?, place: name },
             30 => Refusal::DeviceBusy { pid: small()?, name },
             31 => Refusal::StopsWhenClosed,
             32 => Refusal::TimeoutTooLong { read_back_seconds: small()?, largest_seconds: second },

@@ -14,7 +14,7 @@ fn every_refusal() -> Vec<Refusal> {
         Refusal::NotArmed,
         Refusal::DeadlinePassed,
         Refusal::DeadlineTooFar { ahead_ms: 7000, heartbeat_valid_ms: 6000 },
-        Refusal::NoDevice { errno: 2 },
+        Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog") },
         Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") },
         Refusal::StopsWhenClosed,
         Refusal::TimeoutTooLong { read_back_seconds: 60, largest_seconds: 5 },

@@ -1,0 +1,104 @@
+//! Wrong settings: the daemon says at its start what arming will be refused with, and refuses it with the same sentence.
+
+use super::arm;
+use super::node::{served, wait_until};
+use ha_node_agent::watchdog::client::ClientError;
+use ha_node_agent::watchdog::protocol::{Name, Refusal};
+use nix::unistd::geteuid;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A daemon for a kernel device, and what it logs.
+struct Daemon {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Daemon {
+    /// Runs it for this device; after this shell command, in file systems of its own, if there is one.
+    fn start(device: &str, before: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let program = env!("CARGO_BIN_EXE_ha-watchdogd");
+        let mut command = match before {
+            None => Command::new(program),
+            Some(before) => {
+                let mut command = Command::new("unshare");
+                if !geteuid().is_root() {
+                    command.args(["--user", "--map-root-user"]);
+                }
+                command.args(["--mount", "sh", "-c", &format!("{before} && exec \"$@\""), "sh", program]);
+                command
+            }
+        };
+        let process = command
+            .args(["--module", "", "--device", device, "--socket"])
+            .arg(folder.path().join("watchdogd.sock"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self { folder, process }
+    }
+
+    /// Waits until it serves, and checks what it said before and what it refuses to arm with.
+    async fn refuses(&self, at_start: &[&str], refusal: Refusal) {
+        let socket = self.folder.path().join("watchdogd.sock");
+        wait_until("the daemon listens", || Path::new(&socket).exists());
+        let client = served(&socket).await.0;
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap();
+        for part in at_start {
+            assert!(log.contains(part), "{part}: {log}");
+        }
+        assert_eq!(client.arm(arm(None)).await, Err(ClientError::Refused(refusal)));
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_missing_device_is_named() {
+    let refusal = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/no-such-watchdog") };
+    let expected = [
+        "the watchdog cannot be armed: there is no watchdog device /dev/no-such-watchdog",
+        "set WATCHDOG_MODULE (or another WATCHDOG_DEVICE) in /etc/default/ha-watchdogd",
+    ];
+    Daemon::start("/dev/no-such-watchdog", None).refuses(&expected, refusal).await;
+}
+
+#[tokio::test]
+async fn a_device_that_somebody_has_open_is_named_with_its_owner() {
+    // Nobody may open a watchdog here; that it is none shows only once it is opened.
+    let held = std::fs::File::open("/dev/null").unwrap();
+    let expected = ["the watchdog cannot be armed: the watchdog device is held by process"];
+    Daemon::start("/dev/null", None).refuses(&expected, Refusal::DeviceFailed { errno: 25 }).await;
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_service_manager_that_uses_the_watchdog_too_is_named() {
+    let manager = |settings: &str| {
+        format!(
+            "mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system /run/systemd/system.conf.d && \
+             printf '[Manager]\\n{settings}' > /run/systemd/system.conf.d/99-test.conf"
+        )
+    };
+    let both = "RuntimeWatchdogSec=30\\nRebootWatchdogSec=10min\\n";
+    let expected = ["RuntimeWatchdogSec=30", "set RebootWatchdogSec=0", "/etc/systemd/system.conf.d/"];
+    Daemon::start("/dev/null", Some(&manager(both)))
+        .refuses(&expected, Refusal::SharedWithManager { runtime: true, reboot: true })
+        .await;
+    let reboot = "RuntimeWatchdogSec=0\\nRebootWatchdogSec=10min\\n";
+    Daemon::start("/dev/null", Some(&manager(reboot)))
+        .refuses(&["10min at reboot"], Refusal::SharedWithManager { runtime: false, reboot: true })
+        .await;
+    // Both off: it goes on to the device, which is none.
+    let off = "RuntimeWatchdogSec=off\\nRebootWatchdogSec=0\\n";
+    Daemon::start("/dev/null", Some(&manager(off))).refuses(&[], Refusal::DeviceFailed { errno: 25 }).await;
+}
