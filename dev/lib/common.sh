@@ -7,6 +7,9 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # Downloaded parts live here; git ignores it. HACTL_CACHE lets several clones share one.
 CACHE=${HACTL_CACHE:-$ROOT/.cache}
 export ROOT CACHE
+# What one build leaves for the next takes more room than everything else together, and these scripts build everything once. One
+# setting for all of them: cargo builds anew when it changes.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 
 say() { printf '== %s\n' "$*" >&2; }
 
