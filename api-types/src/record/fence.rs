@@ -142,7 +142,7 @@ impl Proof {
     pub fn sentence(&self) -> String {
         match self {
             Proof::Silence { waited_ms } => format!(
-                "no heartbeat for {:.1} s, after which its armed watchdog has reset it",
+                "no heartbeat for {:.1} s: by then it has stopped what it ran, or its armed watchdog has reset it",
                 *waited_ms as f64 / 1000.0
             ),
             Proof::Device { name } => format!("fence device {name} confirmed it off"),
