@@ -33,8 +33,9 @@ pub struct Fence {
     /// A fence device at work: nobody starts another, or opens the epoch, before its duration has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceIntent>,
-    /// Devices of action Reboot that were told to switch the machine off and have not confirmed it on since. Once the
-    /// epoch is closed with a proof they are told to, by whoever leads.
+    /// Devices of action Reboot or kind Fabric that were told off and have not confirmed on since. Once the epoch is closed
+    /// with a proof they are told on by whoever leads: power devices at once, fabric devices after another boot or when an
+    /// operator asks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
     /// When the state changed, for people.

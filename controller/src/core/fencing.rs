@@ -14,6 +14,7 @@ use super::world::{Versioned, guard_of};
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
+use ha_api_types::operation::OperationSpec;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof};
 use ha_store::{Guard, Transaction};
@@ -30,6 +31,11 @@ impl<'a> Subjected<'a> {
     pub(super) fn registration(&self) -> Option<&'a Versioned<NodeReport>> {
         self.report.filter(|report| report.value.mode == Mode::Registering)
     }
+}
+
+/// Whether a node's fence is as the operator saw it who asks for something.
+pub(super) fn is_as_seen(spec: &OperationSpec, fence: &Fence) -> bool {
+    spec.epoch == Some(fence.epoch) && spec.boot_id.as_deref() == Some(fence.boot_id.as_str())
 }
 
 /// Plans the epochs of all nodes.

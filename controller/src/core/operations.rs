@@ -30,6 +30,13 @@ struct Request<'a> {
     status: Option<&'a Versioned<OperationStatus>>,
 }
 
+impl Request<'_> {
+    /// Whether it was found possible and is being carried out.
+    fn is_begun(&self) -> bool {
+        self.status.is_some_and(|status| status.value.phase == OperationPhase::Running)
+    }
+}
+
 /// What became of it.
 struct Verdict {
     phase: OperationPhase,
@@ -187,15 +194,8 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         write(situation, request, &verdict(refused, Reason::NotFound, message), plan);
         return;
     };
-    if spec.epoch != Some(fence.value.epoch) || spec.boot_id.as_deref() != Some(fence.value.boot_id.as_str())
-    {
-        let message = format!(
-            "{}: node {name} is at epoch {} of boot {}",
-            Reason::Outdated.sentence(),
-            fence.value.epoch,
-            fence.value.boot_id
-        );
-        write(situation, request, &verdict(refused, Reason::Outdated, message), plan);
+    if !fencing::is_as_seen(spec, &fence.value) {
+        write(situation, request, &outdated(name, &fence.value), plan);
         return;
     }
     let valid_ms = world.heartbeat_valid_ms(name);
@@ -291,7 +291,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
         write(situation, request, &verdict(refused, Reason::NotFound, message), plan);
         return;
     };
-    let begun = request.status.is_some_and(|status| status.value.phase == OperationPhase::Running);
+    let begun = request.is_begun();
     match fence.value.state {
         FenceState::Open if begun => {
             let done = verdict(OperationPhase::Succeeded, Reason::Completed, "it was fenced and is back");
@@ -326,22 +326,22 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
     }
 }
 
+/// The operator saw the node under another epoch or boot.
+fn outdated(name: &str, fence: &Fence) -> Verdict {
+    let sentence = Reason::Outdated.sentence();
+    let message = format!("{sentence}: node {name} is at epoch {} of boot {}", fence.epoch, fence.boot_id);
+    verdict(OperationPhase::Refused, Reason::Outdated, message)
+}
+
 /// Lets a node in again that a fabric device has cut off, as the operator saw it; the devices of its fence do that.
 fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let spec = &request.operation.value.spec;
     let name = spec.node.as_deref().unwrap_or_default();
     let (refused, done) = (OperationPhase::Refused, OperationPhase::Succeeded);
-    let begun = request.status.is_some_and(|status| status.value.phase == OperationPhase::Running);
+    let begun = request.is_begun();
     let outcome = match situation.world.fences.get(name).map(|fence| &fence.value) {
         None => verdict(refused, Reason::NotFound, format!("node {name} never had an epoch")),
-        Some(fence)
-            if spec.epoch != Some(fence.epoch) || spec.boot_id.as_deref() != Some(fence.boot_id.as_str()) =>
-        {
-            let sentence = Reason::Outdated.sentence();
-            let message =
-                format!("{sentence}: node {name} is at epoch {} of boot {}", fence.epoch, fence.boot_id);
-            verdict(refused, Reason::Outdated, message)
-        }
+        Some(fence) if !fencing::is_as_seen(spec, fence) => outdated(name, fence),
         Some(fence) => {
             let cut = fencing::devices::cut_off(situation, name, fence);
             match (fence.state, cut.first()) {

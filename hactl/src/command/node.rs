@@ -12,6 +12,7 @@ use crate::terminal::Terminal;
 use clap::{Args, Subcommand};
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::{OperationAction, OperationSpec};
+use serde_json::Value;
 
 /// Nodes: list, maintenance, confirming that one is off
 #[derive(Args, Debug)]
@@ -32,13 +33,15 @@ enum NodeCommand {
     /// Let a machine that shuts down go on without waiting for its services to move away
     ShutdownContinue(ShutdownContinue),
     /// Let a node's watchdog reset the machine, to see that it does: of a node in maintenance with nothing active
-    TestWatchdog(TestWatchdog),
+    #[command(mut_arg("yes", |yes| yes.help("Do not ask: the machine may go down now")))]
+    TestWatchdog(Asked),
     /// Fence a node with its devices now, whatever its heartbeat says: its services run elsewhere
-    Fence(Fence),
+    Fence(Asked),
     /// Let a node that a fabric device has cut off in again without another boot: only when nothing of before runs there
-    Unfence(Fence),
+    Unfence(Asked),
     /// State that a node is off, so that its services may run elsewhere: only when you have made sure of it
-    ConfirmFenced(ConfirmFenced),
+    #[command(mut_arg("yes", |yes| yes.help("Do not ask: you have made sure that the machine is off")))]
+    ConfirmFenced(Asked),
 }
 
 #[derive(Args, Debug)]
@@ -49,19 +52,9 @@ struct ShutdownContinue {
     patience: Patience,
 }
 
+// A command that asks before it is recorded. (A doc comment would be shown instead of what each says of itself.)
 #[derive(Args, Debug)]
-struct TestWatchdog {
-    /// The node
-    node: String,
-    /// Do not ask: the machine may go down now
-    #[arg(long, short = 'y')]
-    yes: bool,
-    #[command(flatten)]
-    patience: Patience,
-}
-
-#[derive(Args, Debug)]
-struct Fence {
+struct Asked {
     /// The node
     node: String,
     /// Do not ask
@@ -71,15 +64,12 @@ struct Fence {
     patience: Patience,
 }
 
-#[derive(Args, Debug)]
-struct ConfirmFenced {
-    /// The node
-    node: String,
-    /// Do not ask: you have made sure that the machine is off
-    #[arg(long, short = 'y')]
-    yes: bool,
-    #[command(flatten)]
-    patience: Patience,
+/// What an operation says of the node as it was seen: on another one it is not carried out.
+#[derive(Clone, Copy)]
+enum Carries {
+    Nothing,
+    Boot,
+    EpochAndBoot,
 }
 
 impl Node {
@@ -89,10 +79,18 @@ impl Node {
             NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
             NodeCommand::ShutdownContinue(go_on) => shutdown_continue(session, go_on).await,
-            NodeCommand::TestWatchdog(test) => test_watchdog(session, test).await,
-            NodeCommand::Fence(fence) => fence_now(session, fence).await,
-            NodeCommand::Unfence(fence) => unfence(session, fence).await,
-            NodeCommand::ConfirmFenced(confirm) => confirm_fenced(session, confirm).await,
+            NodeCommand::TestWatchdog(asked) => {
+                asked.run(session, OperationAction::TestWatchdog, Carries::Boot, may_be_reset).await
+            }
+            NodeCommand::Fence(asked) => {
+                asked.run(session, OperationAction::Fence, Carries::Nothing, may_be_fenced).await
+            }
+            NodeCommand::Unfence(asked) => {
+                asked.run(session, OperationAction::Unfence, Carries::EpochAndBoot, has_ended).await
+            }
+            NodeCommand::ConfirmFenced(asked) => {
+                asked.run(session, OperationAction::ConfirmFenced, Carries::EpochAndBoot, is_off).await
+            }
         }
     }
 }
@@ -109,116 +107,83 @@ async fn list(session: &Session) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn confirm_fenced(session: &Session, confirm: &ConfirmFenced) -> Outcome {
-    let target = super::node(&confirm.node)?;
-    let node = session.client()?.target(&target).await?;
-    let name = &target.name.name;
-    let status = &node["status"];
-    let epoch = status["epoch"].as_u64();
-    let boot_id = status["bootId"].as_str().map(str::to_owned);
-    if !confirm.yes {
-        let state = status["state"].as_str().unwrap_or("Unknown");
-        let seen = age(status["lastSeen"].as_str());
-        let services = status["services"].as_u64().unwrap_or(0);
-        let question = format!(
-            "node {name} is {state}, last seen {seen} ago, with {services} services.\n\
-             If it still runs, they will run twice and their data may be destroyed.\n\
-             Have you made sure, at the machine itself, that {name} is powered off?"
-        );
-        confirmed(&question)?;
+impl Asked {
+    /// Asks, unless `--yes` is given, and records the operation.
+    async fn run(
+        &self,
+        session: &Session,
+        action: OperationAction,
+        carries: Carries,
+        question: fn(&str, &Value) -> String,
+    ) -> Outcome {
+        let target = super::node(&self.node)?;
+        let node = session.client()?.target(&target).await?;
+        let (name, status) = (&target.name.name, &node["status"]);
+        if !self.yes && !Terminal::confirm(&question(name, status))? {
+            return Err(Failure::refused("not confirmed: nothing was changed"));
+        }
+        carry_out(session, operation(action, carries, name, status), &self.patience).await
     }
-    let spec = OperationSpec {
-        action: OperationAction::ConfirmFenced,
-        node: Some(name.clone()),
-        epoch,
-        boot_id,
-        ..OperationSpec::default()
-    };
-    carry_out(session, spec, &confirm.patience).await
 }
 
-async fn test_watchdog(session: &Session, test: &TestWatchdog) -> Outcome {
-    let target = super::node(&test.node)?;
-    let status = session.client()?.node(&target).await?.status.unwrap_or_default();
-    let name = &target.name.name;
-    if !test.yes {
-        let watchdog =
-            status.watchdog.map_or_else(|| "its watchdog".to_owned(), |watchdog| watchdog.identity);
-        let question = format!(
-            "{watchdog} will reset {name} without a shutdown: what is not on disk there is lost.\n\
-             Only a node in maintenance with nothing active on it is let go. Reset {name} now?"
-        );
-        confirmed(&question)?;
-    }
-    let spec = OperationSpec {
-        action: OperationAction::TestWatchdog,
-        node: Some(name.clone()),
-        boot_id: Some(status.boot_id).filter(|boot_id| !boot_id.is_empty()),
-        ..OperationSpec::default()
-    };
-    carry_out(session, spec, &test.patience).await
+fn is_off(name: &str, status: &Value) -> String {
+    let seen = age(status["lastSeen"].as_str());
+    format!(
+        "{}, last seen {seen} ago, with {} services.\n\
+         If it still runs, they will run twice and their data may be destroyed.\n\
+         Have you made sure, at the machine itself, that {name} is powered off?",
+        is_now(name, status),
+        services(status)
+    )
 }
 
-async fn fence_now(session: &Session, fence: &Fence) -> Outcome {
-    let target = super::node(&fence.node)?;
-    let node = session.client()?.target(&target).await?;
-    let name = &target.name.name;
-    if !fence.yes {
-        let status = &node["status"];
-        let state = status["state"].as_str().unwrap_or("Unknown");
-        let services = status["services"].as_u64().unwrap_or(0);
-        let question = format!(
-            "node {name} is {state}, with {services} services. Its fence devices will cut it off at once,\n\
-             and everything on it ends as in a power failure. Fence {name}?"
-        );
-        confirmed(&question)?;
-    }
-    let spec = OperationSpec {
-        action: OperationAction::Fence,
-        node: Some(name.clone()),
-        ..OperationSpec::default()
-    };
-    carry_out(session, spec, &fence.patience).await
+fn may_be_reset(name: &str, status: &Value) -> String {
+    let watchdog = status["watchdog"]["identity"].as_str().unwrap_or("its watchdog");
+    format!(
+        "{watchdog} will reset {name} without a shutdown: what is not on disk there is lost.\n\
+         Only a node in maintenance with nothing active on it is let go. Reset {name} now?"
+    )
 }
 
-async fn unfence(session: &Session, fence: &Fence) -> Outcome {
-    let target = super::node(&fence.node)?;
-    let node = session.client()?.target(&target).await?;
-    let name = &target.name.name;
-    if !fence.yes {
-        let question = format!(
-            "node {name} gets its storage back under the boot that was cut off. If a service that ran there\n\
-             before runs on, it runs twice from then on and its data may be destroyed.\n\
-             Have you made sure, at the machine itself, that nothing of that runs on {name}?"
-        );
-        confirmed(&question)?;
-    }
-    let spec = OperationSpec {
-        action: OperationAction::Unfence,
-        node: Some(name.clone()),
-        epoch: node["status"]["epoch"].as_u64(),
-        boot_id: node["status"]["bootId"].as_str().map(str::to_owned),
-        ..OperationSpec::default()
-    };
-    carry_out(session, spec, &fence.patience).await
+fn may_be_fenced(name: &str, status: &Value) -> String {
+    format!(
+        "{}, with {} services. Its fence devices will cut it off at once,\n\
+         and everything on it ends as in a power failure. Fence {name}?",
+        is_now(name, status),
+        services(status)
+    )
 }
 
-fn confirmed(question: &str) -> Result<(), Failure> {
-    if Terminal::confirm(question)? {
-        Ok(())
-    } else {
-        Err(Failure::refused("not confirmed: nothing was changed"))
-    }
+fn has_ended(name: &str, _: &Value) -> String {
+    format!(
+        "node {name} gets its storage back under the boot that was cut off. If a service that ran there\n\
+         before runs on, it runs twice from then on and its data may be destroyed.\n\
+         Have you made sure, at the machine itself, that nothing of that runs on {name}?"
+    )
+}
+
+fn is_now(name: &str, status: &Value) -> String {
+    format!("node {name} is {}", status["state"].as_str().unwrap_or("Unknown"))
+}
+
+fn services(status: &Value) -> u64 {
+    status["services"].as_u64().unwrap_or(0)
 }
 
 async fn shutdown_continue(session: &Session, go_on: &ShutdownContinue) -> Outcome {
     let target = super::node(&go_on.node)?;
     let node = session.client()?.target(&target).await?;
-    let spec = OperationSpec {
-        action: OperationAction::ShutdownContinue,
-        node: Some(target.name.name.clone()),
-        boot_id: node["status"]["bootId"].as_str().map(str::to_owned),
-        ..OperationSpec::default()
-    };
+    let spec =
+        operation(OperationAction::ShutdownContinue, Carries::Boot, &target.name.name, &node["status"]);
     carry_out(session, spec, &go_on.patience).await
+}
+
+fn operation(action: OperationAction, carries: Carries, name: &str, status: &Value) -> OperationSpec {
+    let boot_id = || status["bootId"].as_str().map(str::to_owned);
+    let (epoch, boot_id) = match carries {
+        Carries::Nothing => (None, None),
+        Carries::Boot => (None, boot_id()),
+        Carries::EpochAndBoot => (status["epoch"].as_u64(), boot_id()),
+    };
+    OperationSpec { action, node: Some(name.to_owned()), epoch, boot_id, ..OperationSpec::default() }
 }

@@ -31,6 +31,21 @@ pub(super) enum Purpose {
     Leave { report: NodeReport },
 }
 
+impl Purpose {
+    /// The heartbeat that it is, if it is one.
+    pub(super) fn beat(&self) -> Option<&Beat> {
+        match self {
+            Purpose::Beat(beat) => Some(beat),
+            Purpose::Request { .. }
+            | Purpose::DeleteAlive
+            | Purpose::Service { .. }
+            | Purpose::Forget { .. }
+            | Purpose::Doctor { .. }
+            | Purpose::Leave { .. } => None,
+        }
+    }
+}
+
 impl AgentCore {
     pub(super) fn commit(&mut self, transaction: Transaction, lane: Lane, purpose: Purpose) -> CommitId {
         let id = CommitId(self.next_id());

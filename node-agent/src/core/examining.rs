@@ -59,13 +59,13 @@ impl AgentCore {
         if self.examining.write.is_some() {
             return;
         }
+        let Some(facts) = &self.examining.facts else { return };
         // What people set, and a watchdog that answers late, count at once: only the machine itself is looked at
         // now and then.
         let basis = (self.circumstances(), self.watchdog.report(self.in_force.watchdog_timeout_ms));
         if self.examining.judged.as_ref() == Some(&basis) {
             return;
         }
-        let Some(facts) = &self.examining.facts else { return };
         let mut found = self.judged(now, facts, &basis);
         self.examining.judged = Some(basis);
         let node = &self.config.node;

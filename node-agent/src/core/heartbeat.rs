@@ -111,30 +111,18 @@ impl AgentCore {
     pub(super) fn may_be_committed_armed(&self) -> bool {
         self.node_report().is_some_and(|report| report.armed)
             || self.unseen_armed
-            || self.commits.values().any(|purpose| match purpose {
-                Purpose::Beat(beat) => beat.report.as_ref().is_some_and(|report| report.armed),
-                Purpose::Request { .. }
-                | Purpose::DeleteAlive
-                | Purpose::Service { .. }
-                | Purpose::Forget { .. }
-                | Purpose::Doctor { .. }
-                | Purpose::Leave { .. } => false,
-            })
+            || self.sends_report(|report| report.armed)
     }
 
     /// Whether a heartbeat is under way, or was never answered, that takes *armed: true* back: a permit that overtakes it
     /// would be followed by a report that says otherwise.
     pub(super) fn may_be_taking_armed_back(&self) -> bool {
-        self.unseen_report
-            || self.commits.values().any(|purpose| match purpose {
-                Purpose::Beat(beat) => beat.report.as_ref().is_some_and(|report| !report.armed),
-                Purpose::Request { .. }
-                | Purpose::DeleteAlive
-                | Purpose::Service { .. }
-                | Purpose::Forget { .. }
-                | Purpose::Doctor { .. }
-                | Purpose::Leave { .. } => false,
-            })
+        self.unseen_report || self.sends_report(|report| !report.armed)
+    }
+
+    /// Whether a heartbeat is under way that writes a report like that.
+    fn sends_report(&self, is_such: impl Fn(&NodeReport) -> bool) -> bool {
+        self.commits.values().filter_map(Purpose::beat).filter_map(|beat| beat.report.as_ref()).any(is_such)
     }
 
     /// Sends the heartbeat that is due.
@@ -382,15 +370,7 @@ impl AgentCore {
 
     /// The heartbeat that is under way.
     pub(super) fn beat_under_way(&self) -> Option<&Beat> {
-        match self.commits.get(&self.registered()?.beat?)? {
-            Purpose::Beat(beat) => Some(beat),
-            Purpose::Request { .. }
-            | Purpose::DeleteAlive
-            | Purpose::Service { .. }
-            | Purpose::Forget { .. }
-            | Purpose::Doctor { .. }
-            | Purpose::Leave { .. } => None,
-        }
+        self.commits.get(&self.registered()?.beat?)?.beat()
     }
 
     pub(super) fn heartbeat_due(&self) -> Option<Mono> {

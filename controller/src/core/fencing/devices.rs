@@ -5,7 +5,7 @@ mod work;
 
 pub use work::{DeviceWork, duration_ms};
 
-use super::{Subjected, rewrite};
+use super::{Subjected, is_as_seen, rewrite};
 use crate::core::health::device_proves;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun};
 use crate::core::plan::{Note, Plan, Subject, node_event};
@@ -27,10 +27,7 @@ pub(super) fn is_asked_for(situation: &Situation<'_>, node: &str) -> bool {
 
 /// Whether an operator has asked to let this node in again, as it is closed now.
 fn is_unfenced(situation: &Situation<'_>, node: &str, fence: &Fence) -> bool {
-    under_way(situation, OperationAction::Unfence, node).any(|operation| {
-        let spec = &operation.spec;
-        spec.epoch == Some(fence.epoch) && spec.boot_id.as_deref() == Some(fence.boot_id.as_str())
-    })
+    under_way(situation, OperationAction::Unfence, node).any(|operation| is_as_seen(&operation.spec, fence))
 }
 
 /// Operations of this kind on a node that have not come to their end.

@@ -17,7 +17,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Reque
     let world = situation.world;
     let spec = &request.operation.value.spec;
     let name = spec.node.as_deref().unwrap_or_default();
-    let begun = request.status.is_some_and(|status| status.value.phase == OperationPhase::Running);
+    let begun = request.is_begun();
     let boot = world.fences.get(name).map(|fence| fence.value.boot_id.as_str());
     let same_boot = boot == spec.boot_id.as_deref();
     let report = world.node_reports.get(name).map(|report| &report.value);
