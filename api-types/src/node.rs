@@ -107,6 +107,17 @@ pub struct FenceDevice {
     pub parts: Vec<FencePart>,
 }
 
+impl FenceDevice {
+    /// Whether its confirmation proves a node dead: power always, fabric only when it cuts the storage too.
+    pub fn proves(&self) -> bool {
+        !self.parts.is_empty()
+            && match self.kind {
+                FenceKind::Power => true,
+                FenceKind::Fabric => self.covers_storage,
+            }
+    }
+}
+
 impl Default for FenceDevice {
     fn default() -> FenceDevice {
         FenceDevice {

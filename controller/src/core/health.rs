@@ -3,7 +3,7 @@
 use super::situation::Situation;
 use super::world::World;
 use ha_api_types::kind::Kind;
-use ha_api_types::node::FenceKind;
+use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, HoldTerms, Leave, Mode, NodeReport, Proof, WatchdogKind};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -123,7 +123,7 @@ fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) 
     let Hearing { observed, silent_since, late_at } =
         hearing(world, situation.commits, name, situation.now.raw);
     let spec = world.nodes.get(name).map(|node| &node.value.spec.fencing);
-    let has_device = spec.is_some_and(|fencing| fencing.devices.iter().any(device_proves));
+    let has_device = spec.is_some_and(|fencing| fencing.devices.iter().any(FenceDevice::proves));
     let allow_unfenced = spec.is_some_and(|fencing| fencing.allow_unfenced);
     NodeHealth {
         health: health(situation, name, fence, report, late_at),
@@ -178,15 +178,6 @@ fn health(
             }
         }
     }
-}
-
-/// Whether a device's confirmation proves a node dead: power always, fabric only when it cuts the storage too.
-pub fn device_proves(device: &ha_api_types::node::FenceDevice) -> bool {
-    !device.parts.is_empty()
-        && match device.kind {
-            FenceKind::Power => true,
-            FenceKind::Fabric => device.covers_storage,
-        }
 }
 
 /// Whether a node's watchdog is one that the cluster accepts.

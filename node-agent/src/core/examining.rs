@@ -9,6 +9,7 @@ use super::{AgentCore, Config, Now, watchdog_test};
 use crate::doctor::{Circumstances, MachineFacts, judge};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
+use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{DoctorReport, LastEnd, Mode, WatchdogReport, WatchdogSeen};
 use ha_store::{Guard, Outcome, Transaction};
@@ -92,8 +93,9 @@ impl AgentCore {
         Circumstances {
             node: self.config.node.clone(),
             is_virtual: self.config.is_virtual,
-            has_other_proof: fencing
-                .is_some_and(|fencing| fencing.allow_unfenced || !fencing.devices.is_empty()),
+            has_other_proof: fencing.is_some_and(|fencing| {
+                fencing.allow_unfenced || fencing.devices.iter().any(FenceDevice::proves)
+            }),
             require_tested: self.view.cluster().is_some_and(|cluster| cluster.spec.fencing.require_tested),
             timings: self.in_force,
         }

@@ -6,7 +6,6 @@ mod work;
 pub use work::{DeviceWork, duration_ms};
 
 use super::{Subjected, is_as_seen, rewrite};
-use crate::core::health::device_proves;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun};
 use crate::core::plan::{Note, Plan, Subject, node_event};
 use crate::core::situation::Situation;
@@ -61,7 +60,7 @@ fn devices<'a>(situation: &Situation<'a>, node: &str) -> Vec<&'a FenceDevice> {
         .world
         .nodes
         .get(node)
-        .map(|node| node.value.spec.fencing.devices.iter().filter(|device| device_proves(device)).collect())
+        .map(|node| node.value.spec.fencing.devices.iter().filter(|device| device.proves()).collect())
         .unwrap_or_default();
     devices.sort_by(|a, b| (a.priority, &a.name).cmp(&(b.priority, &b.name)));
     devices

@@ -1,7 +1,6 @@
 //! Fence devices are asked from time to time whether they answer, so that a broken one is known before it is needed.
 
 use super::Subjected;
-use crate::core::health::device_proves;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
@@ -31,7 +30,7 @@ pub type DeviceProbes = BTreeMap<(String, String), DeviceProbe>;
 /// Asks the devices of a node whose epoch is open. Asking changes nothing, so no intent is recorded.
 pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
     let Some(node) = situation.world.nodes.get(subject.name) else { return };
-    for device in node.value.spec.fencing.devices.iter().filter(|device| device_proves(device)) {
+    for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
         let key = (subject.name.to_owned(), device.name.clone());
         let known = situation.probes.get(&key).cloned().unwrap_or_default();
         if known.running.is_some() {

@@ -6,6 +6,7 @@ use ha_api_types::check::Verdict;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
 use ha_api_types::event::Event;
 use ha_api_types::kind::Kind;
+use ha_api_types::node::{FenceDevice, FenceKind, FencePart, Node, NodeSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::DoctorReport;
 
@@ -61,6 +62,30 @@ fn what_an_operator_sets_counts_at_once() {
     world.deliver();
     world.advance(500);
     assert_eq!(tested(&world), Some(Verdict::Fail), "without another look at the machine");
+}
+
+#[test]
+fn only_a_device_whose_word_is_proof_makes_up_for_a_virtual_machine() {
+    let mut world = World::active();
+    world.core.config.is_virtual = true;
+    world.examine(MachineFacts::default());
+    let found = |world: &World| verdict(&world.doctor().expect("written"), "machine");
+    assert_eq!(found(&world), Some(Verdict::Fail));
+    let mut device = FenceDevice { parts: vec![FencePart::default()], ..FenceDevice::default() };
+    let mut set = |device: &FenceDevice| {
+        let mut node = Node::new(NODE, NodeSpec::default());
+        node.spec.fencing.devices = vec![device.clone()];
+        world.write(&world.keys.spec(Kind::Node, NODE), &node);
+        world.deliver();
+        world.advance(500);
+        found(&world)
+    };
+    device.kind = FenceKind::Fabric;
+    assert_eq!(set(&device), Some(Verdict::Fail), "it leaves the storage: nothing is proven");
+    device.covers_storage = true;
+    assert_eq!(set(&device), Some(Verdict::Ok));
+    (device.kind, device.covers_storage) = (FenceKind::Power, false);
+    assert_eq!(set(&device), Some(Verdict::Ok));
 }
 
 #[test]
