@@ -1,10 +1,11 @@
 //! Live migration: FENCING, section 8. Until the hand-over it is on the source; after it, on either.
 
 use super::assign::{assign, start_on};
+use super::policy::remember;
 use super::{Draft, Planner, Service, Standing, error, recover};
 use ha_api_types::event::EventType;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Phase};
+use ha_api_types::record::{Action, FailureClass, Phase};
 use ha_api_types::resource::ServiceState;
 
 /// What one side of a migration is known to be.
@@ -88,6 +89,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         // Nothing has been handed over, and the target cannot go on, or is lost: it stays. The new assignment takes from
         // the source the right to hand over.
         (Side::Running | Side::Silent, Side::Gone) => {
+            if target_report.and_then(|report| report.value.failure) == Some(FailureClass::NeverHere) {
+                remember(&mut draft.status.never_nodes, target);
+            }
             stay(planner, service, draft, &source, source_standing, &said);
         }
         (Side::Running, Side::Silent) => {

@@ -87,9 +87,7 @@ pub(super) fn start_failed(
     let said = said.to_owned();
     let never_here = class == FailureClass::NeverHere;
     let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
-    if !remembered.contains(&node) {
-        remembered.push(node.clone());
-        remembered.sort();
+    if remember(remembered, &node) {
         draft.status.move_failures = draft.status.move_failures.saturating_add(1);
     }
     if class == FailureClass::ConfigurationWrong {
@@ -122,6 +120,16 @@ pub(super) fn start_failed(
         draft.told.clear();
         draft.tell(EventType::Warning, Reason::StartFailed, message);
     }
+}
+
+/// Adds a node to those that are remembered; `false`: it was among them.
+pub(super) fn remember(nodes: &mut Vec<String>, node: &str) -> bool {
+    let is_new = !nodes.iter().any(|known| known == node);
+    if is_new {
+        nodes.push(node.to_owned());
+        nodes.sort();
+    }
+    is_new
 }
 
 /// Whether a node is refused for what only a change of the service, its rules or the machine can mend: then waiting for it

@@ -3,7 +3,7 @@
 use super::super::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::{Affinity, AffinityRule};
-use ha_api_types::record::{Action, Assignment};
+use ha_api_types::record::{Action, Assignment, Phase, ServiceReport};
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
 
@@ -33,7 +33,8 @@ impl World {
         broken
     }
 
-    /// A service is given to a node: it fits in there. One that runs there already is not placed.
+    /// A service is given to a node: it fits in there. One that runs there already is not placed, nor one that ran there by
+    /// the last word of a node that has gone since: it is taken over where somebody put it.
     pub(super) fn check_capacity(&mut self, name: &str, value: &[u8]) {
         let Ok(assignment) = serde_json::from_slice::<Assignment>(value) else {
             return self.violate("readable records", format!("assignment of {name} cannot be read"));
@@ -44,7 +45,10 @@ impl World {
             Action::Stop { .. } | Action::Leave => return,
         };
         let before = self.placed.insert(name.to_owned(), node.clone());
-        if before.as_ref() == Some(&node) || self.present(&node, name).is_some() {
+        if before.as_ref() == Some(&node)
+            || self.present(&node, name).is_some()
+            || self.is_reported_running(&node, name)
+        {
             return;
         }
         let Some(resource) = self.typed::<Resource>(Kind::Resource, name) else { return };
@@ -57,6 +61,15 @@ impl World {
             let problem = format!("{name} is given to {node}, which has not enough {what} for it");
             self.violate("capacity is never exceeded", problem);
         }
+    }
+
+    fn is_reported_running(&self, node: &str, name: &str) -> bool {
+        let reading = self.store.get(&self.keys.service_report(node, name));
+        let report = reading.entries.first();
+        report.is_some_and(|entry| {
+            serde_json::from_slice::<ServiceReport>(&entry.value)
+                .is_ok_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
+        })
     }
 
     /// Whether a service counts on a node: it is there or on its way there, and not at rest.
