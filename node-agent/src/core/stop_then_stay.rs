@@ -219,7 +219,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Begins to kill a service; where nobody knows whether it runs, it is looked for first.
+    /// Begins to kill a service; where nobody knows whether it runs, it is looked for first, unless an action was begun
+    /// for it: a paused copy that waits to be received is cleared away by a kill, and seen by no look.
     pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         if let Step::Kill { why: known, tries } | Step::KillVerify { why: known, tries } = &mut service.step {
             *known = why;
@@ -233,10 +234,22 @@ impl AgentCore {
         let _ = now;
         match service.presence {
             Presence::Stopped if service.cancelling.is_empty() => {}
+            Presence::Unprobed if self.may_be_received(service) => service.go(Step::Kill { why, tries: 0 }),
             Presence::Unprobed | Presence::Stopped => service.go(Step::KillVerify { why, tries: 0 }),
             Presence::Running | Presence::Unclear => service.go(Step::Kill { why, tries: 0 }),
         }
         self.changed = true;
+    }
+
+    /// Whether an earlier process of this boot may have begun to receive a service.
+    fn may_be_received(&self, service: &Service) -> bool {
+        let entry = self.journal.services.get(service.name());
+        let begun =
+            self.journal.boot_id == self.config.boot_id && entry.is_some_and(|entry| !entry.begun.is_empty());
+        begun
+            || self.view.reports.value(service.name()).is_some_and(|report| {
+                report.phase == Phase::Receiving && report.boot_id == self.config.boot_id
+            })
     }
 
     pub(super) fn kill_again(
