@@ -301,6 +301,10 @@ fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) 
 }
 
 fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
+    if queued::is_to_be_looked_for(draft) {
+        queued::look_anew(&planner.situation, service, draft);
+        return;
+    }
     match draft.status.state {
         ServiceState::Queued => queued::queued(planner, service, draft),
         ServiceState::RequestStart => start::request_start(planner, service, draft),

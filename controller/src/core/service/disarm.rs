@@ -30,9 +30,15 @@ pub(super) fn rests(
         | ServiceState::Recovery
         | ServiceState::Migrate
         | ServiceState::Relocate
-        | ServiceState::Error
         | ServiceState::Ignored
         | ServiceState::Deleting => false,
+        // It stays in Error, but whoever clears that later must not start it beside what was started by hand meanwhile.
+        ServiceState::Error => {
+            if by_hand {
+                draft.status.probe_arming = Some(situation.world.cluster_generation());
+            }
+            false
+        }
         ServiceState::Queued | ServiceState::RequestStart | ServiceState::Disabled => {
             if by_hand {
                 freeze(service, draft, by_hand);

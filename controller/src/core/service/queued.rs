@@ -3,9 +3,49 @@
 use super::assign::{start_on, stop_on};
 use super::probe::{Answer, answers};
 use super::start::wants_stop;
-use super::{Draft, Planner, Service, error, recover};
+use super::{Assign, Draft, Planner, Service, Standing, error, recover, report_guard};
+use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ServiceState};
+
+/// Whether a service that is thought to rest may have been started by hand while the cluster was disarmed: it was in Error
+/// then, and has left it.
+pub(super) fn is_to_be_looked_for(draft: &Draft) -> bool {
+    draft.status.probe_arming.is_some()
+        && match draft.status.state {
+            ServiceState::RequestStart
+            | ServiceState::Stopped
+            | ServiceState::Disabled
+            | ServiceState::Recovery => true,
+            ServiceState::Queued
+            | ServiceState::Starting
+            | ServiceState::Started
+            | ServiceState::RequestStop
+            | ServiceState::Stopping
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Fence
+            | ServiceState::Freeze
+            | ServiceState::Error
+            | ServiceState::Ignored
+            | ServiceState::Deleting => false,
+        }
+}
+
+/// It may have been moved by hand while the cluster was disarmed: every node is asked anew (FENCING, section 7).
+pub(super) fn look_anew(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    if let Some((assignment, Standing::InForce)) = service.assigned(situation) {
+        let (key, guard) = report_guard(situation, &assignment.node, service.name);
+        draft.guards.insert(key, guard);
+    }
+    if service.assignment.is_some() {
+        draft.assign = Assign::Delete;
+    }
+    draft.status.epoch = None;
+    draft.status.action_uid = None;
+    let message = "it may have been moved by hand, so every node is asked for it".to_owned();
+    draft.go(ServiceState::Queued, Reason::NotProbed, message);
+}
 
 /// Ends when every place where it might already run has answered or is proven empty: none runs, one is adopted where it
 /// is, two are an error.

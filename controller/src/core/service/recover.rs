@@ -3,7 +3,7 @@
 use super::assign::{start_on, stop_on};
 use super::policy::{choose, with_companions};
 use super::start::{partners_come_first, stops_first, wants_stop};
-use super::{Draft, Planner, Service, Standing, preemption};
+use super::{Draft, Planner, Service, Standing, preemption, queued};
 use crate::core::health::Health;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::ShutdownPolicy;
@@ -109,12 +109,8 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     let Some((assignment, standing)) = service.assigned(&situation) else {
-        // It may have been moved by hand while the cluster was disarmed: every node is asked anew (FENCING, section 7).
         draft.status.probe_arming = Some(situation.world.cluster_generation());
-        draft.status.epoch = None;
-        draft.status.action_uid = None;
-        let message = "it may have been moved by hand, so every node is asked for it".to_owned();
-        draft.go(ServiceState::Queued, Reason::NotProbed, message);
+        queued::look_anew(&situation, service, draft);
         return;
     };
     let node = assignment.node.as_str();

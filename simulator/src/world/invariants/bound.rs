@@ -101,14 +101,14 @@ impl World {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
             .filter(|present| present.definition.exclusive && present.doing == Doing::Runs)
-            .filter(|present| self.is_guarded(&present.definition.name, &present.definition.uid))
+            .filter(|present| self.is_guarded(node, &present.definition.name, &present.definition.uid))
             .map(|present| present.definition.name.clone())
             .collect()
     }
 
     /// Whether a service is managed: the leader has taken it on, and nobody has deleted it or wants it Ignored. One in Error
-    /// whose stop was confirmed is left alone: who starts it by hand then answers for it.
-    fn is_guarded(&self, name: &str, uid: &str) -> bool {
+    /// is left alone but where it may still run: who starts it by hand then answers for it.
+    fn is_guarded(&self, node: &str, name: &str, uid: &str) -> bool {
         let resource: Option<Resource> =
             self.spec_of(Kind::Resource, name).and_then(|value| serde_json::from_value(value).ok());
         let wanted = resource.is_some_and(|resource| {
@@ -121,9 +121,10 @@ impl World {
             .states
             .get(name)
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
-        let left_alone = self
-            .status_of::<ResourceStatus>(Kind::Resource, name)
-            .is_some_and(|status| status.state == ServiceState::Error && status.stop_confirmed == Some(true));
+        let left_alone = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
+            let elsewhere = status.node.as_deref() != Some(node);
+            status.state == ServiceState::Error && (elsewhere || status.stop_confirmed == Some(true))
+        });
         wanted && taken && !left_alone && self.managed.contains(name)
     }
 }
