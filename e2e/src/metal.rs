@@ -4,6 +4,7 @@
 //! and the controllers stay process trees of the same cluster. QEMU runs as the one program of a node's tree, so that
 //! power, links, and the removal after a kill are those of every other machine.
 
+pub mod bystanders;
 pub mod case;
 pub mod cases;
 pub mod deeds;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use ha_api_types::kind::Kind;
@@ -17,6 +18,9 @@ use crate::etcd::Etcdctl;
 use crate::machine::{Machine, Role};
 use crate::plan::{API_PORT, ETCD_CLIENT_PORT, endpoints};
 use crate::wait::wait_for_ok;
+
+/// How long most commands of a client may take.
+const CLIENT_CEILING: Duration = Duration::from_secs(180);
 
 impl Cluster {
     /// The store, through all members.
@@ -150,8 +154,16 @@ impl Cluster {
     /// # Errors
     /// When it cannot be started; its failure is in the output.
     pub fn hactl(&self, arguments: &[&str]) -> Result<Output> {
+        self.hactl_within(CLIENT_CEILING, arguments)
+    }
+
+    /// As [`Cluster::hactl`], for a command that may take longer than most.
+    ///
+    /// # Errors
+    /// When it cannot be started; its failure is in the output.
+    pub fn hactl_within(&self, limit: Duration, arguments: &[&str]) -> Result<Output> {
         let program = self.folder().join("hactl").to_string_lossy().into_owned();
-        bounded(&program, arguments)
+        bounded(limit, &program, arguments)
     }
 
     /// Runs kubectl against the cluster.
@@ -164,7 +176,7 @@ impl Cluster {
         let cache = format!("--cache-dir={}", self.folder().join("kubectl-cache").display());
         let all: Vec<&str> =
             [configuration.as_str(), cache.as_str()].into_iter().chain(arguments.iter().copied()).collect();
-        bounded(&binaries::kubectl()?.to_string_lossy(), &all)
+        bounded(CLIENT_CEILING, &binaries::kubectl()?.to_string_lossy(), &all)
     }
 
     /// Writes what clients need: a command `hactl` and a `kubeconfig` in the cluster's folder.
@@ -200,9 +212,10 @@ impl Cluster {
 }
 
 /// Runs a client, and kills it (status 137) when it takes so long that it must be hanging.
-fn bounded(program: &str, arguments: &[&str]) -> Result<Output> {
+fn bounded(limit: Duration, program: &str, arguments: &[&str]) -> Result<Output> {
+    let seconds = limit.as_secs().to_string();
     let all: Vec<&str> =
-        ["--signal=KILL", "180", program].into_iter().chain(arguments.iter().copied()).collect();
+        ["--signal=KILL", seconds.as_str(), program].into_iter().chain(arguments.iter().copied()).collect();
     output(tool("timeout"), &all)
 }
 

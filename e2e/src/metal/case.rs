@@ -1,7 +1,7 @@
 //! One case: what is done to a machine, and what must hold, said beforehand.
 
 use anyhow::Result;
-use ha_api_types::cluster::ShutdownPolicy;
+use ha_api_types::cluster::{OnStoreLoss, ShutdownPolicy};
 
 use super::deeds;
 use super::hardware::Watchdog;
@@ -21,9 +21,16 @@ pub struct Case {
     pub fencing: Fencing,
     /// `Cluster.spec.shutdownPolicy`.
     pub policy: ShutdownPolicy,
+    /// `Cluster.spec.fencing.onStoreLoss`.
+    pub on_store_loss: OnStoreLoss,
+    /// What the other machines have to do meanwhile.
+    pub others: Others,
     /// From when the machine is silent.
     pub silence: Silence,
-    /// What has to be prepared on the machine; its time counts for nothing.
+    /// What is changed on the machine before it takes the service.
+    pub equip: fn(&mut Rig, &str) -> Result<()>,
+    /// What has to be prepared while it has the service, which may leave the machine for it but never starts anew there; its time
+    /// counts for nothing.
     pub prepare: fn(&mut Rig, &str) -> Result<()>,
     /// Does it.
     pub act: fn(&mut Rig, &str) -> Result<()>,
@@ -50,11 +57,23 @@ pub const USUAL: Case = Case {
     service: Service::Undisturbed,
     fencing: Fencing::Wait,
     policy: ShutdownPolicy::Conditional,
+    on_store_loss: OnStoreLoss::Stop,
+    others: Others::Idle,
     silence: Silence::FromDeed,
+    equip: deeds::nothing,
     prepare: deeds::nothing,
     act: deeds::nothing,
     mend: deeds::nothing,
 };
+
+/// What the other machines have to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// Nothing, until the service comes.
+    Idle,
+    /// Each has a service of its own, whose process goes on whatever happens.
+    Busy,
+}
 
 /// From when a machine commits no more heartbeats: a failover is computed from the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +93,17 @@ pub enum Reset {
     MustNot,
     /// It asked for it itself.
     Own,
+    /// Somebody else asked for it, in this step and at no other time.
+    Asked(Step),
+}
+
+/// A step of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The deed: [`Case::act`].
+    Deed,
+    /// What brings the machine back: [`Case::mend`].
+    Mending,
 }
 
 /// What must become of the service.
@@ -94,6 +124,9 @@ pub enum Service {
     Undisturbed,
     /// It stops, and starts here again.
     Returns,
+    /// It stops before the machine's heartbeat ceases to be good, runs nowhere until the machine is brought back, and then
+    /// starts here again.
+    Withdraws,
 }
 
 /// What was seen. Times are milliseconds after the deed.
@@ -105,7 +138,7 @@ pub struct Outcome {
     pub stopped_ms: Option<u64>,
     /// When its first write elsewhere, or of the next process here, was.
     pub elsewhere_ms: Option<u64>,
-    /// The latest that the timing settings allow for that.
+    /// The latest that the timing settings allow for the start, or for the end if that is what is expected.
     pub bound_ms: Option<u64>,
     /// Moments with two, in words.
     pub two: Vec<String>,

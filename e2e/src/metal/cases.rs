@@ -1,8 +1,9 @@
 //! The cases, in the order of their worth.
 
+use ha_api_types::cluster::OnStoreLoss::Hold;
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
 
-use super::case::{Case, Fencing, Reset, Service, Silence, USUAL};
+use super::case::{Case, Fencing, Others, Reset, Service, Silence, Step, USUAL};
 use super::deeds;
 use super::hardware::Watchdog::I6300esb;
 
@@ -43,6 +44,15 @@ pub static ALL: &[Case] = &[
         ..USUAL
     },
     Case { name: "store-outage", service: Service::Returns, act: deeds::store_outage, ..USUAL },
+    Case { name: "hold-outage", act: deeds::store_outage, ..HOLD },
+    Case {
+        name: "hold-cut",
+        service: Service::Withdraws,
+        prepare: deeds::lose_store,
+        act: |rig, node| rig.cluster.cut(node),
+        mend: deeds::heal_all,
+        ..HOLD
+    },
     Case { name: "reboot-conditional", policy: Conditional, ..REBOOT },
     Case { name: "reboot-freeze", policy: Freeze, ..REBOOT },
     Case { name: "reboot-failover", policy: Failover, ..REBOOT },
@@ -68,6 +78,16 @@ pub static ALL: &[Case] = &[
     Case { name: "daemon-upgrade", act: deeds::upgrade_daemon, ..USUAL },
     Case { name: "daemon-killed", watchdog: I6300esb, act: deeds::kill_daemon, ..USUAL },
     Case { name: "agent-killed-50-times", act: deeds::kill_agent_often, ..USUAL },
+    Case { name: "test-watchdog-softdog", ..TEST },
+    Case { name: "test-watchdog-i6300esb", watchdog: I6300esb, ..TEST },
+    Case {
+        name: "test-watchdog-fails",
+        reset: Reset::Asked(Step::Mending),
+        equip: deeds::deafen_softdog,
+        act: deeds::fail_watchdog_test,
+        mend: deeds::cure_softdog,
+        ..TEST
+    },
 ];
 
 /// Those that `./dev/test` runs.
@@ -81,6 +101,18 @@ const AGENT_LOST: Case = Case { prepare: deeds::keep_agent_down, act: deeds::kil
 /// Nobody pets any more, but the agent commits heartbeats until the end.
 const DAEMON_LOST: Case =
     Case { silence: Silence::FromReset, prepare: deeds::keep_daemon_down, act: deeds::kill_daemon, ..RESET };
+
+/// Nobody stops anything because the store is away.
+const HOLD: Case = Case { on_store_loss: Hold, others: Others::Busy, ..USUAL };
+
+/// The service has moved away, as a machine is tested in maintenance only.
+const TEST: Case = Case {
+    reset: Reset::Asked(Step::Deed),
+    prepare: deeds::empty,
+    act: deeds::test_watchdog,
+    mend: deeds::end_maintenance,
+    ..USUAL
+};
 
 const REBOOT: Case = Case { reset: Reset::Own, service: Service::Returns, act: deeds::reboot, ..USUAL };
 

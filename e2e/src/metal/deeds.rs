@@ -1,16 +1,22 @@
 //! What is done to a machine, and undone, by the cases.
 
-use anyhow::Result;
+use std::process::Output;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
 
 use super::disk;
 use super::rig::{CEILING, Rig};
 use crate::machine::Role;
-use crate::wait::{monotonic_ns, wait_until};
+use crate::wait::{monotonic_ns, wait_for_ok, wait_until};
 
 /// The agent's unit.
 const AGENT: &str = "ha-node-agent.service";
 /// The watchdog daemon's unit.
 const DAEMON: &str = "ha-watchdogd.service";
+/// How long a test of a watchdog may take: a boot, or a wait for the reset that does not come.
+const TEST_CEILING: Duration = Duration::from_secs(600);
 
 /// Undoing nothing: the machine returns by itself, or never left.
 pub fn nothing(_: &mut Rig, _: &str) -> Result<()> {
@@ -77,7 +83,7 @@ pub fn pause(rig: &mut Rig, node: &str) -> Result<()> {
     let until_ns = begin_ns + (report.wait_ms() + 5_000) * 1_000_000;
     wait_until("a time longer than W", CEILING, || monotonic_ns() > until_ns)?;
     let shown = rig.cluster.object("nodes", node).unwrap_or_default();
-    anyhow::ensure!(shown["status"]["state"] == "Unknown", "{node} is shown as {}", shown["status"]);
+    ensure!(shown["status"]["state"] == "Unknown", "{node} is shown as {}", shown["status"]);
     rig.order(node, "cont")
 }
 
@@ -86,17 +92,36 @@ pub fn pause_for_good(rig: &mut Rig, node: &str) -> Result<()> {
     rig.order(node, "stop")
 }
 
-/// Every member of the store is cut off for longer than a heartbeat is valid, and comes back.
+/// A condition in an object's status.
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// Every member of the store is cut off for longer than W and a heartbeat's validity, and comes back.
 pub fn store_outage(rig: &mut Rig, node: &str) -> Result<()> {
+    lose_store(rig, node)?;
+    heal_store(rig)
+}
+
+/// Every member of the store is cut off, and has been for longer than W and a heartbeat's validity.
+pub fn lose_store(rig: &mut Rig, node: &str) -> Result<()> {
     let report = rig.cluster.node_report(node)?;
-    let members = rig.cluster.names(Role::Etcd);
-    for member in &members {
-        rig.cluster.cut(member)?;
+    for member in rig.cluster.names(Role::Etcd) {
+        rig.cluster.cut(&member)?;
     }
     let begin_ns = monotonic_ns();
     let length_ms = report.wait_ms() + report.timings.heartbeat_valid_ms;
-    wait_until("a long outage of the store", CEILING, || monotonic_ns() > begin_ns + length_ms * 1_000_000)?;
-    members.iter().try_for_each(|member| rig.cluster.heal(member))
+    wait_until("a long outage of the store", CEILING, || monotonic_ns() > begin_ns + length_ms * 1_000_000)
+}
+
+/// The machine's link, and the store's, come back.
+pub fn heal_all(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.cluster.heal(node)?;
+    heal_store(rig)
+}
+
+fn heal_store(rig: &Rig) -> Result<()> {
+    rig.cluster.names(Role::Etcd).iter().try_for_each(|member| rig.cluster.heal(member))
 }
 
 /// The machine boots again in order.
@@ -133,6 +158,56 @@ pub fn end_maintenance(rig: &mut Rig, node: &str) -> Result<()> {
     hactl(rig, &["node", "maintenance", "disable", node, "--wait", "--timeout", "170s"])
 }
 
+/// All services leave the node for maintenance.
+pub fn empty(rig: &mut Rig, node: &str) -> Result<()> {
+    hactl(rig, &["node", "maintenance", "enable", node, "--wait", "--timeout", "170s"])
+}
+
+/// The node's watchdog is tested and passes, which the machine's next boot remembers.
+pub fn test_watchdog(rig: &mut Rig, node: &str) -> Result<()> {
+    let output = tested(rig, node)?;
+    ensure!(output.status.success(), "the test was not passed: {}", String::from_utf8_lossy(&output.stderr));
+    let shown = rig.cluster.hactl(&["node", "watchdog", node])?;
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    ensure!(shown.contains("it reset the machine"), "the test is not remembered: {shown}");
+    Ok(())
+}
+
+/// The node's watchdog is tested and does not reset the machine, so that it counts no more.
+pub fn fail_watchdog_test(rig: &mut Rig, node: &str) -> Result<()> {
+    let output = tested(rig, node)?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1), "a test that fails ended with {}: {told}", output.status);
+    let shown = rig.cluster.object("nodes", node).unwrap_or_default();
+    let counts_no_more = condition(&shown, "Watchdog")
+        .is_some_and(|watchdog| watchdog["status"] == "False" && watchdog["reason"] == "WatchdogFailed");
+    ensure!(counts_no_more, "{told}, and yet the watchdog counts: {}", shown["status"]);
+    Ok(())
+}
+
+fn tested(rig: &Rig, node: &str) -> Result<Output> {
+    rig.cluster.hactl_within(TEST_CEILING, &["node", "test-watchdog", node, "--yes", "--timeout", "10m"])
+}
+
+/// softdog is told not to reboot, until it is loaded anew.
+pub fn deafen_softdog(rig: &mut Rig, node: &str) -> Result<()> {
+    load_softdog(rig, node, "soft_noboot=1")
+}
+
+/// softdog is loaded as it is meant to be, passes a test, and services come back.
+pub fn cure_softdog(rig: &mut Rig, node: &str) -> Result<()> {
+    load_softdog(rig, node, "")?;
+    test_watchdog(rig, node)?;
+    end_maintenance(rig, node)
+}
+
+fn load_softdog(rig: &Rig, node: &str, settings: &str) -> Result<()> {
+    let guest = rig.guest(node)?;
+    // The kernel keeps a driver whose device is open.
+    wait_for_ok("softdog to be released", CEILING, || guest.run("modprobe -r softdog"))?;
+    guest.run(&format!("modprobe softdog {settings}"))
+}
+
 /// The agent's program is replaced and restarted, as a package does.
 pub fn upgrade_agent(rig: &mut Rig, node: &str) -> Result<()> {
     upgrade(rig, node, "ha-node-agent", AGENT)
@@ -165,7 +240,7 @@ fn never_restart(rig: &Rig, node: &str, unit: &str) -> Result<()> {
 
 fn hactl(rig: &Rig, arguments: &[&str]) -> Result<()> {
     let output = rig.cluster.hactl(arguments)?;
-    anyhow::ensure!(
+    ensure!(
         output.status.success(),
         "hactl {}: {}",
         arguments.join(" "),

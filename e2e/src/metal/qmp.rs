@@ -114,12 +114,15 @@ impl Monitor {
         last.unwrap_or(true)
     }
 
+    /// When there were events of a kind after `after_ns`.
+    pub fn all(&self, what: What, after_ns: u64) -> Vec<u64> {
+        let events = self.events().into_iter();
+        events.filter(|event| event.what == what && event.at_ns > after_ns).map(|event| event.at_ns).collect()
+    }
+
     /// The first event of a kind after `after_ns`.
     pub fn first(&self, what: What, after_ns: u64) -> Option<u64> {
-        self.events()
-            .into_iter()
-            .find(|event| event.what == what && event.at_ns > after_ns)
-            .map(|event| event.at_ns)
+        self.all(what, after_ns).into_iter().next()
     }
 }
 

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use ha_api_types::cluster::ShutdownPolicy;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::case::Fencing;
+use super::case::{Case, Fencing};
 use super::guest::Guest;
 use super::hardware::{Accelerator, Hardware, Watchdog};
 use super::holders::{Holder, Holders};
@@ -153,25 +152,33 @@ impl Rig {
     ///
     /// # Errors
     /// When the API refuses it.
-    pub fn configure(&self, node: &str, fencing: Fencing, policy: ShutdownPolicy) -> Result<()> {
-        let settings = json!({"shutdownPolicy": policy, "fencing": {"onStoreLoss": "Stop"},
+    pub fn configure(&self, node: &str, case: &Case) -> Result<()> {
+        let settings = json!({"shutdownPolicy": case.policy, "fencing": {"onStoreLoss": case.on_store_loss},
             "timing": {"returnGraceSeconds": RETURN_GRACE_SECONDS}});
         self.cluster.apply("clusters", "default", &settings)?;
         for other in self.nodes() {
-            let fencing = if other == node { fencing } else { Fencing::Wait };
-            let volatile = &self.cluster.machine(&other)?.volatile;
-            let device = json!({"name": "hypervisor", "kind": "Power", "action": "Off", "timeoutSeconds": 30,
-                "parts": [{"agent": "fence_qemu", "attributes": {"monitor": volatile.join(qemu::FENCE_MONITOR),
-                    "hold": volatile.join(format!("{}.hold", qemu::PROGRAM))}}]});
+            let fencing = if other == node { case.fencing } else { Fencing::Wait };
             let (unfenced, devices) = match fencing {
                 Fencing::Wait => (true, json!([])),
                 Fencing::Impossible => (false, json!([])),
-                Fencing::Device => (false, json!([device])),
+                Fencing::Device => (false, json!([self.hypervisor(&other)?])),
             };
             let spec = json!({"fencing": {"allowUnfenced": unfenced, "devices": devices}});
             self.cluster.apply("nodes", &other, &spec)?;
+            wait_until(&format!("{other} to commit {:?}", case.on_store_loss), CEILING, || {
+                let report = self.cluster.node_report(&other);
+                report.is_ok_and(|report| report.on_store_loss == case.on_store_loss)
+            })?;
         }
         Ok(())
+    }
+
+    /// The fence device that ends a node's machine.
+    fn hypervisor(&self, node: &str) -> Result<Value> {
+        let volatile = &self.cluster.machine(node)?.volatile;
+        Ok(json!({"name": "hypervisor", "kind": "Power", "action": "Off", "timeoutSeconds": 30,
+            "parts": [{"agent": "fence_qemu", "attributes": {"monitor": volatile.join(qemu::FENCE_MONITOR),
+                "hold": volatile.join(format!("{}.hold", qemu::PROGRAM))}}]}))
     }
 
     /// Creates the stateful service so that it starts on `node` and stays wherever it goes.
@@ -214,6 +221,19 @@ impl Rig {
         let now_ns = monotonic_ns();
         let all = self.holders(service).all().unwrap_or_default();
         all.into_iter().filter(|holder| holder.last_ns + 1_000_000_000 > now_ns).collect()
+    }
+
+    /// The one holder of a service from now on.
+    ///
+    /// # Errors
+    /// When there is none, or more, for long.
+    pub fn holder(&self, service: &str) -> Result<Holder> {
+        let since_ns = monotonic_ns();
+        wait_for(&format!("{service} to have one holder"), CEILING, || {
+            let mut all = self.holders(service).all().unwrap_or_default();
+            all.retain(|holder| holder.last_ns > since_ns);
+            if all.len() == 1 { all.pop() } else { None }
+        })
     }
 
     /// Where a service runs: as the API says, and as its one holder shows.

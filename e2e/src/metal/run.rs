@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use ha_api_types::timing::{StoreTimes, failover_bound_ms};
 
-use super::case::{Case, Outcome, Reset, Service, Silence};
+use super::bystanders::Bystanders;
+use super::case::{Case, Outcome, Reset, Service, Silence, Step};
+use super::hardware::Watchdog;
+use super::holders::Holder;
 use super::qmp::What;
 use super::rig::{CEILING, Rig};
 use crate::wait::{holds_for, monotonic_ns, wait_for, wait_until};
@@ -19,36 +22,41 @@ const CALM: Duration = Duration::from_secs(3);
 /// When the rig itself fails: the case could not be prepared, done, mended or cleaned up.
 pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let node = rig.node_with(case.watchdog)?;
-    rig.configure(&node, case.fencing, case.policy)?;
+    rig.configure(&node, case)?;
+    (case.equip)(rig, &node).with_context(|| format!("{node} could not be equipped"))?;
     rig.create_service(service, &node)?;
+    let bystanders = Bystanders::create(rig, case.others, service, &node)?;
+    // Now, as the store may be away later.
+    let limits = Limits::of(rig, case, &node)?;
+    let first = rig.holder(service)?;
     (case.prepare)(rig, &node).with_context(|| format!("{node} could not be prepared"))?;
-    let mut run = Run::prepare(rig, case, service, &node)?;
+    let mut run = Run::begin(rig, case, service, &node, &limits, &first)?;
     (case.act)(rig, &node).with_context(|| format!("{} could not be done to {node}", case.name))?;
+    run.acted_ns = monotonic_ns();
     run.watch(rig)?;
+    run.mending_ns = monotonic_ns();
     (case.mend)(rig, &node).with_context(|| format!("{node} could not be mended"))?;
+    run.mended_ns = monotonic_ns();
     run.returned(rig);
     run.judge(rig)?;
+    run.outcome.failures.extend(bystanders.failures(rig)?);
     rig.delete_service(service)?;
+    bystanders.delete(rig)?;
     Ok(run.outcome)
 }
 
-struct Run<'a> {
-    case: &'a Case,
-    service: &'a str,
-    node: &'a str,
-    /// The holder before the deed.
-    process: String,
-    /// W of the node, from its report.
-    wait_ms: u64,
+/// What the timing settings say of a machine.
+struct Limits {
+    /// The latest that the timing settings allow for what the case expects.
+    bound_ms: Option<u64>,
+    /// W.
+    wait: Duration,
+    /// By how much a watchdog may be late.
     lateness_ms: u64,
-    begin_ns: u64,
-    outcome: Outcome,
 }
 
-impl<'a> Run<'a> {
-    fn prepare(rig: &Rig, case: &'a Case, service: &'a str, node: &'a str) -> Result<Self> {
-        let holding = rig.holding(service);
-        let holder = holding.first().context("the service has a holder")?;
+impl Limits {
+    fn of(rig: &Rig, case: &Case, node: &str) -> Result<Self> {
         let report = rig.cluster.node_report(node)?;
         let (commit_ms, start_ms) = rig.slowness_ms();
         let store = StoreTimes { commit_ms, ..StoreTimes::default() };
@@ -60,24 +68,64 @@ impl<'a> Run<'a> {
         let bound_ms = match case.service {
             Service::Elsewhere | Service::Recovers => Some(silence_ms + arming_ms + start_ms),
             Service::Fenced => Some(device_ms + arming_ms + start_ms),
+            Service::Withdraws => Some(report.timings.heartbeat_valid_ms),
             Service::Moves | Service::Visits | Service::Undisturbed | Service::Returns => None,
         };
-        let outcome = Outcome { bound_ms: bound_ms.filter(|_| rig.times_count), ..Outcome::default() };
         Ok(Self {
+            bound_ms: bound_ms.filter(|_| rig.times_count),
+            wait: Duration::from_millis(report.wait_ms()),
+            lateness_ms: report.timings.watchdog_lateness_ms,
+        })
+    }
+}
+
+struct Run<'a> {
+    case: &'a Case,
+    service: &'a str,
+    node: &'a str,
+    limits: &'a Limits,
+    /// The holder before the deed.
+    process: String,
+    /// When the deed begins, when it is done, and when mending begins and is done.
+    begin_ns: u64,
+    acted_ns: u64,
+    mending_ns: u64,
+    mended_ns: u64,
+    outcome: Outcome,
+}
+
+impl<'a> Run<'a> {
+    /// Everything is prepared, and the deed follows; `first` held the service before the preparation.
+    fn begin(
+        rig: &Rig,
+        case: &'a Case,
+        service: &'a str,
+        node: &'a str,
+        limits: &'a Limits,
+        first: &Holder,
+    ) -> Result<Self> {
+        let holder = rig.holder(service)?;
+        let begin_ns = monotonic_ns();
+        let mut run = Self {
             case,
             service,
             node,
-            process: holder.process.clone(),
-            wait_ms: report.wait_ms(),
-            lateness_ms: report.timings.watchdog_lateness_ms,
-            begin_ns: monotonic_ns(),
-            outcome,
-        })
+            limits,
+            process: holder.process,
+            begin_ns,
+            acted_ns: begin_ns,
+            mending_ns: begin_ns,
+            mended_ns: begin_ns,
+            outcome: Outcome { bound_ms: limits.bound_ms, ..Outcome::default() },
+        };
+        if holder.node == first.node && run.process != first.process {
+            run.fail(format!("{service} did not stay on {node} before anything was done to it"));
+        }
+        Ok(run)
     }
 
     /// Waits for what must happen, or for as long as nothing must.
     fn watch(&mut self, rig: &Rig) -> Result<()> {
-        let wait = Duration::from_millis(self.wait_ms);
         let seen = match self.case.service {
             Service::Elsewhere | Service::Fenced | Service::Moves | Service::Visits => {
                 wait_for(&format!("{} to run elsewhere", self.service), CEILING, || {
@@ -91,18 +139,31 @@ impl<'a> Run<'a> {
             Service::Returns => wait_until(&format!("{} to run here again", self.service), CEILING, || {
                 self.is_another(rig) && rig.runs_on(self.service).as_deref() == Some(self.node)
             }),
-            Service::Undisturbed => holds_for("the same process holds the service", wait + CALM, || {
-                let holders = rig.holders(self.service).all().unwrap_or_default();
-                holders.iter().all(|holder| holder.process == self.process)
-            }),
+            Service::Undisturbed => {
+                holds_for("the same process holds the service", self.limits.wait + CALM, || {
+                    let holders = rig.holders(self.service).all().unwrap_or_default();
+                    holders.last().is_some_and(|holder| holder.process == self.process)
+                })
+            }
+            Service::Withdraws => {
+                wait_until(&format!("the end of {}", self.service), CEILING, || self.is_another(rig))
+                    .and_then(|()| {
+                        holds_for("nobody holds the service", self.limits.wait, || {
+                            rig.holding(self.service).is_empty()
+                        })
+                    })
+            }
         };
         self.note(seen);
-        if self.case.reset != Reset::MustNot {
-            let monitor = rig.monitor(self.node)?;
-            let seen = wait_until(&format!("the reset of {}", self.node), CEILING, || {
-                monitor.first(What::Reset, self.begin_ns).is_some()
-            });
-            self.note(seen);
+        match self.case.reset {
+            Reset::Must | Reset::Own | Reset::Asked(Step::Deed) => {
+                let monitor = rig.monitor(self.node)?;
+                let seen = wait_until(&format!("the reset of {}", self.node), CEILING, || {
+                    monitor.first(What::Reset, self.begin_ns).is_some()
+                });
+                self.note(seen);
+            }
+            Reset::MustNot | Reset::Asked(Step::Mending) => {}
         }
         Ok(())
     }
@@ -110,7 +171,15 @@ impl<'a> Run<'a> {
     /// The machine is a node again, and the service stays where it is.
     fn returned(&mut self, rig: &Rig) {
         let outcome = rig.ready(self.node).and_then(|()| {
-            let home = (self.case.service == Service::Visits).then_some(self.node);
+            let home = match self.case.service {
+                Service::Visits | Service::Withdraws => Some(self.node),
+                Service::Elsewhere
+                | Service::Recovers
+                | Service::Fenced
+                | Service::Moves
+                | Service::Undisturbed
+                | Service::Returns => None,
+            };
             let place = wait_for(&format!("{} to run where it belongs", self.service), CEILING, || {
                 rig.runs_on(self.service).filter(|place| home.is_none_or(|home| place == home))
             })?;
@@ -128,7 +197,10 @@ impl<'a> Run<'a> {
         let all = record.all()?;
         let here = all.iter().find(|holder| holder.process == self.process).context("the first holder")?;
         let next = all.iter().find(|holder| holder.first_ns > here.first_ns);
-        let reset_ns = rig.monitor(self.node)?.first(What::Reset, self.begin_ns);
+        // What is undisturbed by the deed may well be moved by what mends it.
+        let next =
+            next.filter(|next| self.case.service != Service::Undisturbed || next.first_ns < self.mending_ns);
+        let reset_ns = self.judge_resets(rig, next)?;
         self.outcome.reset_ms = reset_ns.map(|at_ns| self.after_ms(at_ns));
         if self.case.silence == Silence::FromReset {
             let begins_ms = self.outcome.reset_ms.unwrap_or_default();
@@ -139,31 +211,74 @@ impl<'a> Run<'a> {
             self.outcome.stopped_ms = Some(self.after_ms(here.last_ns));
         }
         self.outcome.two = record.violations()?;
-        match (self.case.reset, reset_ns, next) {
-            (Reset::MustNot, Some(_), _) => self.fail(format!("{} was reset", self.node)),
-            (Reset::Must, Some(reset), Some(next)) if reset > next.first_ns => {
-                self.fail("the reset came after the start elsewhere".to_owned());
-            }
-            (Reset::MustNot | Reset::Must | Reset::Own, _, _) => {}
-        }
-        self.outcome.void = rig.stalled(self.begin_ns, self.lateness_ms);
-        if let (Some(bound), Some(elsewhere), Some(next)) =
-            (self.outcome.bound_ms, self.outcome.elsewhere_ms, next)
-            && elsewhere > bound
-        {
-            let waited = rig.stalls.waited_ms(&next.node, self.begin_ns, next.first_ns);
-            let late = format!("it ran on {} {elsewhere} ms after the deed; {bound} are allowed", next.node);
-            if waited > elsewhere - bound {
-                // Slow, as everything on a machine that gets no processor: that says nothing about the product.
-                self.outcome.void = Some(format!("{late}; that machine waited {waited} ms for a processor"));
-            } else {
-                self.fail(late);
-            }
+        self.outcome.void = rig.stalled(self.begin_ns, self.limits.lateness_ms);
+        match self.case.service {
+            Service::Withdraws => self.judge_time(rig, "it stopped", Some(here), |holder| holder.last_ns),
+            Service::Elsewhere
+            | Service::Recovers
+            | Service::Fenced
+            | Service::Moves
+            | Service::Visits
+            | Service::Undisturbed
+            | Service::Returns => self.judge_time(rig, "it ran", next, |holder| holder.first_ns),
         }
         for other in rig.other_resets(self.node, self.begin_ns) {
             self.fail(format!("{other} was reset, to which nothing was done"));
         }
         Ok(())
+    }
+
+    /// Gives the first reset, if there was one.
+    fn judge_resets(&mut self, rig: &Rig, next: Option<&Holder>) -> Result<Option<u64>> {
+        let monitor = rig.monitor(self.node)?;
+        let all = monitor.all(What::Reset, self.begin_ns);
+        let first_ns = all.first().copied();
+        match (self.case.reset, first_ns, next) {
+            (Reset::MustNot, Some(_), _) => self.fail(format!("{} was reset", self.node)),
+            (Reset::Must, Some(reset), Some(next)) if reset > next.first_ns => {
+                self.fail("the reset came after the start elsewhere".to_owned());
+            }
+            (Reset::Asked(step), _, _) => {
+                let (from_ns, to_ns) = match step {
+                    Step::Deed => (self.begin_ns, self.acted_ns),
+                    Step::Mending => (self.mending_ns, self.mended_ns),
+                };
+                if all.is_empty() || !all.iter().all(|at_ns| (from_ns..=to_ns).contains(at_ns)) {
+                    let resets: Vec<_> = all.iter().map(|at_ns| self.after_ms(*at_ns)).collect();
+                    self.fail(format!(
+                        "it was to be reset between {} and {} ms after the deed began; it was at {resets:?}",
+                        self.after_ms(from_ns),
+                        self.after_ms(to_ns)
+                    ));
+                }
+                let fired_ns = monitor.first(What::Watchdog, from_ns);
+                let by_watchdog =
+                    fired_ns.is_some_and(|fired_ns| first_ns.is_some_and(|at_ns| fired_ns <= at_ns));
+                if self.case.watchdog == Watchdog::I6300esb && !by_watchdog {
+                    self.fail("it was not its watchdog that reset it".to_owned());
+                }
+            }
+            (Reset::MustNot | Reset::Must | Reset::Own, _, _) => {}
+        }
+        Ok(first_ns)
+    }
+
+    /// Whether what a holder did came in time, if a time is allowed for it.
+    fn judge_time(&mut self, rig: &Rig, what: &str, holder: Option<&Holder>, at: fn(&Holder) -> u64) {
+        let (Some(bound), Some(holder)) = (self.outcome.bound_ms, holder) else { return };
+        let at_ns = at(holder);
+        let after = self.after_ms(at_ns);
+        if after <= bound {
+            return;
+        }
+        let late = format!("{what} on {} {after} ms after the deed; {bound} are allowed", holder.node);
+        let waited = rig.stalls.waited_ms(&holder.node, self.begin_ns, at_ns);
+        if waited > after - bound {
+            // Slow, as everything on a machine that gets no processor: that says nothing about the product.
+            self.outcome.void = Some(format!("{late}; that machine waited {waited} ms for a processor"));
+        } else {
+            self.fail(late);
+        }
     }
 
     /// The process that held the service at first holds it no longer.

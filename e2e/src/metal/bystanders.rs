@@ -1,0 +1,58 @@
+//! Services of the machines to which nothing is done: their processes go on, whatever happens.
+
+use anyhow::Result;
+
+use super::case::Others;
+use super::rig::Rig;
+
+/// Services, each with the process that held it at first.
+pub struct Bystanders(Vec<Bystander>);
+
+struct Bystander {
+    service: String,
+    process: String,
+}
+
+impl Bystanders {
+    /// Gives each machine but `node` a service, if the case says so; their names begin with `service`.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub fn create(rig: &Rig, others: Others, service: &str, node: &str) -> Result<Self> {
+        let busy = match others {
+            Others::Idle => Vec::new(),
+            Others::Busy => rig.nodes().into_iter().filter(|other| other != node).collect(),
+        };
+        let all = busy.iter().map(|other| {
+            let service = format!("{service}-on-{other}");
+            rig.create_service(&service, other)?;
+            let process = rig.holder(&service)?.process;
+            Ok(Bystander { service, process })
+        });
+        all.collect::<Result<_>>().map(Self)
+    }
+
+    /// What did not go on, in words.
+    ///
+    /// # Errors
+    /// When a record cannot be read.
+    pub fn failures(&self, rig: &Rig) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for Bystander { service, process } in &self.0 {
+            let all = rig.holders(service).all()?;
+            let went_on = all.iter().all(|holder| holder.process == *process);
+            if !went_on || rig.holding(service).is_empty() {
+                found.push(format!("{service} did not go on: {all:?}"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes them.
+    ///
+    /// # Errors
+    /// When one does not go.
+    pub fn delete(&self, rig: &Rig) -> Result<()> {
+        self.0.iter().try_for_each(|bystander| rig.delete_service(&bystander.service))
+    }
+}
