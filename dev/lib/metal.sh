@@ -34,10 +34,18 @@ setup_metal() {
   have cpio || packages+=(cpio)
   have strip || packages+=(binutils)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+  # Not on every user's PATH, though installed.
+  [ -x /usr/sbin/diod ] || install_diod
   suite=$(metal_suite)
   HACTL_METAL_IMAGE=$CACHE/metal/$suite-$METAL_RECIPE
   [ -e "$HACTL_METAL_IMAGE/done" ] || make_metal_image "$suite" "$HACTL_METAL_IMAGE"
   export HACTL_METAL_IMAGE
+}
+
+# The file server behind the fabric. The suite runs it, so the package's own service must not start, now or at boot.
+install_diod() {
+  apt_install diod
+  if [ -d /run/systemd/system ]; then systemctl disable --quiet diod >&2 || true; fi
 }
 
 # make_metal_image SUITE FOLDER

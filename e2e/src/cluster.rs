@@ -96,16 +96,17 @@ impl Cluster {
         cluster.mount_disks()?;
         for machine in &cluster.state.machines {
             let settings = cluster.state.plan.disk_settings(machine, &cluster.state.network);
-            match settings {
-                None => cluster.state.network.attach(&machine.name, machine.number)?,
-                Some(_) => cluster.state.network.attach_whole(&machine.name, machine.number, qemu::TAP)?,
-            }
+            cluster.attach(machine, settings.is_some())?;
             let organisation = match machine.role {
-                Role::Etcd => "etcd",
-                Role::Controller => "hactl:controller",
-                Role::Node => "hactl:node",
+                Role::Etcd => Some("etcd"),
+                Role::Controller => Some("hactl:controller"),
+                Role::Node => Some("hactl:node"),
+                // It is asked for files by whoever reaches it: what keeps a machine away is the fabric alone.
+                Role::Storage => None,
             };
-            authority.issue(&machine.name, organisation, &[machine.address.into()])?;
+            if let Some(organisation) = organisation {
+                authority.issue(&machine.name, organisation, &[machine.address.into()])?;
+            }
             if let Some(settings) = settings {
                 disk::make(machine, &settings)?;
             }
@@ -114,6 +115,22 @@ impl Cluster {
             cluster.write_clients()?;
         }
         Ok(cluster)
+    }
+
+    /// Joins a machine to the networks that it is on.
+    fn attach(&self, machine: &Machine, is_whole: bool) -> Result<()> {
+        let network = &self.state.network;
+        match machine.role {
+            Role::Storage => network.attach_storage(&machine.name, machine.number),
+            Role::Etcd | Role::Controller | Role::Node if !is_whole => {
+                network.attach(&machine.name, machine.number)
+            }
+            Role::Etcd | Role::Controller | Role::Node => {
+                let storage = self.names(Role::Storage);
+                let storage = storage.first().context("whole machines need the storage behind the fabric")?;
+                network.attach_whole(&machine.name, machine.number, qemu::TAPS, storage)
+            }
+        }
     }
 
     /// Gives each node's journal a small disk of its own, if the plan says so.
@@ -126,7 +143,7 @@ impl Cluster {
     }
 
     fn bring_up(&mut self) -> Result<()> {
-        for name in self.names(Role::Etcd) {
+        for name in self.names(Role::Storage).into_iter().chain(self.names(Role::Etcd)) {
             self.power_on(&name)?;
         }
         wait_until("the store to be healthy", CEILING, || self.etcdctl().is_healthy())?;
@@ -263,6 +280,11 @@ impl Cluster {
             let names: Vec<&str> = self.state.machines.iter().map(|machine| machine.name.as_str()).collect();
             format!("no machine is called {name}; there are {}", names.join(", "))
         })
+    }
+
+    /// The name of a machine's network namespace.
+    pub fn namespace(&self, name: &str) -> String {
+        self.state.network.namespace(name)
     }
 
     fn machine_mut(&mut self, name: &str) -> Result<&mut Machine> {

@@ -28,6 +28,8 @@ pub enum Role {
     Controller,
     /// A node that runs services.
     Node,
+    /// What serves the storage that is behind the fabric.
+    Storage,
 }
 
 /// One machine.

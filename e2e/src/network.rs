@@ -1,4 +1,5 @@
-//! The cluster's network: a bridge, one link a machine, and the ways to cut it.
+//! The cluster's network: a bridge, one link a machine, and the ways to cut it. Whole machines have a second one, the fabric,
+//! behind which storage is.
 //!
 //! As root every machine has a network namespace with one address; the host has the first address of the bridge, so that
 //! kubectl, hactl and a browser reach the machines. Without root all machines share the loopback interface,
@@ -21,6 +22,9 @@ pub struct Network {
     /// Whether machines have network namespaces; otherwise they share the loopback interface.
     pub namespaces: bool,
 }
+
+/// The switch of the fabric, in the namespace of the machine that has the storage.
+const SWITCH: &str = "switch";
 
 /// Which packets of a machine are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,11 @@ impl Network {
             let user = u8::try_from(nix::unistd::getuid().as_raw() % 250).unwrap_or_default();
             Ipv4Addr::new(127, 1 + user, self.slot, number)
         }
+    }
+
+    /// The address of the machine with this number on the fabric.
+    pub fn fabric_address(&self, number: u8) -> Ipv4Addr {
+        Ipv4Addr::new(198, 19, self.slot, number)
     }
 
     /// The name of a machine's network namespace.
@@ -101,23 +110,54 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", "lo", "up"])
     }
 
-    /// Makes a namespace for a machine that is whole, and joins the network device `tap` in it to the bridge.
+    /// Makes a namespace for the machine whose storage is reached through the fabric, with the fabric's switch in it.
     ///
     /// # Errors
     /// When the kernel refuses, with its words.
-    pub fn attach_whole(&self, machine: &str, number: u8, tap: &str) -> Result<()> {
+    pub fn attach_storage(&self, machine: &str, number: u8) -> Result<()> {
+        self.require_namespaces()?;
+        let namespace = self.namespace(machine);
+        let address = format!("{}/24", self.fabric_address(number));
+        ip(&["netns", "add", &namespace])?;
+        ip(&["-n", &namespace, "link", "set", "lo", "up"])?;
+        ip(&["-n", &namespace, "link", "add", SWITCH, "type", "bridge"])?;
+        ip(&["-n", &namespace, "address", "add", &address, "dev", SWITCH])?;
+        ip(&["-n", &namespace, "link", "set", SWITCH, "up"])
+    }
+
+    /// Makes a namespace for a machine that is whole, and joins two network devices in it to what is outside: the first to the
+    /// bridge, the second to a port of the fabric's switch, which has the machine's name.
+    ///
+    /// # Errors
+    /// When the kernel refuses, with its words.
+    pub fn attach_whole(&self, machine: &str, number: u8, taps: [&str; 2], storage: &str) -> Result<()> {
         self.require_namespaces()?;
         let (namespace, link, bridge) = (self.namespace(machine), self.link(number), self.bridge());
-        let inside = |arguments: &[&str]| ip(&[&["-n", namespace.as_str()], arguments].concat());
+        let switch = self.namespace(storage);
         ip(&["netns", "add", &namespace])?;
         ip(&["link", "add", &link, "type", "veth", "peer", "name", "eth0", "netns", &namespace])?;
         ip(&["link", "set", &link, "master", &bridge, "up"])?;
-        inside(&["link", "add", "plug", "type", "bridge"])?;
-        inside(&["tuntap", "add", tap, "mode", "tap"])?;
-        for port in ["eth0", tap] {
-            inside(&["link", "set", port, "master", "plug", "up"])?;
+        ip(&[
+            "-n", &switch, "link", "add", machine, "type", "veth", "peer", "name", "eth1", "netns",
+            &namespace,
+        ])?;
+        ip(&["-n", &switch, "link", "set", machine, "master", SWITCH, "up"])?;
+        for (index, (port, tap)) in ["eth0", "eth1"].into_iter().zip(taps).enumerate() {
+            self.plug(machine, &format!("plug{index}"), [port, tap])?;
         }
-        inside(&["link", "set", "plug", "up"])
+        Ok(())
+    }
+
+    /// Joins a machine's network device to a link of its namespace.
+    fn plug(&self, machine: &str, plug: &str, [link, tap]: [&str; 2]) -> Result<()> {
+        let namespace = self.namespace(machine);
+        let inside = |arguments: &[&str]| ip(&[&["-n", namespace.as_str()], arguments].concat());
+        inside(&["link", "add", plug, "type", "bridge"])?;
+        inside(&["tuntap", "add", tap, "mode", "tap"])?;
+        for port in [link, tap] {
+            inside(&["link", "set", port, "master", plug, "up"])?;
+        }
+        inside(&["link", "set", plug, "up"])
     }
 
     /// Takes the machine's link down: nothing gets in or out, connections hang.

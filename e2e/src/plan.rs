@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::binaries;
+use crate::command::tool;
 use crate::init::Program;
 use crate::machine::{Machine, Role};
 use crate::metal::hardware::Hardware;
@@ -22,6 +23,10 @@ pub const ETCD_PEER_PORT: u16 = 2380;
 pub const API_PORT: u16 = 7443;
 /// Where every node sees the folder that all nodes share.
 pub const SHARED: &str = "/srv/shared";
+/// Where a whole machine sees the same folder through the fabric.
+pub const FABRIC: &str = "/srv/fabric";
+/// The port of the storage behind the fabric.
+pub const STORAGE_PORT: u16 = 564;
 
 /// How many machines of each kind, and how they are set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -75,6 +80,9 @@ impl Plan {
         for index in 1..=self.controllers {
             machines.push(layout.controller(index)?);
         }
+        if self.hardware.is_some() {
+            machines.push(layout.storage());
+        }
         for index in 1..=self.nodes {
             machines.push(match &self.hardware {
                 None => layout.node(index)?,
@@ -91,6 +99,9 @@ impl Plan {
             watchdog: self.hardware.as_ref()?.watchdog(index),
             endpoints: endpoints(self, network),
             certificates: self.certificates(),
+            fabric_address: network.fabric_address(machine.number),
+            storage_address: network.fabric_address(STORAGE),
+            export: self.shared(),
         })
     }
 
@@ -109,6 +120,8 @@ impl Plan {
 const ETCD_BASE: u8 = 10;
 const CONTROLLER_BASE: u8 = 60;
 const NODE_BASE: u8 = 110;
+/// The number of the machine that serves the storage behind the fabric.
+const STORAGE: u8 = 200;
 
 struct Layout<'a> {
     plan: &'a Plan,
@@ -198,6 +211,28 @@ impl Layout<'_> {
         machine.programs = vec![program("ha-watchdogd", watchdog), program("ha-node-agent", agent)];
         machine.binds = vec![(self.plan.shared(), PathBuf::from(SHARED))];
         Ok(machine)
+    }
+
+    /// A file server of its own: what a machine was not cut off from yet when it wrote is in the host's files at once.
+    fn storage(&self) -> Machine {
+        let address = self.network.fabric_address(STORAGE);
+        let machine = self.machine("storage", Role::Storage, STORAGE, Vec::new());
+        // It serves nobody without a name, and there is no name service.
+        let names = (1..=self.plan.nodes)
+            .map(|index| format!("{} node{index}", self.network.fabric_address(NODE_BASE + index)));
+        let script = r#"printf '%s\n' "$1" >"$0" && mount --bind "$0" /etc/hosts && shift && exec "$@""#;
+        let hosts = text(&machine.folder.join("hosts"));
+        let mut command =
+            ["sh", "-c", script, &hosts, &names.collect::<Vec<_>>().join("\n")].map(str::to_owned).to_vec();
+        command.push(tool("diod"));
+        command.extend(flags(&[
+            ("listen", &format!("{address}:{STORAGE_PORT}")),
+            ("export", &text(&self.plan.shared())),
+            ("config-file", "/dev/null"),
+            ("logdest", "stderr"),
+        ]));
+        command.extend(["--foreground", "--no-auth", "--no-userdb"].map(str::to_owned));
+        Machine { address, programs: vec![program("diod", command)], ..machine }
     }
 
     fn metal_node(&self, index: u8, hardware: &Hardware) -> Machine {

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::case::Others;
 use super::rig::Rig;
+use crate::plan::SHARED;
 
 /// Services, each with the process that held it at first.
 pub struct Bystanders(Vec<Bystander>);
@@ -25,7 +26,7 @@ impl Bystanders {
         };
         let all = busy.iter().map(|other| {
             let service = format!("{service}-on-{other}");
-            rig.create_service(&service, other)?;
+            rig.create_service(&service, other, SHARED)?;
             let process = rig.holder(&service)?.process;
             Ok(Bystander { service, process })
         });

@@ -6,6 +6,7 @@ use ha_api_types::cluster::{OnStoreLoss, ShutdownPolicy};
 use super::deeds;
 use super::hardware::Watchdog;
 use super::rig::Rig;
+use crate::plan::{FABRIC, SHARED};
 
 /// What is done, and what must come of it.
 pub struct Case {
@@ -47,6 +48,18 @@ pub enum Fencing {
     Impossible,
     /// By its hypervisor.
     Device,
+    /// By the switch between it and the storage, behind which the service's folder then is. Nothing else proves it dead.
+    Fabric,
+}
+
+impl Fencing {
+    /// Where machines have the storage that the service is on.
+    pub fn storage(self) -> &'static str {
+        match self {
+            Fencing::Wait | Fencing::Impossible | Fencing::Device => SHARED,
+            Fencing::Fabric => FABRIC,
+        }
+    }
 }
 
 /// What most cases have in common.

@@ -43,6 +43,16 @@ pub static ALL: &[Case] = &[
         mend: deeds::switch_on,
         ..USUAL
     },
+    Case {
+        name: "fabric",
+        reset: Reset::Asked(Step::Mending),
+        service: Service::Fenced,
+        fencing: Fencing::Fabric,
+        equip: deeds::deafen_softdog,
+        act: deeds::leave_to_itself,
+        mend: deeds::reset_by_hand,
+        ..USUAL
+    },
     Case { name: "store-outage", service: Service::Returns, act: deeds::store_outage, ..USUAL },
     Case { name: "hold-outage", act: deeds::store_outage, ..HOLD },
     Case {

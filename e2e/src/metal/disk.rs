@@ -1,6 +1,7 @@
 //! The disk that makes a machine a node: programs, units, certificates, addresses, laid over the image at boot.
 
 use std::fs::{self, Permissions};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use super::qemu;
 use crate::binaries;
 use crate::command::{run, tool};
 use crate::machine::Machine;
-use crate::plan::SHARED;
+use crate::plan::{FABRIC, SHARED, STORAGE_PORT};
 
 /// Programs that a node has.
 const PROGRAMS: [&str; 4] = ["ha-node-agent", "ha-exec-shim", "ha-watchdogd", "ha-holder"];
@@ -27,6 +28,12 @@ pub struct Settings {
     pub endpoints: String,
     /// The folder with the cluster's certificates.
     pub certificates: PathBuf,
+    /// Its address on the fabric.
+    pub fabric_address: Ipv4Addr,
+    /// Where the storage behind the fabric is.
+    pub storage_address: Ipv4Addr,
+    /// The folder that is asked for there.
+    pub export: PathBuf,
 }
 
 /// Makes the disk of a node.
@@ -40,6 +47,8 @@ pub fn make(machine: &Machine, settings: &Settings) -> Result<()> {
     programs(&upper)?;
     units(&upper, settings.watchdog)?;
     identity(&upper, machine)?;
+    network(&upper, machine, settings)?;
+    storage(&upper, settings)?;
     agent(&upper, machine, settings)?;
     let (disk, tree_path) = (qemu::disk(machine), tree.display().to_string());
     let disk = disk.display().to_string();
@@ -97,19 +106,42 @@ fn identity(upper: &Tree, machine: &Machine) -> Result<()> {
     let number: u128 = rand::random();
     upper.write("/etc/machine-id", &format!("{number:032x}\n"))?;
     upper.write("/etc/hostname", &format!("{}\n", machine.name))?;
-    let network = format!(
-        "[Unit]\nDescription=The address\nBefore=network-online.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
-         ExecStart=/sbin/ip link set lo up\nExecStart=/sbin/ip address replace {}/24 dev eth0\nExecStart=/sbin/ip link set eth0 up\n",
-        machine.address
-    );
-    upper.write("/etc/systemd/system/metal-network.service", &network)?;
-    let wanted = upper.path("/etc/systemd/system/network-online.target.wants/metal-network.service")?;
-    symlink("/etc/systemd/system/metal-network.service", wanted)?;
-    let mount = format!("shared {SHARED} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
-    upper.write("/etc/fstab", &mount)?;
-    fs::create_dir_all(upper.path(&format!("{SHARED}/x"))?.parent().context("a mount point")?)?;
     let console = "[Journal]\nStorage=volatile\nForwardToConsole=yes\nMaxLevelConsole=info\n";
     upper.write("/etc/systemd/journald.conf.d/console.conf", console)
+}
+
+fn network(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
+    let device = |name: &str, address: Ipv4Addr| {
+        format!(
+            "ExecStart=/sbin/ip address replace {address}/24 dev {name}\nExecStart=/sbin/ip link set {name} up\n"
+        )
+    };
+    let unit = format!(
+        "[Unit]\nDescription=The addresses\nBefore=network-online.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+         ExecStart=/sbin/ip link set lo up\n{}{}",
+        device("eth0", machine.address),
+        device("eth1", settings.fabric_address)
+    );
+    upper.unit("metal-network.service", "network-online.target", &unit)
+}
+
+/// The shared folder, twice: as the hypervisor gives it, and through the fabric, which may be closed while the machine boots.
+fn storage(upper: &Tree, settings: &Settings) -> Result<()> {
+    let mount = format!("shared {SHARED} 9p trans=virtio,version=9p2000.L,cache=none,msize=131072 0 0\n");
+    upper.write("/etc/fstab", &mount)?;
+    for folder in [SHARED, FABRIC] {
+        // The file is never made, the folder for it is.
+        upper.path(&format!("{folder}/x"))?;
+    }
+    let Settings { storage_address, export, .. } = settings;
+    let unit = format!(
+        "[Unit]\nDescription=Storage behind the fabric\nAfter=metal-network.service\nStartLimitIntervalSec=0\n[Service]\n\
+         Type=oneshot\nRemainAfterExit=yes\nRestart=on-failure\nRestartSec=1\nTimeoutStartSec=20\n\
+         ExecStart=/bin/mount -t 9p -o trans=tcp,port={STORAGE_PORT},version=9p2000.L,uname=root,access=any,cache=none,aname={} \
+         {storage_address} {FABRIC}\n",
+        export.display()
+    );
+    upper.unit("metal-storage.service", "multi-user.target", &unit)
 }
 
 fn agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
@@ -146,6 +178,14 @@ impl Tree {
     fn write(&self, absolute: &str, text: &str) -> Result<()> {
         let path = self.path(absolute)?;
         fs::write(&path, text).with_context(|| path.display().to_string())
+    }
+
+    /// A unit of the suite's own, which `target` wants.
+    fn unit(&self, name: &str, target: &str, text: &str) -> Result<()> {
+        let path = format!("/etc/systemd/system/{name}");
+        self.write(&path, text)?;
+        let wanted = self.path(&format!("/etc/systemd/system/{target}.wants/{name}"))?;
+        symlink(&path, &wanted).with_context(|| wanted.display().to_string())
     }
 
     fn copy(&self, from: &Path, absolute: &str) -> Result<()> {

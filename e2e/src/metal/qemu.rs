@@ -8,8 +8,8 @@ use crate::machine::Machine;
 
 /// The name of the one program of a node's tree.
 pub const PROGRAM: &str = "qemu";
-/// The network device of a node's namespace that its machine is plugged into.
-pub const TAP: &str = "tap0";
+/// The network devices of a node's namespace that its machine is plugged into: of the cluster's network, and of the fabric.
+pub const TAPS: [&str; 2] = ["tap0", "tap1"];
 
 /// The machine's monitor, for the suite.
 pub const MONITOR: &str = "qmp.sock";
@@ -38,8 +38,6 @@ pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, share
         format!("-drive file={},format=raw,if=virtio,readonly=on", file("root.ext4")),
         // What the machine has written is in the host's memory at once, which a power cut of the machine does not touch.
         format!("-drive file={},format=raw,if=virtio,cache=unsafe", disk(machine).display()),
-        format!("-netdev tap,id=net,ifname={TAP},script=no,downscript=no"),
-        format!("-device virtio-net-pci,netdev=net,mac={}", hardware_address(machine.number)),
         format!("-fsdev local,id=shared,path={},security_model=none", shared.display()),
         "-device virtio-9p-pci,fsdev=shared,mount_tag=shared".to_owned(),
         "-device virtio-rng-pci -device virtio-serial-pci".to_owned(),
@@ -51,6 +49,11 @@ pub fn command(hardware: &Hardware, watchdog: Watchdog, machine: &Machine, share
         format!("-chardev file,id=console,append=on,path={}", machine.log("console").display()),
         "-serial chardev:console".to_owned(),
     ];
+    for (index, tap) in TAPS.iter().enumerate() {
+        let address = hardware_address(index, machine.number);
+        parts.push(format!("-netdev tap,id=net{index},ifname={tap},script=no,downscript=no"));
+        parts.push(format!("-device virtio-net-pci,netdev=net{index},mac={address}"));
+    }
     if watchdog == Watchdog::I6300esb {
         parts.push("-device i6300esb".to_owned());
     }
@@ -70,6 +73,6 @@ pub fn disk(machine: &Machine) -> std::path::PathBuf {
     machine.folder.join("disk.ext4")
 }
 
-fn hardware_address(number: u8) -> String {
-    format!("52:54:00:12:00:{number:02x}")
+fn hardware_address(network: usize, number: u8) -> String {
+    format!("52:54:00:12:{network:02x}:{number:02x}")
 }

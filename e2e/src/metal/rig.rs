@@ -162,6 +162,7 @@ impl Rig {
                 Fencing::Wait => (true, json!([])),
                 Fencing::Impossible => (false, json!([])),
                 Fencing::Device => (false, json!([self.hypervisor(&other)?])),
+                Fencing::Fabric => (false, json!([self.fabric(&other)?])),
             };
             let spec = json!({"fencing": {"allowUnfenced": unfenced, "devices": devices}});
             self.cluster.apply("nodes", &other, &spec)?;
@@ -181,15 +182,26 @@ impl Rig {
                 "hold": volatile.join(format!("{}.hold", qemu::PROGRAM))}}]}))
     }
 
-    /// Creates the stateful service so that it starts on `node` and stays wherever it goes.
+    /// The fence device that closes a node's port of the fabric, and opens it to its next boot.
+    fn fabric(&self, node: &str) -> Result<Value> {
+        let storage = self.cluster.names(Role::Storage);
+        let switch = self.cluster.namespace(storage.first().context("there is no storage")?);
+        Ok(
+            json!({"name": "fabric", "kind": "Fabric", "action": "Reboot", "coversStorage": true, "timeoutSeconds": 30,
+            "parts": [{"agent": "fence_fabric", "attributes": {"switch": switch, "plug": node}}]}),
+        )
+    }
+
+    /// Creates the stateful service so that it starts on `node` and stays wherever it goes; machines have its storage at
+    /// `storage`.
     ///
     /// # Errors
     /// When the API refuses it.
-    pub fn create_service(&self, name: &str, node: &str) -> Result<()> {
+    pub fn create_service(&self, name: &str, node: &str, storage: &str) -> Result<()> {
         let mut priorities: BTreeMap<String, u8> = self.nodes().into_iter().map(|other| (other, 1)).collect();
         priorities.insert(node.to_owned(), 2);
         self.cluster.apply("groups", name, &json!({"nodes": priorities, "nofailback": true}))?;
-        let command = [disk::installed("ha-holder"), "--folder".to_owned(), format!("{SHARED}/{name}")];
+        let command = [disk::installed("ha-holder"), "--folder".to_owned(), format!("{storage}/{name}")];
         let spec =
             json!({"group": name, "driver": {"exec": {"command": command}}, "timeouts": {"stopSeconds": 10}});
         self.cluster.apply("resources", name, &spec)?;

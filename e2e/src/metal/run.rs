@@ -24,7 +24,7 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let node = rig.node_with(case.watchdog)?;
     rig.configure(&node, case)?;
     (case.equip)(rig, &node).with_context(|| format!("{node} could not be equipped"))?;
-    rig.create_service(service, &node)?;
+    rig.create_service(service, &node, case.fencing.storage())?;
     let bystanders = Bystanders::create(rig, case.others, service, &node)?;
     // Now, as the store may be away later.
     let limits = Limits::of(rig, case, &node)?;

@@ -1,0 +1,87 @@
+//! A fence agent for the fabric of the metal suite. Off closes a machine's port of the switch: the machine runs on, without its
+//! storage.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use ha_e2e::command::{run, tool};
+use ha_e2e::fence_agent::{Agent, Power};
+
+const AGENT: Agent = Agent {
+    name: "fence_fabric",
+    description: "Fence agent for the fabric of the metal suite",
+    parameters: &["switch", "plug"],
+};
+
+/// A port of a switch.
+struct Port {
+    /// The network namespace that the switch is in.
+    switch: String,
+    /// The link that is the port.
+    port: String,
+}
+
+fn main() -> ExitCode {
+    AGENT.main(|attributes| {
+        Ok(Port { switch: attributes.needed("switch")?.into(), port: attributes.needed("plug")?.into() })
+    })
+}
+
+impl Port {
+    fn link(&self, action: &str, rest: &[&str]) -> Result<String> {
+        let own = ["-n", &self.switch, "-oneline", "link", action, "dev", &self.port];
+        run(tool("ip"), &[&own, rest].concat())
+    }
+
+    /// Switches, and looks again: a fence agent confirms.
+    fn switch(&self, state: &str) -> Result<()> {
+        self.link("set", &[state])?;
+        ensure!(
+            self.is_on()? == (state == "up"),
+            "{} is not {state} after it was switched {state}",
+            self.port
+        );
+        Ok(())
+    }
+}
+
+/// Whether a link is up, of what `ip` says of it: `2: node1@if3: <BROADCAST,UP,…> …`.
+fn is_up(shown: &str) -> Result<bool> {
+    let flags = shown.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
+    let (flags, _) = flags.with_context(|| format!("no flags are in: {shown}"))?;
+    Ok(flags.split(',').any(|flag| flag == "UP"))
+}
+
+impl Power for Port {
+    /// What was asked of the port, whether or not a machine is plugged in.
+    fn is_on(&self) -> Result<bool> {
+        is_up(&self.link("show", &[])?)
+    }
+
+    fn off(&self) -> Result<()> {
+        self.switch("down")
+    }
+
+    fn on(&self) -> Result<()> {
+        self.switch("up")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_up;
+
+    fn check(shown: &str, expected: Option<bool>) {
+        assert_eq!(is_up(shown).ok(), expected, "{shown}");
+    }
+
+    #[test]
+    fn a_port_is_open_when_it_was_asked_to_be() {
+        check("3: node1@if2: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 master switch", Some(true));
+        // Nobody is plugged in, but whoever comes is let in.
+        check("3: node1@if2: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 1500 master switch", Some(true));
+        check("3: node1@if2: <BROADCAST,MULTICAST> mtu 1500 master switch state DOWN", Some(false));
+        check("3: node1@if2: <BROADCAST,LOWER_UP> mtu 1500", Some(false));
+        check("", None);
+    }
+}
