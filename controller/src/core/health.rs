@@ -180,8 +180,18 @@ fn health(
     }
 }
 
-/// Whether a node's watchdog is one that the cluster accepts.
+/// Whether a node's watchdog is one that the cluster accepts, and is in order.
 pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason> {
+    watchdog_is_accepted(world, report)?;
+    if report.watchdog.problem.is_empty() {
+        Ok(())
+    } else {
+        Err(report.watchdog.reason.unwrap_or(Reason::WatchdogFailed))
+    }
+}
+
+/// Whether a node's watchdog is of a kind that the cluster accepts, and tested if that is asked for.
+fn watchdog_is_accepted(world: &World, report: &NodeReport) -> Result<(), Reason> {
     let fencing =
         world.cluster.as_ref().map(|cluster| cluster.value.spec.fencing.clone()).unwrap_or_default();
     let accepted = match report.watchdog.kind {
@@ -194,9 +204,6 @@ pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason>
         let stand_in = report.watchdog.kind == WatchdogKind::StandIn;
         let missing = problem.unwrap_or(Reason::WatchdogMissing);
         return Err(if stand_in { Reason::WatchdogStandIn } else { missing });
-    }
-    if !report.watchdog.problem.is_empty() {
-        return Err(problem.unwrap_or(Reason::WatchdogFailed));
     }
     if fencing.require_tested && !report.watchdog.tested {
         return Err(Reason::WatchdogUntested);
@@ -229,7 +236,11 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
     if !report.value.armed {
         return Err(Reason::NoProofPossible);
     }
-    watchdog_counts(world, &report.value)?;
+    // A daemon that is gone does not pet, so what was armed fires all the sooner.
+    match watchdog_counts(world, &report.value) {
+        Ok(()) | Err(Reason::WatchdogMissing) => watchdog_is_accepted(world, &report.value)?,
+        Err(reason) => return Err(reason),
+    }
     if report.value.is_virtual && !allow_unfenced {
         return Err(Reason::NoProofPossible);
     }

@@ -26,8 +26,6 @@ pub struct Case {
     pub on_store_loss: OnStoreLoss,
     /// What the other machines have to do meanwhile.
     pub others: Others,
-    /// From when the machine is silent.
-    pub silence: Silence,
     /// What is changed on the machine before it takes the service.
     pub equip: fn(&mut Rig, &str) -> Result<()>,
     /// What has to be prepared while it has the service, which may leave the machine for it but never starts anew there; its time
@@ -72,7 +70,6 @@ pub const USUAL: Case = Case {
     policy: ShutdownPolicy::Conditional,
     on_store_loss: OnStoreLoss::Stop,
     others: Others::Idle,
-    silence: Silence::FromDeed,
     equip: deeds::nothing,
     prepare: deeds::nothing,
     act: deeds::nothing,
@@ -88,20 +85,13 @@ pub enum Others {
     Busy,
 }
 
-/// From when a machine commits no more heartbeats: a failover is computed from the last one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Silence {
-    /// From the deed on.
-    FromDeed,
-    /// Its agent goes on until the machine is reset.
-    FromReset,
-}
-
 /// Whether a machine must be reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reset {
     /// By its watchdog, before the service starts elsewhere.
     Must,
+    /// By its watchdog, which nobody pets any more; by then its agent has stopped what ran there.
+    MustEmpty,
     /// By nobody.
     MustNot,
     /// It asked for it itself.

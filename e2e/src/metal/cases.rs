@@ -3,7 +3,7 @@
 use ha_api_types::cluster::OnStoreLoss::Hold;
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
 
-use super::case::{Case, Fencing, Others, Reset, Service, Silence, Step, USUAL};
+use super::case::{Case, Fencing, Others, Reset, Service, Step, USUAL};
 use super::deeds;
 use super::hardware::Watchdog::I6300esb;
 
@@ -109,8 +109,13 @@ const RESET: Case = Case { reset: Reset::Must, service: Service::Recovers, ..USU
 const AGENT_LOST: Case = Case { prepare: deeds::keep_agent_down, act: deeds::kill_agent, ..RESET };
 
 /// Nobody pets any more, but the agent commits heartbeats until the end.
-const DAEMON_LOST: Case =
-    Case { silence: Silence::FromReset, prepare: deeds::keep_daemon_down, act: deeds::kill_daemon, ..RESET };
+const DAEMON_LOST: Case = Case {
+    reset: Reset::MustEmpty,
+    service: Service::Elsewhere,
+    prepare: deeds::keep_daemon_down,
+    act: deeds::kill_daemon,
+    ..USUAL
+};
 
 /// Nobody stops anything because the store is away.
 const HOLD: Case = Case { on_store_loss: Hold, others: Others::Busy, ..USUAL };

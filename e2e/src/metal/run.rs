@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use ha_api_types::timing::{StoreTimes, failover_bound_ms};
 
 use super::bystanders::Bystanders;
-use super::case::{Case, Outcome, Reset, Service, Silence, Step};
+use super::case::{Case, Outcome, Reset, Service, Step};
 use super::hardware::Watchdog;
 use super::holders::Holder;
 use super::qmp::What;
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
         };
         self.note(seen);
         match self.case.reset {
-            Reset::Must | Reset::Own | Reset::Asked(Step::Deed) => {
+            Reset::Must | Reset::MustEmpty | Reset::Own | Reset::Asked(Step::Deed) => {
                 let monitor = rig.monitor(self.node)?;
                 let seen = wait_until(&format!("the reset of {}", self.node), CEILING, || {
                     monitor.first(What::Reset, self.begin_ns).is_some()
@@ -200,12 +200,8 @@ impl<'a> Run<'a> {
         // What is undisturbed by the deed may well be moved by what mends it.
         let next =
             next.filter(|next| self.case.service != Service::Undisturbed || next.first_ns < self.mending_ns);
-        let reset_ns = self.judge_resets(rig, next)?;
+        let reset_ns = self.judge_resets(rig, here, next)?;
         self.outcome.reset_ms = reset_ns.map(|at_ns| self.after_ms(at_ns));
-        if self.case.silence == Silence::FromReset {
-            let begins_ms = self.outcome.reset_ms.unwrap_or_default();
-            self.outcome.bound_ms = self.outcome.bound_ms.map(|bound| bound + begins_ms);
-        }
         self.outcome.elsewhere_ms = next.map(|holder| self.after_ms(holder.first_ns));
         if next.is_some() || self.case.service != Service::Undisturbed {
             self.outcome.stopped_ms = Some(self.after_ms(here.last_ns));
@@ -229,7 +225,7 @@ impl<'a> Run<'a> {
     }
 
     /// Gives the first reset, if there was one.
-    fn judge_resets(&mut self, rig: &Rig, next: Option<&Holder>) -> Result<Option<u64>> {
+    fn judge_resets(&mut self, rig: &Rig, here: &Holder, next: Option<&Holder>) -> Result<Option<u64>> {
         let monitor = rig.monitor(self.node)?;
         let all = monitor.all(What::Reset, self.begin_ns);
         let first_ns = all.first().copied();
@@ -258,7 +254,10 @@ impl<'a> Run<'a> {
                     self.fail("it was not its watchdog that reset it".to_owned());
                 }
             }
-            (Reset::MustNot | Reset::Must | Reset::Own, _, _) => {}
+            (Reset::MustEmpty, Some(reset), _) if reset < here.last_ns => {
+                self.fail("the service was not stopped before the reset".to_owned());
+            }
+            (Reset::MustNot | Reset::Must | Reset::MustEmpty | Reset::Own, _, _) => {}
         }
         Ok(first_ns)
     }

@@ -15,8 +15,16 @@ const TEST_FAILED: &str =
     "it did not reset this machine in a test: see the kernel's log, and try another driver";
 /// How long to wait before asking again for what was refused.
 const RETRY_MS: Millis = 5_000;
-/// How long the daemon may be away before the node counts as one without watchdog.
+/// How long the daemon may be away before the node counts as one without watchdog, while the device does not run.
 const PATIENCE_MS: Millis = 10_000;
+/// The daemon pets this often or faster: so long before it was missed the device may have been petted last.
+const PET_PERIOD_MS: Millis = 250;
+
+/// How long a daemon may be away from a device that runs: what is left then is enough to stop every service before the
+/// device, which nobody pets, resets the machine. A service manager starts a daemon again within a part of that.
+fn patience_ms(timeout_ms: Millis, stop_margin_ms: Millis) -> Millis {
+    timeout_ms.saturating_sub(stop_margin_ms + PET_PERIOD_MS).max(timeout_ms / 2)
+}
 
 /// The daemon, its device, and what was asked of it.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +48,8 @@ pub(super) struct Watchdog {
     armed_with: Option<(u32, u32)>,
     retry_at: Option<Mono>,
     away_since: Option<Mono>,
+    /// How long the daemon may stay away before the node acts on it.
+    patience_ms: Millis,
     warned: bool,
     /// The device was opened by this process only to see what it is.
     looked: bool,
@@ -110,6 +120,17 @@ impl Watchdog {
         !self.connected
     }
 
+    /// Whether the daemon has been away for so long that it counts as gone.
+    pub(super) fn is_gone(&self, now: &Now) -> bool {
+        self.gone_at().is_some_and(|at| now.raw >= at)
+    }
+
+    /// When it counts as gone, or did.
+    fn gone_at(&self) -> Option<Mono> {
+        let patience_ms = if self.is_running() { self.patience_ms } else { PATIENCE_MS };
+        self.away_since.filter(|_| !self.connected).map(|since| since + patience_ms)
+    }
+
     /// Whether the daemon pets without a deadline.
     pub(super) fn is_staying(&self) -> bool {
         self.connected && self.status.state == State::Staying
@@ -168,8 +189,8 @@ impl Watchdog {
     }
 
     pub(super) fn due(&self) -> Option<Mono> {
-        let away = self.away_since.filter(|_| self.problem.is_empty()).map(|since| since + PATIENCE_MS);
-        [self.retry_at, away].into_iter().flatten().min()
+        let gone = self.gone_at().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
+        [self.retry_at, gone].into_iter().flatten().min()
     }
 }
 
@@ -227,6 +248,9 @@ impl AgentCore {
             WatchdogNews::Disconnected { message } => {
                 if self.watchdog.connected || self.watchdog.away_since.is_none() {
                     self.watchdog.away_since = Some(now.raw);
+                    let timeout_ms =
+                        self.watchdog.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
+                    self.watchdog.patience_ms = patience_ms(timeout_ms, self.pace().stop_margin_ms);
                     self.log(Level::Warning, format!("no watchdog daemon: {message}"));
                 }
                 // What was armed stays armed: the status is kept as it was.
@@ -311,16 +335,13 @@ impl AgentCore {
 
     /// Asks the daemon for what is due, one request at a time.
     pub(super) fn watchdog_step(&mut self, now: &Now) {
+        if self.watchdog.is_gone(now) && self.watchdog.problem_reason != Some(Reason::WatchdogMissing) {
+            "ha-watchdogd is not reachable: start it, or name its socket"
+                .clone_into(&mut self.watchdog.problem);
+            self.watchdog.problem_reason = Some(Reason::WatchdogMissing);
+            self.changed = true;
+        }
         if !self.watchdog.connected {
-            if let Some(since) = self.watchdog.away_since
-                && self.watchdog.problem.is_empty()
-                && now.raw.since(since) >= PATIENCE_MS
-            {
-                "ha-watchdogd is not reachable: start it, or name its socket"
-                    .clone_into(&mut self.watchdog.problem);
-                self.watchdog.problem_reason = Some(Reason::WatchdogMissing);
-                self.changed = true;
-            }
             return;
         }
         if self.watchdog.asked.is_some() {

@@ -6,6 +6,7 @@ use super::input::LeaseKept;
 use super::session::RETRY_MS;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
+use ha_api_types::reason::Reason;
 use ha_api_types::record::{Alive, Mode, NodeReport};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
@@ -140,7 +141,9 @@ impl AgentCore {
                 return;
             }
             let (mode, armed) = self.wanted_mode();
-            if committed.is_some_and(|report| report.armed == armed && report.mode == mode) {
+            if committed.is_some_and(|report| report.armed == armed && report.mode == mode)
+                && !self.is_untold_that_nobody_pets()
+            {
                 return;
             }
         }
@@ -210,6 +213,17 @@ impl AgentCore {
             registered.sequence += 1;
             registered.next_beat = next_beat;
         }
+    }
+
+    /// Whether the store does not say yet that the daemon is gone: it should before services are reported stopped for it, or
+    /// they would be started here again.
+    pub(super) fn is_untold_that_nobody_pets(&self) -> bool {
+        self.watchdog.problem_reason == Some(Reason::WatchdogMissing)
+            && self.watchdog.is_running()
+            && self.watchdog.is_away()
+            && self
+                .node_report()
+                .is_some_and(|report| report.watchdog.reason != Some(Reason::WatchdogMissing))
     }
 
     pub(super) fn alive_deleted(&mut self, now: &Now, outcome: &Outcome) {

@@ -72,6 +72,9 @@ impl AgentCore {
             service.desired = None;
             return;
         }
+        if desired.phase == Phase::Stopped && self.is_untold_that_nobody_pets() {
+            return;
+        }
         let Ok(value) = serde_json::to_vec(desired) else { return };
         let node = &self.config.node;
         let keys = &self.config.keys;

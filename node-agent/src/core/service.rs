@@ -76,6 +76,8 @@ pub(super) enum ProbeFor {
 pub(super) enum KillReason {
     /// D − Ts has come (FENCING 4, stop then stay).
     LeaseLost,
+    /// Nobody pets the watchdog that runs: the machine is about to be reset.
+    Unpetted,
     /// The epoch is not ours: cleared before registering.
     Clearing,
     /// It is assigned elsewhere.

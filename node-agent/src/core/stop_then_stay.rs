@@ -134,7 +134,7 @@ impl AgentCore {
         })
     }
 
-    /// From D − Ts: kills every exclusive service and every worker at one.
+    /// From D − Ts, and where nobody pets the watchdog any more: kills every exclusive service and every worker at one.
     pub(super) fn stop_then_stay_step(&mut self, now: &Now) {
         match &self.session {
             Session::Registered(_) | Session::Waiting => {}
@@ -143,24 +143,26 @@ impl AgentCore {
         if self.has_acknowledged_disarm() {
             return;
         }
-        let Some(left_ms) = self.left_ms(now) else { return };
-        if left_ms > self.pace().stop_margin_ms {
-            self.take_back_last_words();
-            return;
-        }
+        let margin_ms = self.pace().stop_margin_ms;
+        let why = match self.left_ms(now) {
+            Some(left_ms) if left_ms <= margin_ms => KillReason::LeaseLost,
+            Some(_) | None if self.is_unpetted(now) => KillReason::Unpetted,
+            Some(_) => return self.take_back_last_words(),
+            None => return,
+        };
         let mut killed = 0;
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
                 let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
                 let dying = matches!(
                     service.step,
-                    Step::Kill { why: KillReason::LeaseLost, .. }
-                        | Step::KillVerify { why: KillReason::LeaseLost, .. }
+                    Step::Kill { why: KillReason::LeaseLost | KillReason::Unpetted, .. }
+                        | Step::KillVerify { why: KillReason::LeaseLost | KillReason::Unpetted, .. }
                 );
                 if concerns && !dying {
                     if core.may_be_here(service) {
                         killed += 1;
-                        core.kill(now, service, KillReason::LeaseLost);
+                        core.kill(now, service, why);
                     } else if matches!(
                         service.step,
                         Step::Permit { .. } | Step::Journal { .. } | Step::Start { .. }
@@ -172,27 +174,29 @@ impl AgentCore {
             });
         }
         if killed > 0 {
-            self.log(
-                Level::Error,
-                format!("no heartbeat has committed in time: killing {killed} exclusive services, {left_ms} ms before the deadline"),
-            );
+            self.log(Level::Error, format!("{}: killing {killed} exclusive services", cause(why)));
         }
         if killed > 0 || self.journal.last_words.is_some() {
-            self.tell_what_is_left(now);
+            self.tell_what_is_left(now, cause(why));
         }
     }
 
+    /// Whether a watchdog that runs has been without its daemon for too long: it will reset this machine.
+    pub(super) fn is_unpetted(&self, now: &Now) -> bool {
+        self.watchdog.is_running() && self.watchdog.is_gone(now)
+    }
+
     /// Writes down, for after a reset, what has not ended in time.
-    fn tell_what_is_left(&mut self, now: &Now) {
+    fn tell_what_is_left(&mut self, now: &Now, cause: &str) {
         let is_left = |service: &&Service| {
             self.is_exclusive(service) && !self.is_ignored(service.name()) && self.may_be_here(service)
         };
         let left: Vec<&str> = self.services.values().filter(is_left).map(Service::name).collect();
         let message = if left.is_empty() {
-            "no heartbeat was committed in time, and every exclusive service was stopped".to_owned()
+            format!("{cause}, and every exclusive service was stopped")
         } else {
             format!(
-                "no heartbeat was committed in time, and {} had not ended yet: the watchdog resets the machine by its deadline",
+                "{cause}, and {} had not ended yet: the watchdog resets the machine by its deadline",
                 left.join(", ")
             )
         };
@@ -267,7 +271,7 @@ impl AgentCore {
         let wait_ms = match why {
             // Only looked at so far.
             _ if tries == 0 => 0,
-            KillReason::LeaseLost => KILL_RETRY_MS,
+            KillReason::LeaseLost | KillReason::Unpetted => KILL_RETRY_MS,
             KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived => {
                 (KILL_RETRY_MS << tries.min(10)).min(LONGEST_KILL_RETRY_MS)
             }
@@ -289,7 +293,7 @@ impl AgentCore {
         service.not_before = None;
         service.go(Step::Rest);
         self.changed = true;
-        if why == KillReason::LeaseLost
+        if matches!(why, KillReason::LeaseLost | KillReason::Unpetted)
             && let Some(entry) = self.journal.services.get_mut(service.name())
         {
             entry.spent = true;
@@ -300,6 +304,10 @@ impl AgentCore {
             KillReason::LeaseLost => {
                 (Reason::LeaseLost, "it was killed before the deadline, as no heartbeat committed in time")
             }
+            KillReason::Unpetted => (
+                Reason::WatchdogMissing,
+                "it was killed, as nobody pets the watchdog, which will reset this machine",
+            ),
             KillReason::NotHere => (Reason::StartedOutside, "it must not run here and was killed"),
             KillReason::NotReceived => (Reason::MoveFailed, "its migration to this node did not take place"),
         };
@@ -337,5 +345,15 @@ impl AgentCore {
         let deadline = self.deadline_moment()?;
         let raw = Mono(deadline.monotonic_raw_ns / 1_000_000) - self.pace().stop_margin_ms;
         (raw > now_raw).then_some(raw)
+    }
+}
+
+/// Why everything exclusive is killed at once.
+fn cause(why: KillReason) -> &'static str {
+    match why {
+        KillReason::Unpetted => "ha-watchdogd was gone, so that nobody petted the watchdog",
+        KillReason::LeaseLost | KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived => {
+            "no heartbeat was committed in time"
+        }
     }
 }

@@ -292,6 +292,12 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         draft.wait(Reason::LeaseLost, format!("it was stopped by {node}, which is not online"));
         return;
     }
+    let exclusive = service.resource.value.spec.exclusive;
+    if exclusive && planner.view.nodes.get(node).is_some_and(|facts| facts.fenceable.is_err()) {
+        let message = format!("{node} stopped it and has no watchdog that counts: a place is looked for");
+        draft.go(ServiceState::RequestStart, Reason::WatchdogMissing, message);
+        return;
+    }
     start_on(planner, service, draft, node, Reason::LeaseLost);
 }
 

@@ -2,6 +2,7 @@
 
 use ha_api_types::cluster::OnStoreLoss;
 use ha_api_types::keys::Keys;
+use ha_api_types::reason::Reason;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, Mode, NodeReport, NotStopped, Phase,
     Revision, ServiceReport, WatchdogKind, WatchdogReport, WatchdogTest,
@@ -27,6 +28,8 @@ pub(super) struct Faults {
     pub(super) fails_migrate: bool,
     /// Only heartbeats are committed; assignments are left lying.
     pub(super) idle: bool,
+    /// Its watchdog daemon is gone.
+    pub(super) daemon_gone: bool,
 }
 
 /// A machine and its agent.
@@ -162,6 +165,8 @@ impl Agent {
                     .tested
                     .clone()
                     .map(|operation| WatchdogTest { operation, ..WatchdogTest::default() }),
+                problem: if self.faults.daemon_gone { "it is gone".to_owned() } else { String::new() },
+                reason: self.faults.daemon_gone.then_some(Reason::WatchdogMissing),
                 ..WatchdogReport::default()
             },
             timings: self.timings,

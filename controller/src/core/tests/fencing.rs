@@ -95,6 +95,28 @@ fn a_stand_in_watchdog_counts_only_when_allowed() {
 }
 
 #[test]
+fn what_a_node_stopped_because_its_watchdog_daemon_is_gone_starts_elsewhere() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).faults.daemon_gone = true;
+    lab.run(1_000);
+    assert_eq!(lab.places("web"), [node.as_str()], "what still runs is left alone");
+    lab.agent(&node).running.remove("web");
+    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started) && lab.places("web").len() == 1);
+    assert_ne!(lab.places("web"), [node.as_str()], "{}", lab.show());
+    assert_eq!(lab.status("web").relocations, 0, "that is nothing that the service did wrong");
+}
+
+#[test]
+fn silence_proves_a_node_dead_although_its_watchdog_daemon_was_gone() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).faults.daemon_gone = true;
+    lab.run(1_000);
+    lab.agent(&node).die();
+    lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    lab.until(3_000, "started", |lab| lab.is("web", ServiceState::Started));
+}
+
+#[test]
 fn proof_c_another_boot_of_the_same_machine_releases_without_waiting_for_w() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).die();

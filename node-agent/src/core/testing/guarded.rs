@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::timing::Profile;
 
@@ -164,4 +165,49 @@ fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
     world.advance(400);
     let asked = world.requests.iter().filter(|request| matches!(request, protocol::Request::Deadline(_)));
     assert_eq!(asked.count(), 1, "{:?}", world.requests);
+}
+
+/// The daemon dies; what it petted last stays as it is.
+fn lose_the_daemon(world: &mut World) {
+    world.daemon_up = false;
+    world.input(Input::Watchdog(WatchdogNews::Disconnected { message: "it is gone".into() }));
+}
+
+#[test]
+fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
+    let mut world = World::running();
+    let patience_ms = 2_500;
+    lose_the_daemon(&mut world);
+    world.advance(patience_ms - 100);
+    assert!(world.copies["web"].running && world.report().watchdog.problem.is_empty());
+    let before = world.commits.len();
+    world.advance(600);
+    assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.reason), (Phase::Stopped, Reason::WatchdogMissing));
+    assert_eq!(world.report().watchdog.reason, Some(Reason::WatchdogMissing));
+    // Else the leader would start it again here.
+    let keys = [world.keys.node_report(NODE), world.keys.service_report(NODE, "web")];
+    let wrote = |key: &String| {
+        let of = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
+        world.commits[before..].iter().position(of).expect("it was written")
+    };
+    assert!(wrote(&keys[0]) < wrote(&keys[1]));
+    world.advance(3_000);
+    assert!(world.reset, "nobody could release the device");
+    assert!(world.journal.last_words.is_some_and(|words| words.message.contains("ha-watchdogd was gone")));
+}
+
+#[test]
+fn a_daemon_that_is_back_in_time_costs_nothing() {
+    let mut world = World::running();
+    for _ in 0..5 {
+        lose_the_daemon(&mut world);
+        world.advance(2_000);
+        world.daemon_up = true;
+        world.reconnect();
+        world.advance(2_000);
+    }
+    assert_eq!(world.count("web", "kill"), 0, "{:?}", world.logs);
+    assert!(world.copies["web"].running && !world.reset && world.report().watchdog.problem.is_empty());
 }
