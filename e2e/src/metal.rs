@@ -9,6 +9,7 @@ pub mod case;
 pub mod cases;
 pub mod deeds;
 pub mod disk;
+pub mod fabric;
 pub mod guest;
 pub mod hardware;
 pub mod holders;

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use ha_api_types::cluster::{OnStoreLoss, ShutdownPolicy};
+use ha_api_types::node::FenceAction;
 
 use super::deeds;
 use super::hardware::Watchdog;
@@ -46,8 +47,9 @@ pub enum Fencing {
     Impossible,
     /// By its hypervisor.
     Device,
-    /// By the switch between it and the storage, behind which the service's folder then is. Nothing else proves it dead.
-    Fabric,
+    /// By the switch between it and the storage, behind which the service's folder then is. Nothing else proves it dead; with
+    /// Reboot another boot is let in again, with Off only an operator does that.
+    Fabric(FenceAction),
 }
 
 impl Fencing {
@@ -55,7 +57,7 @@ impl Fencing {
     pub fn storage(self) -> &'static str {
         match self {
             Fencing::Wait | Fencing::Impossible | Fencing::Device => SHARED,
-            Fencing::Fabric => FABRIC,
+            Fencing::Fabric(_) => FABRIC,
         }
     }
 }

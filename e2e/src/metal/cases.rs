@@ -2,10 +2,11 @@
 
 use ha_api_types::cluster::OnStoreLoss::Hold;
 use ha_api_types::cluster::ShutdownPolicy::{Conditional, Failover, Freeze, Migrate};
+use ha_api_types::node::FenceAction;
 
 use super::case::{Case, Fencing, Others, Reset, Service, Step, USUAL};
-use super::deeds;
 use super::hardware::Watchdog::I6300esb;
+use super::{deeds, fabric};
 
 /// All of them.
 pub static ALL: &[Case] = &[
@@ -43,15 +44,12 @@ pub static ALL: &[Case] = &[
         mend: deeds::switch_on,
         ..USUAL
     },
+    Case { name: "fabric", fencing: Fencing::Fabric(FenceAction::Reboot), mend: fabric::reset, ..FABRIC },
     Case {
-        name: "fabric",
-        reset: Reset::Asked(Step::Mending),
-        service: Service::Fenced,
-        fencing: Fencing::Fabric,
-        equip: deeds::deafen_softdog,
-        act: deeds::leave_to_itself,
-        mend: deeds::reset_by_hand,
-        ..USUAL
+        name: "fabric-unfence",
+        fencing: Fencing::Fabric(FenceAction::Off),
+        mend: fabric::reset_and_unfence,
+        ..FABRIC
     },
     Case { name: "store-outage", service: Service::Returns, act: deeds::store_outage, ..USUAL },
     Case { name: "hold-outage", act: deeds::store_outage, ..HOLD },
@@ -114,6 +112,15 @@ const DAEMON_LOST: Case = Case {
     service: Service::Elsewhere,
     prepare: deeds::keep_daemon_down,
     act: deeds::kill_daemon,
+    ..USUAL
+};
+
+/// The machine runs on, unguarded and alone.
+const FABRIC: Case = Case {
+    reset: Reset::Asked(Step::Mending),
+    service: Service::Fenced,
+    equip: deeds::deafen_softdog,
+    act: fabric::leave_to_itself,
     ..USUAL
 };
 

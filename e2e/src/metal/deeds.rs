@@ -3,21 +3,18 @@
 use std::process::Output;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::disk;
 use super::rig::{CEILING, Rig};
 use crate::machine::Role;
-use crate::plan::FABRIC;
-use crate::wait::{holds_for, monotonic_ns, wait_for_ok, wait_until};
+use crate::wait::{monotonic_ns, wait_for_ok, wait_until};
 
 /// The agent's unit.
-const AGENT: &str = "ha-node-agent.service";
+pub(super) const AGENT: &str = "ha-node-agent.service";
 /// The watchdog daemon's unit.
 const DAEMON: &str = "ha-watchdogd.service";
-/// How long a machine that is back is watched not to be let in: several registrations and looks of the leader.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a test of a watchdog may take: a boot, or a wait for the reset that does not come.
 const TEST_CEILING: Duration = Duration::from_secs(600);
 
@@ -95,42 +92,8 @@ pub fn pause_for_good(rig: &mut Rig, node: &str) -> Result<()> {
     rig.order(node, "stop")
 }
 
-/// The machine is cut off the cluster, and its agent stands still: what it runs, it runs on.
-pub fn leave_to_itself(rig: &mut Rig, node: &str) -> Result<()> {
-    stop_agent(rig, node)?;
-    rig.cluster.cut(node)
-}
-
-/// A machine that ran on, but was cut off its storage, is not let in when it is back, until somebody resets it.
-pub fn reset_by_hand(rig: &mut Rig, node: &str) -> Result<()> {
-    let guest = rig.guest(node)?;
-    guest.run("pgrep -x ha-holder").context("the service there did not run on")?;
-    let before = boot(rig, node)?;
-    rig.cluster.heal(node)?;
-    signal(rig, node, AGENT, "SIGCONT")?;
-    wait_until(&format!("{node} to be shown as fenced off"), CEILING, || {
-        let shown = rig.cluster.object("nodes", node).unwrap_or_default();
-        condition(&shown, "Ready").is_some_and(|ready| ready["reason"] == "FencedOff")
-    })?;
-    holds_for(&format!("{node} stays fenced off under its old boot"), PATIENCE, || {
-        let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(node)).ok().flatten();
-        fence.is_some_and(|entry| entry.value["state"] == "Fenced")
-    })?;
-    rig.order(node, "system_reset")?;
-    rig.ready(node)?;
-    ensure!(boot(rig, node)? != before, "{node} is let in, but was not booted anew");
-    let mounted = format!("mountpoint -q {FABRIC} && touch {FABRIC}/back");
-    wait_for_ok(&format!("{node} to have its storage again"), CEILING, || rig.guest(node)?.run(&mounted))
-}
-
-/// The boot that a node's fence names.
-fn boot(rig: &Rig, node: &str) -> Result<Value> {
-    let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(node))?;
-    Ok(fence.with_context(|| format!("{node} has no fence"))?.value["bootId"].take())
-}
-
 /// A condition in an object's status.
-fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
@@ -263,7 +226,8 @@ fn upgrade(rig: &mut Rig, node: &str, program: &str, unit: &str) -> Result<()> {
     ))
 }
 
-fn signal(rig: &Rig, node: &str, unit: &str, signal: &str) -> Result<()> {
+/// Sends a signal to the one process that a unit is about.
+pub(super) fn signal(rig: &Rig, node: &str, unit: &str, signal: &str) -> Result<()> {
     rig.guest(node)?.run(&format!("systemctl kill --kill-whom=main --signal={signal} {unit}"))
 }
 
@@ -275,7 +239,8 @@ fn never_restart(rig: &Rig, node: &str, unit: &str) -> Result<()> {
     ))
 }
 
-fn hactl(rig: &Rig, arguments: &[&str]) -> Result<()> {
+/// Runs hactl, which must succeed.
+pub(super) fn hactl(rig: &Rig, arguments: &[&str]) -> Result<()> {
     let output = rig.cluster.hactl(arguments)?;
     ensure!(
         output.status.success(),

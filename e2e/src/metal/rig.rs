@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ha_api_types::node::FenceAction;
 use serde_json::{Value, json};
 
 use super::case::{Case, Fencing};
@@ -162,7 +163,7 @@ impl Rig {
                 Fencing::Wait => (true, json!([])),
                 Fencing::Impossible => (false, json!([])),
                 Fencing::Device => (false, json!([self.hypervisor(&other)?])),
-                Fencing::Fabric => (false, json!([self.fabric(&other)?])),
+                Fencing::Fabric(action) => (false, json!([self.fabric(&other, action)?])),
             };
             let spec = json!({"fencing": {"allowUnfenced": unfenced, "devices": devices}});
             self.cluster.apply("nodes", &other, &spec)?;
@@ -182,12 +183,12 @@ impl Rig {
                 "hold": volatile.join(format!("{}.hold", qemu::PROGRAM))}}]}))
     }
 
-    /// The fence device that closes a node's port of the fabric, and opens it to its next boot.
-    fn fabric(&self, node: &str) -> Result<Value> {
+    /// The fence device that closes a node's port of the fabric.
+    fn fabric(&self, node: &str, action: FenceAction) -> Result<Value> {
         let storage = self.cluster.names(Role::Storage);
         let switch = self.cluster.namespace(storage.first().context("there is no storage")?);
         Ok(
-            json!({"name": "fabric", "kind": "Fabric", "action": "Reboot", "coversStorage": true, "timeoutSeconds": 30,
+            json!({"name": "fabric", "kind": "Fabric", "action": action, "coversStorage": true, "timeoutSeconds": 30,
             "parts": [{"agent": "fence_fabric", "attributes": {"switch": switch, "plug": node}}]}),
         )
     }
