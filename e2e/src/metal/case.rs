@@ -158,6 +158,11 @@ pub struct Outcome {
 impl Outcome {
     /// Whether everything held that must hold.
     pub fn passed(&self) -> bool {
-        self.void.is_none() && self.failures.is_empty() && self.two.is_empty()
+        self.void.is_none() && self.held()
+    }
+
+    /// Whether everything held that can be judged: of a void run its times cannot.
+    pub fn held(&self) -> bool {
+        self.failures.is_empty() && self.two.is_empty()
     }
 }
