@@ -185,7 +185,7 @@ impl Controller {
         if self.ended {
             return None;
         }
-        let planner = self.election.leadership().is_some().then(|| {
+        let planner = self.planning().is_some().then(|| {
             let look = (self.looked_at + LOOK_EVERY_MS, "look at everything again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
             let late = self.late_at.map(|at| (at, "a heartbeat is due"));
@@ -356,14 +356,23 @@ impl Controller {
         self.tell(event);
     }
 
-    /// Plans and sends, if this process leads and its view holds all that leaders before it wrote.
-    fn plan(&mut self) {
-        let Some(leadership) = self.election.leadership().cloned() else { return };
-        let Some(joined) = self.election.joined() else { return };
+    /// As what this process may plan: it leads, knows that it is a candidate since when, and its view holds all that leaders
+    /// before it wrote. What makes it so is an input; time alone does not.
+    fn planning(&self) -> Option<(&Leadership, Revision)> {
+        let leadership = self.election.leadership()?;
         // A refresh of the own candidate key that is under way leaves its create revision as it is.
-        if !self.dirty || self.world.revision < leadership.term() || self.election.is_shutting_down() {
+        let joined = self.election.joined()?;
+        let may_plan = self.world.revision >= leadership.term() && !self.election.is_shutting_down();
+        may_plan.then_some((leadership, joined))
+    }
+
+    /// Plans and sends, if it may and something has changed.
+    fn plan(&mut self) {
+        if !self.dirty {
             return;
         }
+        let Some((leadership, joined)) = self.planning() else { return };
+        let leadership = leadership.clone();
         self.dirty = false;
         self.looked_at = self.now.raw;
         let busy = self.writes.busy();

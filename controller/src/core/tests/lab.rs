@@ -175,6 +175,8 @@ impl Lab {
             let answered = self.fencer.is_none() || member.unanswered.is_empty();
             let has_seen = self.away || member.seen == self.state.revision();
             if idle && answered && member.answers.is_empty() && has_seen {
+                let next = member.core.deadline();
+                assert!(next.is_none_or(|(at, _)| at > self.now.raw), "it spins, waiting for {next:?}");
                 return;
             }
         }
