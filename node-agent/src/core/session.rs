@@ -367,13 +367,14 @@ impl AgentCore {
         Some(Moment::from(now).left_ns(deadline).map_or(0, |left_ns| left_ns / 1_000_000))
     }
 
-    /// FENCING 6: now < D − Ts, under a D that this process has proven itself.
+    /// FENCING 6: now < D − Ts, under a D that this process has proven itself, and that the watchdog is petted by.
     pub(super) fn before_margin(&self, now: &Now) -> bool {
-        self.deadline.is_some_and(|deadline| {
+        let in_time = self.deadline.is_some_and(|deadline| {
             Moment::from(now)
                 .left_ns(deadline)
                 .is_some_and(|left_ns| left_ns / 1_000_000 > self.pace().stop_margin_ms)
-        })
+        });
+        in_time && !self.is_unpetted(now)
     }
 
     /// Whether the process was told to end.

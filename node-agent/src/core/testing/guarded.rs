@@ -211,3 +211,18 @@ fn a_daemon_that_is_back_in_time_costs_nothing() {
     assert_eq!(world.count("web", "kill"), 0, "{:?}", world.logs);
     assert!(world.copies["web"].running && !world.reset && world.report().watchdog.problem.is_empty());
 }
+
+#[test]
+fn where_nobody_pets_nothing_is_begun_with_what_was_found() {
+    let mut world = World::active();
+    world.copies.entry("web".into()).or_default().running = true;
+    world.resource("web");
+    world.advance(2_000);
+    assert!(world.report().armed);
+    lose_the_daemon(&mut world);
+    let (target, target_boot_id) = ("n2".to_owned(), "boot-n2".to_owned());
+    world.assign("web", Action::Migrate { target, target_epoch: 1, target_boot_id });
+    // It would look for it, and be told to kill it, for ever.
+    world.advance(2_500);
+    assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
+}
