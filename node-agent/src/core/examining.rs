@@ -20,7 +20,7 @@ pub(super) struct Examining {
     facts: Option<MachineFacts>,
     /// What these facts were judged by.
     judged: Option<(Circumstances, WatchdogReport)>,
-    write: Option<CommitId>,
+    pub(super) write: Option<CommitId>,
     /// A boot that ended before this one, until it is told.
     previous: Option<Previous>,
     last_end: Option<LastEnd>,
@@ -57,7 +57,8 @@ impl AgentCore {
     pub(super) fn examining_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
         self.tell_previous(now);
-        if self.examining.write.is_some() {
+        // One that was under way when the epoch was lost is answered no more.
+        if self.examining.write.is_some_and(|id| self.commits.contains_key(&id)) {
             return;
         }
         let Some(facts) = &self.examining.facts else { return };

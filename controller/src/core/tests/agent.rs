@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a node does wrong.
+#[allow(clippy::struct_excessive_bools, reason = "each is one thing that a test turns on or off")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
     /// Starts of these services fail.

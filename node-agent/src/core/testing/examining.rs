@@ -1,6 +1,7 @@
 //! What was found is written beside the protocol, and what happened before a reset is told after it.
 
 use super::*;
+use crate::core::effect::CommitId;
 use crate::doctor::{MachineFacts, Owner};
 use ha_api_types::check::Verdict;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
@@ -86,6 +87,20 @@ fn only_a_device_whose_word_is_proof_makes_up_for_a_virtual_machine() {
     assert_eq!(set(&device), Some(Verdict::Ok));
     (device.kind, device.covers_storage) = (FenceKind::Power, false);
     assert_eq!(set(&device), Some(Verdict::Ok));
+}
+
+#[test]
+fn a_report_that_was_under_way_when_the_epoch_was_lost_holds_up_no_other() {
+    let mut world = World::active();
+    world.examine(MachineFacts::default());
+    // Its answer was dropped with the epoch.
+    world.core.examining.write = Some(CommitId(u64::MAX));
+    let busy = MachineFacts {
+        watchdog_owner: Some(Owner { pid: 9, name: "sbd".to_owned() }),
+        ..MachineFacts::default()
+    };
+    world.examine(busy);
+    assert_eq!(verdict(&world.doctor().expect("written"), "watchdog-owner"), Some(Verdict::Fail));
 }
 
 #[test]
