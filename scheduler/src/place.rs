@@ -37,7 +37,7 @@ pub struct Placement {
 ///
 /// A service that strict Positive rules tie to others is placed along with them: one node that may take all, with what
 /// they ask for added up, so each of them comes to the same answer. Partners that do not run, and for which there is no
-/// place at all, do not hold up the others.
+/// place beside those that do and those of higher priority, do not hold up the others.
 ///
 /// Guarantees: deterministic; never names a node that a hard limit or strict rule refuses.
 pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
@@ -46,11 +46,25 @@ pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
     if placement.node.is_some() {
         return placement;
     }
-    let runs = !service.uses.is_empty();
-    let smaller = whole.without(|other, facts| {
-        !facts.uses.is_empty() || (!runs && place_unit(view, &Unit::alone(other, facts)).node.is_some())
-    });
+    let fitting = fitting(view, &whole);
+    let smaller = whole.without(|other, _| fitting.contains(other));
     smaller.map_or(placement, |smaller| place_unit(view, &smaller))
+}
+
+/// Of services that have no place all together those that have one: who runs, and of the others one after the other, by
+/// priority and name, who finds a place beside them. Whichever of them is asked about, they are the same.
+fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a str> {
+    let (mut fitting, mut waiting): (Vec<_>, Vec<_>) =
+        whole.members.iter().copied().partition(|(_, facts)| !facts.uses.is_empty());
+    waiting.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
+    fitting.sort_by_key(|(name, _)| *name);
+    for member in waiting {
+        let more: Vec<_> = fitting.iter().copied().chain([member]).collect();
+        if place_unit(view, &Unit::new(more.clone())).node.is_some() {
+            fitting = more;
+        }
+    }
+    fitting.into_iter().map(|(name, _)| name).collect()
 }
 
 /// Where a unit should be; the verdicts are about all its members.

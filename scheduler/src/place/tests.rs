@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::view::NodeFacts;
+use crate::{Declared, Rules};
 use ha_api_types::driver::DriverKind;
-use ha_api_types::placement::{GroupSpec, NodePriorities};
+use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 
 fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
     ServiceFacts {
@@ -140,4 +141,39 @@ fn an_exclusive_service_needs_a_node_that_can_be_proven_dead() {
     }
     check(&view, &service(None, None), None, Reason::NoFeasibleNode);
     check(&view, &ServiceFacts { exclusive: false, ..service(None, None) }, Some("node1"), Reason::Placed);
+}
+
+#[test]
+fn those_that_must_be_together_agree_on_who_finds_a_place() {
+    let mut view = View::default();
+    for (node, memory) in [("node1", "5Gi"), ("node2", "1Gi")] {
+        let mut facts = NodeFacts::default();
+        facts.capacity.memory = memory.parse().ok();
+        view.nodes.insert(node.to_owned(), facts);
+    }
+    let wanted = |memory: &str, priority: i32| {
+        let mut facts = ServiceFacts { wanted: true, priority, ..service(None, None) };
+        facts.requests.memory = memory.parse().ok();
+        facts
+    };
+    let running = || ServiceFacts { movable: true, wanted: true, ..service(Some("node2"), None) };
+    let services =
+        [("a", running()), ("b", running()), ("large", wanted("4Gi", 0)), ("small", wanted("3Gi", 1))];
+    view.services = services.map(|(name, facts)| (name.to_owned(), facts)).into();
+    let affinity = ResourceAffinity {
+        resources: view.services.keys().cloned().collect(),
+        affinity: Affinity::Positive,
+        strict: true,
+    };
+    let rule = AffinityRuleSpec { resource_affinity: Some(affinity), ..AffinityRuleSpec::default() };
+    let nodes = view.nodes.keys().cloned().collect();
+    let rules = [("together".to_owned(), rule)].into();
+    (view.rules, _) = Rules::compile(&Declared { rules, nodes, ..Declared::default() });
+    // All do not fit anywhere; without the large one of lower priority they fit on node1.
+    for (name, node) in
+        [("a", Some("node1")), ("b", Some("node1")), ("small", Some("node1")), ("large", None)]
+    {
+        let placement = place(&view, name, &view.services[name]);
+        assert_eq!(placement.node.as_deref(), node, "{name}: {placement:?}");
+    }
 }
