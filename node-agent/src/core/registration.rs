@@ -79,8 +79,9 @@ impl AgentCore {
         if !all_done {
             return;
         }
-        // An armed node that cannot verify does not register: it is reset.
-        let may_be_armed = self.watchdog.is_running()
+        // An armed node that cannot verify does not register: it is reset. Where the daemon already stays, as all that was
+        // managed here was gone, no reset comes: what is left was started by somebody else, and is told of.
+        let may_be_armed = (self.watchdog.is_running() && !self.watchdog.is_staying())
             || (self.watchdog.is_away()
                 && self
                     .node_report()

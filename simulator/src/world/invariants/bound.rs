@@ -106,6 +106,16 @@ impl World {
             .collect()
     }
 
+    /// The epoch that a node is to have next, while it has none.
+    fn closed_epoch(&self, node: &str) -> Option<u64> {
+        let reading = self.store.get(&self.keys.fence(node));
+        let fence: Fence = serde_json::from_slice(&reading.entries.first()?.value).ok()?;
+        match fence.state {
+            FenceState::Open => None,
+            FenceState::Fencing | FenceState::Fenced | FenceState::Closed => Some(fence.epoch),
+        }
+    }
+
     /// Whether a service is managed: the leader has taken it on, and nobody has deleted it or wants it Ignored. One in Error
     /// is left alone but where it may still run: who starts it by hand then answers for it.
     fn is_guarded(&self, node: &str, name: &str, uid: &str) -> bool {
@@ -123,7 +133,10 @@ impl World {
             .is_some_and(|(state, _)| !matches!(state, ServiceState::Ignored | ServiceState::Queued));
         let left_alone = self.status_of::<ResourceStatus>(Kind::Resource, name).is_some_and(|status| {
             let elsewhere = status.node.as_deref() != Some(node);
-            status.state == ServiceState::Error && (elsewhere || status.stop_confirmed == Some(true))
+            // A node that registers has said that it could not stop it: it counts under the epoch that is not open yet.
+            let is_told = status.epoch.is_some() && status.epoch == self.closed_epoch(node);
+            status.state == ServiceState::Error
+                && (elsewhere || is_told || status.stop_confirmed == Some(true))
         });
         wanted && taken && !left_alone && self.managed.contains(name)
     }
