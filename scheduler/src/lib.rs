@@ -2,6 +2,7 @@
 //!
 //! [`place::place`] is the entry: it judges every node, says why each is refused, and chooses.
 
+pub mod balance;
 pub mod filter;
 pub mod place;
 pub mod preempt;

@@ -1,0 +1,162 @@
+//! One field of a line: what it must be, and the error that says so.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// Why a file cannot be read: where, and what was expected there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The field's name and position, as `free memory (field 4)`; empty when the line as a whole is wrong.
+    pub field: String,
+    /// What should stand there.
+    pub expected: String,
+    /// What stands there.
+    pub found: String,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "line {}", self.line)?;
+        if !self.field.is_empty() {
+            write!(formatter, ", {}", self.field)?;
+        }
+        write!(formatter, ": expected {}, found {}", self.expected, self.found)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+/// Sizes stay below this, so that no sum of them overflows.
+const GREATEST: i64 = 1 << 50;
+
+/// The fields of one line.
+pub(super) struct Fields<'a> {
+    line: usize,
+    values: Vec<&'a str>,
+    separator: char,
+}
+
+impl<'a> Fields<'a> {
+    /// Splits a line, which must have a number of fields within these limits.
+    pub(super) fn split(
+        line: usize,
+        text: &'a str,
+        separator: char,
+        what: &str,
+        count: &RangeInclusive<usize>,
+    ) -> Result<Fields<'a>, TextError> {
+        let values: Vec<&str> = text.split(separator).collect();
+        if count.contains(&values.len()) {
+            return Ok(Fields { line, values, separator });
+        }
+        let (least, most) = (count.start(), count.end());
+        let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        Err(TextError {
+            line,
+            field: String::new(),
+            expected: format!("{what} with {wanted} fields separated by `{separator}`"),
+            found: format!("{} fields", values.len()),
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// A field as it stands; empty when the line ends before it.
+    pub(super) fn text(&self, index: usize) -> &'a str {
+        self.values.get(index).copied().unwrap_or("")
+    }
+
+    /// An error about a field.
+    pub(super) fn error(&self, index: usize, name: &str, expected: impl Into<String>) -> TextError {
+        let kind = if self.separator == '|' { "field" } else { "value" };
+        let found = self.text(index);
+        TextError {
+            line: self.line,
+            field: format!("{name} ({kind} {})", index + 1),
+            expected: expected.into(),
+            found: if found.is_empty() { "nothing".to_owned() } else { format!("`{}`", shortened(found)) },
+        }
+    }
+
+    /// A name: anything but nothing.
+    pub(super) fn name(&self, index: usize, name: &str) -> Result<String, TextError> {
+        match self.text(index) {
+            "" => Err(self.error(index, name, "a name")),
+            text => Ok(text.to_owned()),
+        }
+    }
+
+    /// A whole number, 0 or more.
+    pub(super) fn count(&self, index: usize, name: &str) -> Result<i64, TextError> {
+        self.whole(index, name, 0, "a whole number, 0 or more")
+    }
+
+    /// A whole number, also below 0: what is free may be overdrawn.
+    pub(super) fn balance(&self, index: usize, name: &str) -> Result<i64, TextError> {
+        self.whole(index, name, -GREATEST, "a whole number")
+    }
+
+    fn whole(&self, index: usize, name: &str, least: i64, expected: &str) -> Result<i64, TextError> {
+        let text = self.text(index);
+        // Older writers print whole numbers with a fraction of zero.
+        let digits = text.split_once('.').map_or(text, |(whole, fraction)| {
+            if fraction.bytes().all(|byte| byte == b'0') { whole } else { text }
+        });
+        match digits.parse::<i64>() {
+            Ok(number) if (least..=GREATEST).contains(&number) => Ok(number),
+            Ok(_) | Err(_) => Err(self.error(index, name, expected)),
+        }
+    }
+
+    /// A decimal number above 0.
+    pub(super) fn ratio(&self, index: usize, name: &str) -> Result<f64, TextError> {
+        match self.text(index).parse::<f64>() {
+            Ok(number) if number.is_finite() && (1e-6..=1e9).contains(&number) => Ok(number),
+            Ok(_) | Err(_) => Err(self.error(index, name, "a number above 0")),
+        }
+    }
+
+    /// One of some words.
+    pub(super) fn word<T: Copy>(
+        &self,
+        index: usize,
+        name: &str,
+        words: &[(T, &str)],
+    ) -> Result<T, TextError> {
+        let text = self.text(index);
+        words
+            .iter()
+            .find(|(_, word)| *word == text)
+            .map(|(value, _)| *value)
+            .ok_or_else(|| self.error(index, name, one_of(words.iter().map(|(_, word)| *word))))
+    }
+
+    /// A list separated by commas; an empty field is an empty list.
+    pub(super) fn list(&self, index: usize) -> Vec<String> {
+        self.text(index).split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+/// `a, b or c`.
+pub(super) fn one_of<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let words: Vec<&str> = words.collect();
+    match words.split_last() {
+        None => String::new(),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, first)) => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// What of a text fits into a message.
+fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

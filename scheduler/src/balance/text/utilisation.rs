@@ -1,0 +1,55 @@
+//! Measured use of instances: `instance cpu memory disk net`, separated by blanks.
+
+use super::field::TextError;
+use crate::balance::model::{Cluster, LOAD_UNIT};
+use std::collections::BTreeMap;
+
+/// Loads above this are mistakes, and sums of them would overflow.
+const GREATEST: f64 = 1000.0;
+
+/// Takes over the measured use of the instances that the text names; others keep theirs.
+///
+/// # Errors
+/// A line that is not of that form, or an instance that is not in the cluster.
+pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextError> {
+    let positions: BTreeMap<String, usize> = cluster
+        .instances
+        .iter()
+        .enumerate()
+        .map(|(index, instance)| (instance.name.clone(), index))
+        .collect();
+    for (index, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let error = |field: &str, expected: &str, found: &str| TextError {
+            line: index + 1,
+            field: field.to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        };
+        let [name, values @ ..] = words.as_slice() else { continue };
+        if values.len() != 4 {
+            let found = format!("{} words", words.len());
+            return Err(error("", "an instance and its use of cpu, memory, disk and network", &found));
+        }
+        let Some(&position) = positions.get(*name) else {
+            return Err(error("instance (word 1)", "an instance of the cluster", &format!("`{name}`")));
+        };
+        let mut load = [0; 4];
+        for (slot, (value, field)) in load.iter_mut().zip(values.iter().zip(["cpu", "memory", "disk", "net"]))
+        {
+            *slot = match value.parse::<f64>() {
+                Ok(number) if (0.0..=GREATEST).contains(&number) => in_units(number),
+                Ok(_) | Err(_) => {
+                    return Err(error(field, "a number from 0 to 1000", &format!("`{value}`")));
+                }
+            };
+        }
+        cluster.instances[position].load = load;
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the number is at most 1000")]
+fn in_units(number: f64) -> i64 {
+    (number * LOAD_UNIT as f64).round() as i64
+}

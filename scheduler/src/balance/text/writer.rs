@@ -1,0 +1,85 @@
+//! Writes a cluster as text, in the generation in which it was read.
+
+use super::policy;
+use super::reader::{ALLOCATIONS, FLAGS, ROLES};
+use crate::balance::model::{Cluster, Generation, Group, Instance, Node, Status, Template};
+
+/// The cluster as text that [`super::read`] understands.
+pub fn write(cluster: &Cluster) -> String {
+    let generation = cluster.generation;
+    let sections = [
+        lines(&cluster.groups, |each| group(each, generation)),
+        lines(&cluster.nodes, |each| node(each, cluster)),
+        lines(&cluster.instances, |each| instance(each, cluster)),
+        lines(&cluster.tags, Clone::clone),
+        lines(&cluster.policies, |each| policy::write(each, generation)),
+    ];
+    sections.join("\n")
+}
+
+fn lines<T>(items: &[T], line: impl Fn(&T) -> String) -> String {
+    items.iter().map(|item| line(item) + "\n").collect::<Vec<_>>().concat()
+}
+
+fn group(group: &Group, generation: Generation) -> String {
+    let basic = format!("{}|{}|{}", group.name, group.uuid, word(&ALLOCATIONS, group.allocation));
+    match generation {
+        Generation::Older => basic,
+        Generation::Newer => format!("{basic}|{}|{}", group.tags.join(","), group.networks.join(",")),
+    }
+}
+
+fn node(node: &Node, cluster: &Cluster) -> String {
+    let group = cluster.groups.get(node.group).map_or("", |group| group.uuid.as_str());
+    let basic = format!(
+        "{}|{}|{}|{}|{}|{}|{}|{}|{group}|{}",
+        node.name,
+        node.memory_total,
+        node.memory_own,
+        node.memory_free,
+        node.disk_total,
+        node.disk_free,
+        node.cpus,
+        word(&ROLES, node.role),
+        node.spindles
+    );
+    match cluster.generation {
+        Generation::Older => basic,
+        Generation::Newer => format!(
+            "{basic}|{}|{}|{}|{}|{:?}",
+            node.tags.join(","),
+            word(&FLAGS, node.exclusive_storage),
+            node.spindles_free,
+            node.cpus_own,
+            node.cpu_speed
+        ),
+    }
+}
+
+fn instance(instance: &Instance, cluster: &Cluster) -> String {
+    let name = |node: usize| cluster.nodes.get(node).map_or("", |node| node.name.as_str());
+    let basic = format!(
+        "{}|{}|{}|{}|{}|{}|{}|{}|{}|{}",
+        instance.name,
+        instance.memory,
+        instance.disk,
+        instance.vcpus,
+        word(&Status::WORDS, instance.status),
+        word(&FLAGS, instance.auto_balance),
+        name(instance.primary),
+        instance.secondary.map_or("", name),
+        word(&Template::WORDS, instance.template),
+        instance.tags.join(",")
+    );
+    if cluster.generation == Generation::Older {
+        return basic;
+    }
+    let spindles = instance.disk_spindles.map_or_else(|| "-".to_owned(), |count| count.to_string());
+    let newer = format!("{basic}|{}|{spindles}", instance.spindle_use);
+    // Programs that know 12 fields read it as long as no instance is forthcoming.
+    if instance.forthcoming { newer + "|Y" } else { newer }
+}
+
+fn word<T: PartialEq + Copy>(words: &[(T, &'static str)], value: T) -> &'static str {
+    words.iter().find(|(known, _)| *known == value).map_or("", |(_, word)| *word)
+}
