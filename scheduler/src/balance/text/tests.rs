@@ -108,7 +108,7 @@ fn measured_use_belongs_to_known_instances() {
         said("\ni2 1 1 1 1"),
         "line 2, instance (word 1): expected an instance of the cluster, found `i2`"
     );
-    assert_eq!(said("i1 1 1 x 1"), "line 1, disk: expected a number from 0 to 1000, found `x`");
+    assert_eq!(said("i1 1 1 x 1"), "line 1, disk: expected a number from 0 to 100, found `x`");
     assert_eq!(
         said("i1 1 1"),
         "line 1: expected an instance and its use of cpu, memory, disk and network, found 3 words"

@@ -5,7 +5,7 @@ use crate::balance::model::{Cluster, LOAD_UNIT};
 use std::collections::BTreeMap;
 
 /// Loads above this are mistakes, and sums of them would overflow.
-const GREATEST: f64 = 1000.0;
+const GREATEST: f64 = 100.0;
 
 /// Takes over the measured use of the instances that the text names; others keep theirs.
 ///
@@ -40,7 +40,7 @@ pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextErr
             *slot = match value.parse::<f64>() {
                 Ok(number) if (0.0..=GREATEST).contains(&number) => in_units(number),
                 Ok(_) | Err(_) => {
-                    return Err(error(field, "a number from 0 to 1000", &format!("`{value}`")));
+                    return Err(error(field, "a number from 0 to 100", &format!("`{value}`")));
                 }
             };
         }
@@ -49,7 +49,7 @@ pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextErr
     Ok(())
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the number is at most 1000")]
+#[expect(clippy::cast_possible_truncation, reason = "the number is at most 100")]
 fn in_units(number: f64) -> i64 {
     (number * LOAD_UNIT as f64).round() as i64
 }

@@ -1,0 +1,141 @@
+//! The deviations that make up most of a score, each a column: what instances add to nodes, and what of a node that is a share of.
+//!
+//! Columns in which nothing differs are one, with the sum of their weights: often the load of cpu, memory and network, or a
+//! value and its forthcoming counterpart.
+
+use super::model::LOAD_UNIT;
+use super::problem::{Guest, Host, Problem};
+
+/// Shares are whole numbers of this fraction, so that sums of them and of their squares are exact.
+pub(super) const SHARE_UNIT: f64 = (1_u64 << 36) as f64;
+
+/// No share is beyond this, so that no sum overflows; a real one never is.
+const GREATEST_SHARE: f64 = (1_u64 << 50) as f64;
+
+/// All columns, for all instances and nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Columns {
+    /// The weight of each.
+    pub(super) weights: Vec<f64>,
+    /// What instance i adds to its primary: at `(i * columns + column) * 2`, and after it where spindles are exclusive.
+    primary: Vec<i64>,
+    /// What it adds to its secondary.
+    secondary: Vec<i64>,
+    /// What a node has without instances, at `node * columns + column`.
+    pub(super) base: Vec<i64>,
+    /// Units of share for each unit of amount.
+    scale: Vec<f64>,
+}
+
+/// One column before it is merged with its like.
+#[derive(PartialEq)]
+struct Column {
+    guests: Vec<[i64; 4]>,
+    base: Vec<i64>,
+    scale: Vec<f64>,
+}
+
+impl Columns {
+    /// The columns of a problem.
+    pub(super) fn new(problem: &Problem) -> Columns {
+        let mut merged: Vec<(Column, f64)> = Vec::new();
+        for (index, weight) in DEVIATIONS.iter().copied().enumerate() {
+            let column = column(problem, index);
+            match merged.iter_mut().find(|(known, _)| *known == column) {
+                Some((_, sum)) => *sum += weight,
+                None => merged.push((column, weight)),
+            }
+        }
+        // What no move can change says nothing about any.
+        let mut columns = Columns {
+            weights: merged.iter().map(|(_, weight)| *weight).collect(),
+            primary: Vec::new(),
+            secondary: Vec::new(),
+            base: Vec::new(),
+            scale: Vec::new(),
+        };
+        for guest in 0..problem.guests.len() {
+            for (column, _) in &merged {
+                let [primary, primary_exclusive, secondary, secondary_exclusive] = column.guests[guest];
+                columns.primary.extend([primary, primary_exclusive]);
+                columns.secondary.extend([secondary, secondary_exclusive]);
+            }
+        }
+        for host in 0..problem.hosts.len() {
+            for (column, _) in &merged {
+                columns.base.push(column.base[host]);
+                columns.scale.push(column.scale[host]);
+            }
+        }
+        columns
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// What an instance adds to a column of its primary or secondary.
+    pub(super) fn amount(&self, guest: usize, column: usize, primary: bool, exclusive: bool) -> i64 {
+        let position = (guest * self.len() + column) * 2 + usize::from(exclusive);
+        if primary { self.primary[position] } else { self.secondary[position] }
+    }
+
+    /// A node's amount as a share, in units.
+    #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+    pub(super) fn share(&self, host: usize, column: usize, amount: i64) -> i64 {
+        let share = amount as f64 * self.scale[host * self.len() + column];
+        share.clamp(-GREATEST_SHARE, GREATEST_SHARE) as i64
+    }
+}
+
+/// The weights of the deviations, in the order of [`column`]: memory, disk, cpus and spindles, each without and with
+/// forthcoming instances, and the four loads. Reserved memory is no sum over instances and not among them.
+const DEVIATIONS: [f64; 12] = [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0];
+
+fn column(problem: &Problem, index: usize) -> Column {
+    let guests = problem.guests.iter().map(|guest| added(guest, index)).collect();
+    let (base, scale) = problem.hosts.iter().map(|host| held(host, index)).unzip();
+    Column { guests, base, scale }
+}
+
+/// What an instance adds: to its primary, to its primary with exclusive spindles, to its secondary, to that with them.
+fn added(guest: &Guest, index: usize) -> [i64; 4] {
+    let present = i64::from(guest.present);
+    let [shared, exclusive] = guest.spindles;
+    match index {
+        0 => [-guest.memory_used, -guest.memory_used, 0, 0],
+        1 => [-guest.memory_forthcoming, -guest.memory_forthcoming, 0, 0],
+        2 => {
+            let (disk, spindles) = (-guest.disk_used, -exclusive * present);
+            [disk, spindles, disk, spindles]
+        }
+        3 => {
+            let (disk, spindles) = (-guest.disk_forthcoming, -exclusive);
+            [disk, spindles, disk, spindles]
+        }
+        4 => [guest.vcpus, guest.vcpus, 0, 0],
+        5 => [guest.vcpus_forthcoming, guest.vcpus_forthcoming, 0, 0],
+        6 => [shared * present, 0, shared * present, 0],
+        7 => [shared, 0, shared, 0],
+        10 => [guest.load[2]; 4],
+        load => {
+            let load = guest.load[load - 8];
+            [load, load, 0, 0]
+        }
+    }
+}
+
+/// What a node has without instances, and the scale that makes a share of it.
+fn held(host: &Host, index: usize) -> (i64, f64) {
+    let (base, whole) = match index {
+        0 => (host.memory_base, host.memory_total),
+        1 => (host.memory_base_forthcoming, host.memory_total),
+        2 | 3 if host.exclusive => (-host.spindles_base, host.spindles_total),
+        2 | 3 => (host.disk_base, host.disk_total),
+        4 | 5 => (host.cpus_own, host.cpus * host.cpu_speed),
+        6 | 7 => (0, host.spindles),
+        _ => (0, LOAD_UNIT as f64),
+    };
+    (base, SHARE_UNIT / whole)
+}

@@ -1,0 +1,106 @@
+//! Small clusters by seed for tests: every kind of storage, tags, failure domains, offline nodes, stopped and forthcoming
+//! instances, tight and roomy nodes.
+
+use super::model::{
+    Allocation, Cluster, DEFAULT_LOAD, Generation, Group, Instance, LOAD_UNIT, Node, Role, Status, Template,
+};
+use super::random::Random;
+
+/// A cluster; the same for the same seed.
+pub(super) fn sample(seed: u64) -> Cluster {
+    let mut random = Random::new(seed);
+    let count = 2 + random.below(7);
+    let memory = [4096, 8192, 20000][random.below(3)];
+    let offline = random.below(3) == 0 && count > 3;
+    let domains = random.below(2) == 0;
+    let tagged = random.below(2) == 0;
+    let node = |index: usize| Node {
+        name: format!("n{index}"),
+        memory_total: memory + 512 * i64::from(index.is_multiple_of(3)),
+        memory_own: 128,
+        memory_free: memory - 200,
+        disk_total: 100_000,
+        disk_free: 100_000,
+        cpus: 8,
+        role: if offline && index == 1 { Role::Offline } else { Role::Member },
+        group: 0,
+        spindles: 4,
+        tags: if domains { vec![format!("rack:{}", index % 2)] } else { Vec::new() },
+        exclusive_storage: false,
+        spindles_free: 0,
+        cpus_own: 1,
+        cpu_speed: 1.0,
+    };
+    let mut cluster = Cluster {
+        generation: Generation::Newer,
+        groups: vec![Group {
+            name: "g".to_owned(),
+            uuid: "u".to_owned(),
+            allocation: Allocation::Preferred,
+            tags: Vec::new(),
+            networks: Vec::new(),
+        }],
+        nodes: (0..count).map(node).collect(),
+        instances: Vec::new(),
+        tags: vec!["htools:iextags:web".to_owned()],
+        policies: Vec::new(),
+    };
+    if domains {
+        cluster.tags.extend(["htools:nlocation:rack".to_owned(), "htools:desiredlocation:rack".to_owned()]);
+    }
+    for index in 0..random.below(6 * count) {
+        let instance = instance(index, count, tagged, domains, &mut random);
+        let primary = &mut cluster.nodes[instance.primary];
+        if primary.memory_free <= instance.memory || primary.disk_free <= instance.disk {
+            continue;
+        }
+        if instance.status.is_running() && !instance.forthcoming {
+            primary.memory_free -= instance.memory;
+        }
+        primary.disk_free -= if instance.template.uses_node_disk() { instance.disk } else { 0 };
+        if let Some(secondary) = instance.secondary {
+            cluster.nodes[secondary].disk_free -= instance.disk;
+        }
+        cluster.instances.push(instance);
+    }
+    cluster
+}
+
+fn instance(index: usize, count: usize, tagged: bool, domains: bool, random: &mut Random) -> Instance {
+    let templates = [Template::Drbd, Template::Drbd, Template::Drbd, Template::External, Template::Plain];
+    let template = templates[random.below(templates.len())];
+    let size = [128, 256, 512, 1024][random.below(4)];
+    let primary = random.below(count);
+    let other = (primary + 1 + random.below(count - 1)) % count;
+    let statuses =
+        [Status::Running, Status::Running, Status::Running, Status::AdminDown, Status::AdminOffline];
+    let mut tags = Vec::new();
+    if tagged && random.below(3) == 0 {
+        tags.push(format!("web:{}", random.below(4)));
+    }
+    if domains && random.below(4) == 0 {
+        tags.push(format!("rack:{}", random.below(3)));
+    }
+    let mut load = DEFAULT_LOAD;
+    if random.below(3) == 0 {
+        for part in &mut load {
+            *part = LOAD_UNIT / 100 * i64::try_from(random.below(100)).unwrap();
+        }
+    }
+    Instance {
+        name: format!("i{index}"),
+        memory: size,
+        disk: size * 4,
+        vcpus: 1 + size / 512,
+        status: statuses[random.below(statuses.len())],
+        auto_balance: random.below(5) > 0,
+        primary,
+        secondary: (template == Template::Drbd).then_some(other),
+        template,
+        tags,
+        spindle_use: 1,
+        disk_spindles: None,
+        forthcoming: random.below(15) == 0,
+        load,
+    }
+}

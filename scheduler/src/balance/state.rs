@@ -1,0 +1,372 @@
+//! A placement that can be changed and scored at once: a change costs the same whatever the number of nodes and instances.
+
+use super::columns::{Columns, SHARE_UNIT};
+use super::problem::{Problem, Spot};
+use super::sums::Sums;
+
+/// Where everything is, with all that scores and limits ask for.
+#[derive(Clone, Debug)]
+pub struct State<'a> {
+    problem: &'a Problem,
+    columns: Columns,
+    spots: Vec<Spot>,
+    places: Vec<Place>,
+    /// Amounts and shares of each node, at `node * columns + column`.
+    amounts: Vec<i64>,
+    shares: Vec<i64>,
+    sums: Vec<Sums>,
+    reserved: Sums,
+    online: i64,
+    counts: Counts,
+    /// How many primaries with an exclusion tag are in a failure domain, at `location * tags + tag`.
+    in_domain: Vec<u32>,
+}
+
+/// A node as it is now.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    memory_free: i64,
+    disk_free: i64,
+    vcpus: i64,
+    instances: i64,
+    /// Memory that each peer's failure would bring here.
+    peers: Vec<(usize, i64)>,
+    memory_reserved: i64,
+    reserved_share: i64,
+    /// How many primaries have an exclusion tag.
+    tags: Vec<(usize, u32)>,
+}
+
+impl Place {
+    fn fails_n1(&self) -> bool {
+        self.memory_free <= self.memory_reserved
+    }
+}
+
+/// The values that are counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    on_failing: i64,
+    on_offline: i64,
+    primaries_on_offline: i64,
+    clashes: i64,
+    location_clashes: i64,
+    misplaced: i64,
+}
+
+impl<'a> State<'a> {
+    /// A placement.
+    pub fn new(problem: &'a Problem, spots: &[Spot]) -> State<'a> {
+        let columns = Columns::new(problem);
+        let places = problem.hosts.iter().map(|host| Place {
+            memory_free: host.memory_base,
+            disk_free: host.disk_base,
+            vcpus: host.cpus_own,
+            ..Place::default()
+        });
+        let places: Vec<Place> = places.collect();
+        let online: Vec<usize> =
+            (0..problem.hosts.len()).filter(|&host| !problem.hosts[host].offline).collect();
+        let amounts = columns.base.clone();
+        let share = |position: usize| {
+            columns.share(position / columns.len(), position % columns.len(), amounts[position])
+        };
+        let shares: Vec<i64> = (0..amounts.len()).map(share).collect();
+        let sums = |shares: &[i64]| -> Vec<Sums> {
+            let count = columns.len();
+            (0..count)
+                .map(|column| Sums::new(online.iter().map(|host| shares[host * count + column])))
+                .collect()
+        };
+        let mut state = State {
+            problem,
+            spots: spots.to_vec(),
+            places,
+            sums: sums(&shares),
+            reserved: Sums::new(online.iter().map(|_| 0)),
+            amounts,
+            shares,
+            online: i64::try_from(online.len().max(1)).unwrap_or(i64::MAX),
+            counts: Counts::default(),
+            in_domain: vec![0; problem.locations * problem.exclusion_tags],
+            columns: columns.clone(),
+        };
+        for place in 0..state.places.len() {
+            state.count_failing(place, 1);
+        }
+        for (guest, spot) in spots.iter().enumerate() {
+            state.put(guest, *spot, 1);
+        }
+        state
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &'a Problem {
+        self.problem
+    }
+
+    /// Where everything is.
+    pub fn spots(&self) -> &[Spot] {
+        &self.spots
+    }
+
+    /// Where an instance is.
+    pub fn spot(&self, guest: usize) -> Spot {
+        self.spots[guest]
+    }
+
+    /// The score, as [`super::score::score`] would have it, but for rounding.
+    pub fn score(&self) -> f64 {
+        let counts = self.counts;
+        let weighted = counts.on_failing
+            + 4 * counts.on_offline
+            + 16 * counts.primaries_on_offline
+            + 2 * counts.clashes
+            + counts.misplaced
+            + counts.location_clashes;
+        let deviations = self.sums.iter().zip(&self.columns.weights);
+        deviations.map(|(sums, weight)| weight * sums.deviation(self.online)).sum::<f64>()
+            + weighted as f64
+            + self.reserved.deviation(self.online)
+            + 0.25 * self.reserved.total()
+    }
+
+    /// The failure of one peer could not be borne by this node, which is not offline.
+    pub fn fails_n1(&self, host: usize) -> bool {
+        !self.problem.hosts[host].offline && self.places[host].fails_n1()
+    }
+
+    /// Puts instances elsewhere if every hard limit holds then; otherwise everything stays as it was.
+    pub fn change(&mut self, changes: &[(usize, Spot)]) -> bool {
+        let before: Vec<Spot> = changes.iter().map(|&(guest, _)| self.spots[guest]).collect();
+        self.change_from(changes, &before)
+    }
+
+    fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> bool {
+        let touched = || {
+            changes
+                .iter()
+                .map(|(_, spot)| spot)
+                .chain(before)
+                .flat_map(|spot| [Some(spot.primary), spot.secondary])
+                .flatten()
+        };
+        let failed: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
+        // A clash is new if an instance comes to where its tag is, once all that leave have left.
+        for (&(guest, _), old) in changes.iter().zip(before) {
+            self.put(guest, *old, -1);
+        }
+        let mut allowed = true;
+        for (&(guest, spot), old) in changes.iter().zip(before) {
+            allowed &= spot.primary == old.primary || !self.would_clash(guest, spot.primary);
+            self.put(guest, spot, 1);
+            self.spots[guest] = spot;
+        }
+        allowed = allowed
+            && changes.iter().zip(before).all(|(&(guest, spot), old)| self.bears(guest, spot, *old))
+            && (self.problem.settings.ignore_soft_errors
+                || touched().all(|host| !self.fails_n1(host) || failed.contains(&host)));
+        if !allowed {
+            for (&(guest, spot), old) in changes.iter().zip(before) {
+                self.put(guest, spot, -1);
+                self.put(guest, *old, 1);
+                self.spots[guest] = *old;
+            }
+        }
+        allowed
+    }
+
+    /// Puts an instance elsewhere, whatever limits say: to take a change back.
+    pub fn restore(&mut self, guest: usize, spot: Spot) {
+        self.put(guest, self.spots[guest], -1);
+        self.put(guest, spot, 1);
+        self.spots[guest] = spot;
+    }
+
+    /// An instance's tag is on a node already.
+    fn would_clash(&self, guest: usize, host: usize) -> bool {
+        let tags = &self.places[host].tags;
+        self.problem.guests[guest].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
+    }
+
+    /// The nodes to which an instance has come bear it.
+    fn bears(&self, guest: usize, spot: Spot, old: Spot) -> bool {
+        let facts = &self.problem.guests[guest];
+        let was = |host: usize| host == old.primary || Some(host) == old.secondary;
+        if spot.primary != old.primary {
+            let (host, place) = (&self.problem.hosts[spot.primary], &self.places[spot.primary]);
+            let cpus = place.vcpus <= host.vcpus_most
+                || facts.vcpus == 0
+                || self.problem.settings.ignore_soft_errors;
+            if host.offline || (facts.memory_used > 0 && place.memory_free <= 0) || !cpus {
+                return false;
+            }
+        }
+        [Some(spot.primary), spot.secondary].into_iter().flatten().filter(|&host| !was(host)).all(|host| {
+            let (facts_of_host, place) = (&self.problem.hosts[host], &self.places[host]);
+            let disk =
+                facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= facts_of_host.disk_least);
+            !facts_of_host.offline && disk
+        })
+    }
+
+    /// Adds an instance to the nodes of a spot (`sign` 1), or takes it from them (−1).
+    fn put(&mut self, guest: usize, spot: Spot, sign: i64) {
+        let problem = self.problem;
+        let facts = &problem.guests[guest];
+        let present = i64::from(facts.present) * sign;
+        self.load(guest, spot.primary, true, sign);
+        self.count_failing(spot.primary, -1);
+        let place = &mut self.places[spot.primary];
+        place.memory_free -= facts.memory_used * sign;
+        place.disk_free -= facts.disk_used * sign;
+        place.vcpus += facts.vcpus * sign;
+        place.instances += present;
+        self.count_failing(spot.primary, 1);
+        self.count_primary(guest, spot.primary, sign);
+        if problem.hosts[spot.primary].offline {
+            self.counts.primaries_on_offline += present;
+            self.counts.on_offline += present;
+        }
+        if let Some(secondary) = spot.secondary {
+            self.load(guest, secondary, false, sign);
+            self.count_failing(secondary, -1);
+            let place = &mut self.places[secondary];
+            place.disk_free -= facts.disk_used * sign;
+            place.instances += present;
+            place.reserve(spot.primary, facts.memory_reserved * sign);
+            self.reserve(secondary);
+            self.count_failing(secondary, 1);
+            if problem.hosts[secondary].offline {
+                self.counts.on_offline += present;
+            }
+        }
+        if problem.locations > 0 || !facts.desired.is_empty() {
+            self.counts.misplaced += self.misplaced(guest, spot) * sign;
+        }
+    }
+
+    /// Brings the sums of all columns up to date for a node that an instance comes to or leaves.
+    fn load(&mut self, guest: usize, host: usize, primary: bool, sign: i64) {
+        let facts = &self.problem.hosts[host];
+        let count = self.columns.len();
+        for column in 0..count {
+            let added = self.columns.amount(guest, column, primary, facts.exclusive);
+            if added == 0 {
+                continue;
+            }
+            let position = host * count + column;
+            self.amounts[position] += added * sign;
+            let share = self.columns.share(host, column, self.amounts[position]);
+            if !facts.offline {
+                self.sums[column].replace(self.shares[position], share);
+            }
+            self.shares[position] = share;
+        }
+    }
+
+    /// Brings the sums of reserved memory up to date for a node whose peers changed.
+    #[expect(clippy::cast_possible_truncation, reason = "sizes are bounded where they are read")]
+    fn reserve(&mut self, host: usize) {
+        let facts = &self.problem.hosts[host];
+        let place = &mut self.places[host];
+        let share = (place.memory_reserved as f64 * SHARE_UNIT / facts.memory_total).min(1e15) as i64;
+        if !facts.offline {
+            self.reserved.replace(place.reserved_share, share);
+        }
+        place.reserved_share = share;
+    }
+
+    /// Counts the instances of a node that fails N+1 (`sign` 1), or stops counting them.
+    fn count_failing(&mut self, host: usize, sign: i64) {
+        if self.fails_n1(host) {
+            self.counts.on_failing += self.places[host].instances * sign;
+        }
+    }
+
+    /// Counts clashes of exclusion tags for a primary that comes or goes.
+    fn count_primary(&mut self, guest: usize, host: usize, sign: i64) {
+        let problem = self.problem;
+        let facts = &problem.hosts[host];
+        if facts.offline {
+            return;
+        }
+        for &tag in &problem.guests[guest].exclusion {
+            self.counts.clashes += self.places[host].tag(tag, sign);
+            for &location in &facts.locations {
+                let count = &mut self.in_domain[location * problem.exclusion_tags + tag];
+                if sign > 0 {
+                    self.counts.location_clashes += i64::from(*count > 0);
+                    *count += 1;
+                } else {
+                    *count -= 1;
+                    self.counts.location_clashes -= i64::from(*count > 0);
+                }
+            }
+        }
+    }
+
+    fn misplaced(&self, guest: usize, spot: Spot) -> i64 {
+        let primary = &self.problem.hosts[spot.primary].locations;
+        let shared = spot.secondary.map_or(0, |secondary| {
+            let secondary = &self.problem.hosts[secondary].locations;
+            secondary.iter().filter(|location| primary.contains(location)).count()
+        });
+        let desired = &self.problem.guests[guest].desired;
+        let missed = desired.iter().filter(|wish| !wish.is_some_and(|wish| primary.contains(&wish))).count();
+        i64::try_from(shared + missed).unwrap_or(i64::MAX)
+    }
+}
+
+impl Place {
+    /// A peer sends more or less memory here, should it fail.
+    fn reserve(&mut self, peer: usize, memory: i64) {
+        if memory == 0 {
+            return;
+        }
+        let sent = match self.peers.iter().position(|(known, _)| *known == peer) {
+            None => {
+                self.peers.push((peer, memory));
+                memory
+            }
+            Some(position) => {
+                let sent = self.peers[position].1 + memory;
+                if sent == 0 {
+                    self.peers.swap_remove(position);
+                } else {
+                    self.peers[position].1 = sent;
+                }
+                sent
+            }
+        };
+        self.memory_reserved = if memory > 0 {
+            self.memory_reserved.max(sent)
+        } else if sent - memory < self.memory_reserved {
+            self.memory_reserved
+        } else {
+            self.peers.iter().map(|(_, memory)| *memory).max().unwrap_or(0)
+        };
+    }
+
+    /// Counts a tag up or down; by how much the clashes change.
+    fn tag(&mut self, tag: usize, sign: i64) -> i64 {
+        match self.tags.iter().position(|(known, _)| *known == tag) {
+            None => {
+                self.tags.push((tag, 1));
+                0
+            }
+            Some(position) if sign > 0 => {
+                self.tags[position].1 += 1;
+                1
+            }
+            Some(position) if self.tags[position].1 == 1 => {
+                self.tags.swap_remove(position);
+                0
+            }
+            Some(position) => {
+                self.tags[position].1 -= 1;
+                -1
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What must hold for every cluster.
+
+use super::problem::{Problem, Settings, Spot};
+use super::random::Random;
+use super::samples::sample;
+use super::score::{score, usages};
+use super::state::State;
+use proptest::prelude::*;
+
+/// Any spot for an instance, also an impossible one.
+fn any_spot(problem: &Problem, guest: usize, random: &mut Random) -> Spot {
+    let count = problem.hosts.len();
+    let primary = random.below(count);
+    let secondary = problem.start[guest].secondary.map(|_| (primary + 1 + random.below(count - 1)) % count);
+    Spot { primary, secondary }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_incremental_score_is_the_score(seed in any::<u64>(), down in any::<bool>()) {
+        let cluster = sample(seed);
+        let settings = Settings { count_down_memory: down, ..Settings::default() };
+        let problem = Problem::new(&cluster, 0, &settings);
+        let mut state = State::new(&problem, &problem.start);
+        let mut random = Random::new(seed);
+        prop_assert!((state.score() - score(&problem, &problem.start)).abs() < 1e-9);
+        for _ in 0..60 {
+            if problem.guests.is_empty() {
+                break;
+            }
+            let guest = random.below(problem.guests.len());
+            let spot = any_spot(&problem, guest, &mut random);
+            if random.below(2) == 0 {
+                state.restore(guest, spot);
+            } else {
+                let other = random.below(problem.guests.len());
+                let before = state.spots().to_vec();
+                let mut changes = vec![(guest, spot)];
+                if other != guest {
+                    changes.push((other, any_spot(&problem, other, &mut random)));
+                }
+                let done = state.change(&changes);
+                prop_assert!(done || state.spots() == before.as_slice());
+            }
+            let full = score(&problem, state.spots());
+            prop_assert!((state.score() - full).abs() < 1e-9, "{} instead of {}", state.score(), full);
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_allowed_keeps_hard_limits(seed in any::<u64>()) {
+        let cluster = sample(seed);
+        let problem = Problem::new(&cluster, 0, &Settings::default());
+        let mut state = State::new(&problem, &problem.start);
+        let mut random = Random::new(seed);
+        for _ in 0..60 {
+            if problem.guests.is_empty() {
+                break;
+            }
+            let guest = random.below(problem.guests.len());
+            let spot = any_spot(&problem, guest, &mut random);
+            let before = (usages(&problem, state.spots()), state.spot(guest));
+            if !state.change(&[(guest, spot)]) {
+                continue;
+            }
+            for (index, (old, new)) in before.0.iter().zip(usages(&problem, state.spots())).enumerate() {
+                let host = &problem.hosts[index];
+                let running = spot.primary == index && before.1.primary != index;
+                let copied = running || (spot.secondary == Some(index) && before.1.secondary != Some(index));
+                prop_assert!(host.offline || old.fails_n1() || !new.fails_n1());
+                prop_assert!(!running || (!host.offline && (new.memory_free > 0 || new.memory_free == old.memory_free)));
+                prop_assert!(!running || new.vcpus <= host.vcpus_most || new.vcpus == old.vcpus);
+                let knows = before.1.primary == index || before.1.secondary == Some(index);
+                prop_assert!(!copied || knows || (!host.offline && (new.disk_free > 0 || new.disk_free == old.disk_free)));
+            }
+        }
+    }
+}
+
+/// What a value is on a cluster that can be computed by hand.
+#[test]
+fn values_by_hand() {
+    let text = "g|u|preferred||\n\n\
+        a|1000|0|800|1000|900|4|N|u|1||N|0|0|1.0\n\
+        b|1000|0|1000|1000|900|4|N|u|1||N|0|0|1.0\n\n\
+        i|200|100|2|running|Y|a|b|drbd||1\n\n\n";
+    let cluster = super::text::read(text).unwrap();
+    let problem = Problem::new(&cluster, 0, &Settings::default());
+    let values = super::score::values(&problem, &problem.start);
+    // Shares 0.8 and 1.0 are each 0.1 from their mean; 200 MiB are reserved on b; 2 of 4 cpus are used on a.
+    let expected = [
+        0.1, 0.0, 0.0, 0.1, 0.0, 0.0, 0.25, 0.5, 0.5, 0.0, 0.5, 0.0, 0.0, 0.1, 0.0, 0.25, 0.0, 0.0, 0.0, 0.2,
+    ];
+    for ((value, expected), known) in values.iter().zip(expected).zip(super::score::VALUES) {
+        assert!((value - expected).abs() < 1e-12, "{} is {value}", known.name);
+    }
+    let moved = [Spot { primary: 1, secondary: Some(0) }];
+    assert!((score(&problem, &moved) - score(&problem, &problem.start)).abs() < 1e-12);
+}
