@@ -34,6 +34,8 @@ pub enum Key<'a> {
     NodeReport(&'a str),
     /// `report/<node>/doctor`.
     DoctorReport(&'a str),
+    /// `report/<node>/usage`.
+    UsageReport(&'a str),
     /// `report/<node>/resource/<name>`: node, name.
     ServiceReport(&'a str, &'a str),
     /// `event/<writer>/<id>`.
@@ -146,6 +148,11 @@ impl Keys {
         format!("{}report/{node}/doctor", self.root)
     }
 
+    /// What a node's agent has measured.
+    pub fn usage_report(&self, node: &str) -> String {
+        format!("{}report/{node}/usage", self.root)
+    }
+
     /// What a node's agent says of a service.
     pub fn service_report(&self, node: &str, resource: &str) -> String {
         format!("{}report/{node}/resource/{resource}", self.root)
@@ -181,6 +188,7 @@ impl Keys {
             ("alive", Some(node), None, None) => Key::Alive(node),
             ("report", Some(node), Some("node"), None) => Key::NodeReport(node),
             ("report", Some(node), Some("doctor"), None) => Key::DoctorReport(node),
+            ("report", Some(node), Some("usage"), None) => Key::UsageReport(node),
             ("report", Some(node), Some("resource"), Some(name)) => Key::ServiceReport(node, name),
             ("event", Some(writer), Some(id), None) => Key::Event(writer, id),
             _ => return None,
@@ -214,6 +222,7 @@ mod tests {
         check(keys.alive("node1"), Key::Alive("node1"));
         check(keys.node_report("node1"), Key::NodeReport("node1"));
         check(keys.doctor_report("node1"), Key::DoctorReport("node1"));
+        check(keys.usage_report("node1"), Key::UsageReport("node1"));
         check(keys.service_report("node1", "web"), Key::ServiceReport("node1", "web"));
         check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
     }

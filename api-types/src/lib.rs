@@ -23,6 +23,7 @@ pub mod resource;
 pub mod schema;
 pub mod time;
 pub mod timing;
+pub mod usage;
 pub mod validation;
 pub mod view;
 pub mod yaml;

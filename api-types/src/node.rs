@@ -9,6 +9,7 @@ use crate::reason::Reason;
 use crate::record::{LastEnd, WatchdogSeen, WatchdogTest};
 use crate::time::{Millis, Timestamp};
 use crate::timing::Timings;
+use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -242,6 +243,9 @@ pub struct NodeStatus {
     pub capacity: Amounts,
     /// What its services ask for.
     pub allocated: Amounts,
+    /// What was last measured on the whole machine, whatever used it; `None`: nothing is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// Services assigned to it.
     pub services: u32,
     /// What its agent found when it examined the machine: `hactl doctor NODE`.

@@ -9,6 +9,7 @@ mod hold;
 mod node_report;
 mod service_report;
 mod tombstone;
+mod usage_report;
 mod watchdog_test;
 
 pub use alive::Alive;
@@ -20,6 +21,7 @@ pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
 pub use node_report::{Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, WatchdogKind, WatchdogReport};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;
+pub use usage_report::{ServiceUsage, UsageReport};
 pub use watchdog_test::WatchdogTest;
 
 /// A revision of the store: every commit raises it by one.

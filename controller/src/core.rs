@@ -14,6 +14,7 @@ pub mod reconcile;
 pub mod service;
 pub mod situation;
 pub mod stored_view;
+pub mod usage;
 pub mod world;
 
 mod hold;

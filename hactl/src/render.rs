@@ -2,6 +2,7 @@
 
 pub(crate) mod columns;
 pub(crate) mod table;
+pub(crate) mod usage;
 
 use crate::failure::Failure;
 use crate::merge::LAST_APPLIED;

@@ -15,6 +15,7 @@ pub mod input;
 pub mod journal;
 mod journaling;
 mod leave;
+mod measuring;
 mod migration;
 mod moving_away;
 mod permit;
@@ -27,17 +28,21 @@ mod steps;
 mod stop_then_stay;
 mod summary;
 mod under_permit;
+pub mod usage;
 mod view;
 mod watchdog_test;
 mod workers;
 
 pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
 pub use effect::{
-    CommitId, Effect, Exit, HoldId, JournalWriteId, Lane, LeaseRequestId, Level, ReadId, WatchdogRequestId,
+    CommitId, Effect, Exit, HoldId, JournalWriteId, Lane, LeaseRequestId, Level, MeasureId, ReadId,
+    WatchdogRequestId,
 };
 pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
 pub use journal::{Journal, JournalEntry, LastWords, Proven, Trial};
+pub use measuring::Measured;
 pub use summary::{AgentState, Summary};
+pub use usage::{Meter, Sample};
 
 use crate::watchdog::Moment;
 use arming::Watchdog;
@@ -54,6 +59,7 @@ use ha_store::Change;
 use heartbeat::Lease;
 use hold::Hold;
 use journaling::Journaling;
+use measuring::Measuring;
 use service::{Presence, Service, Step};
 use session::{Reading, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -121,6 +127,7 @@ pub struct AgentCore {
     watchdog: Watchdog,
     examining: Examining,
     watchdog_test: WatchdogTest,
+    measuring: Measuring,
     lease: Lease,
     services: BTreeMap<String, Service>,
     commits: BTreeMap<CommitId, Purpose>,
@@ -185,6 +192,7 @@ impl AgentCore {
             watchdog: Watchdog::default(),
             examining,
             watchdog_test: WatchdogTest::default(),
+            measuring: Measuring::default(),
             lease: Lease::default(),
             services: BTreeMap::new(),
             commits: BTreeMap::new(),
@@ -226,15 +234,17 @@ impl AgentCore {
 
     /// Takes in what has happened.
     pub fn handle(&mut self, now: &Now, input: Input) {
+        let is_due = |core: &AgentCore| core.deadline().is_some_and(|(at, _)| now.raw >= at);
         if let Input::Changed { changes, revision: _ } = &input
             && self.view.only_refreshes_candidates(changes)
-            && self.deadline().is_none_or(|(at, _)| now.raw < at)
+            && !is_due(self)
         {
             // Every controller does that every Ki. While nothing is due, nothing follows from it.
             self.last = now.raw;
             self.view.changed(changes);
             return;
         }
+        let follows = !matches!(input, Input::Measured { .. }) || is_due(self);
         self.last = now.raw;
         if matches!(self.session, Session::Ended) {
             return;
@@ -266,6 +276,11 @@ impl AgentCore {
             Input::Driver(event) => self.driver_event(event),
             Input::Watchdog(news) => self.watchdog_news(now, news),
             Input::Examined(facts) => self.examined(facts),
+            Input::Measured { id, measured } => {
+                if !self.measured(now, id, measured) && !follows {
+                    return;
+                }
+            }
             Input::Facts { drivers, capacity } => {
                 self.config.drivers = drivers;
                 self.config.capacity = capacity;
@@ -350,6 +365,7 @@ impl AgentCore {
             self.watchdog_test_step(now);
             self.watchdog_step(now);
             self.examining_step(now);
+            self.measuring_step(now);
             self.journaling_step(now);
             if !self.changed || matches!(self.session, Session::Ended) {
                 break;
@@ -396,8 +412,9 @@ impl AgentCore {
                 | Key::Event(..),
             )
             | None => self.all_stale = true,
-            // Refreshed every Ki by every controller; only the node's report tells of them. What was found is for people.
-            Some(Key::Candidate(_) | Key::DoctorReport(_)) => {}
+            // Refreshed every Ki by every controller; only the node's report tells of them. What was found and measured is no
+            // matter for services.
+            Some(Key::Candidate(_) | Key::DoctorReport(_) | Key::UsageReport(_)) => {}
         }
     }
 

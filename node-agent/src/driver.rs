@@ -6,9 +6,9 @@ pub mod simulated;
 use futures::future::BoxFuture;
 use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Millis;
+use ha_api_types::time::{Millis, Mono};
 
-pub use crate::core::{DriverEvent, DriverFailure};
+pub use crate::core::{DriverEvent, DriverFailure, Sample};
 
 /// One driver. Every command is idempotent and safe to cancel: afterwards a probe tells what is.
 ///
@@ -47,4 +47,7 @@ pub trait Driver: Send + Sync {
         service: &'a ServiceDefinition,
         target: &'a str,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
+
+    /// What the service uses on this node at `at`, the present; `None`: it cannot be measured, and counts by its requests.
+    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>>;
 }

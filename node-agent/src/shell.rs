@@ -13,6 +13,8 @@ mod inhibitor;
 mod journal_file;
 mod logind;
 mod machine_end;
+mod machine_usage;
+mod measuring;
 mod metrics;
 mod observed;
 mod options;
@@ -109,6 +111,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         store: StoreLink::new(store, heartbeats, inputs.clone()),
         controllers: Controllers::new(options.node.clone(), options.store.config(), inputs.clone()),
         drivers,
+        clock,
         journal: journal_file.spawn_writer(inputs.clone()),
         watchdog: watchdog_link::spawn(options.watchdog_socket.clone(), inputs.clone()),
         events: writer.clone(),

@@ -21,7 +21,7 @@ pub struct Score {
     pub node_group: NodeGroupRank,
     /// Non-strict rules that would be broken.
     pub preferences_missed: u32,
-    /// Load by `scheduler.mode`: services in Basic; in Static the TOPSIS distance, in millionths.
+    /// Load by `scheduler.mode`: services in Basic; in Static and Dynamic the TOPSIS distance, in millionths.
     pub load: u64,
 }
 
@@ -115,10 +115,7 @@ fn missed_by_one(view: &View, unit: &Unit<'_>, name: &str, node_name: &str) -> u
 }
 
 /// The load of each candidate by the scheduler's mode, lower is better.
-///
-/// Dynamic falls back to requests for services without measurements, which is how a service that does not run counts.
 pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
-    let Some((name, service)) = unit.members.first() else { return BTreeMap::new() };
     match view.settings.mode {
         SchedulerMode::Basic => {
             let mut loads: BTreeMap<String, u64> =
@@ -132,9 +129,6 @@ pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<Stri
             }
             loads
         }
-        SchedulerMode::Static | SchedulerMode::Dynamic => {
-            let all = ServiceFacts { requests: unit.requests(), ..(*service).clone() };
-            topsis::loads(view, name, &all, candidates)
-        }
+        SchedulerMode::Static | SchedulerMode::Dynamic => topsis::loads(view, unit, candidates),
     }
 }

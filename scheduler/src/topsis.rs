@@ -1,8 +1,11 @@
-//! The Static score: how even and how low the load would be with the service on each candidate, combined by TOPSIS.
+//! The score of modes Static and Dynamic: how even and how low the load would be with the service on each candidate, combined
+//! by TOPSIS.
 //!
 //! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; SCHEDULING section 1 for columns and weights.
 
-use crate::view::{ServiceFacts, View};
+use crate::unit::{Unit, sum};
+use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::BTreeMap;
 
@@ -10,8 +13,15 @@ use std::collections::BTreeMap;
 const WEIGHTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
 /// The distance of each candidate from the ideal, in millionths; lower is better.
-pub fn loads(view: &View, name: &str, service: &ServiceFacts, candidates: &[&str]) -> BTreeMap<String, u64> {
-    let rows: Vec<[f64; 4]> = candidates.iter().map(|node| columns(view, name, service, node)).collect();
+pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
+    let own = unit.load(view.settings.mode);
+    let nodes: Vec<Node<'_>> = view
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.online.is_ok())
+        .map(|(name, facts)| Node { name, facts, others: others(view, unit, name) })
+        .collect();
+    let rows: Vec<[f64; 4]> = candidates.iter().map(|candidate| columns(&nodes, &own, candidate)).collect();
     candidates
         .iter()
         .zip(closeness(&rows))
@@ -19,39 +29,90 @@ pub fn loads(view: &View, name: &str, service: &ServiceFacts, candidates: &[&str
         .collect()
 }
 
-fn columns(view: &View, name: &str, service: &ServiceFacts, candidate: &str) -> [f64; 4] {
-    let cpu = shares(view, name, service, candidate, |amounts| amounts.cpu);
-    let memory = shares(view, name, service, candidate, |amounts| amounts.memory);
+/// A node that carries load, without the unit that a place is looked for.
+struct Node<'a> {
+    name: &'a str,
+    facts: &'a NodeFacts,
+    others: Amounts,
+}
+
+/// What services use on a node that are no part of the unit: it leaves wherever it is.
+fn others(view: &View, unit: &Unit<'_>, node: &str) -> Amounts {
+    let users =
+        view.services.iter().filter(|(name, facts)| facts.uses.contains(node) && !unit.contains(name));
+    sum(users.map(|(_, facts)| facts.load(view.settings.mode)))
+}
+
+fn columns(nodes: &[Node<'_>], own: &Amounts, candidate: &str) -> [f64; 4] {
+    let cpu = shares(nodes, own, candidate, |amounts| amounts.cpu);
+    let memory = shares(nodes, own, candidate, |amounts| amounts.memory);
     [root_mean_square(&cpu), highest(&cpu), root_mean_square(&memory), highest(&memory)]
 }
 
-/// The share of each node's capacity that is asked for, with the service on the candidate.
+/// The share of each node's capacity that is in use, with the unit on the candidate.
 fn shares(
-    view: &View,
-    name: &str,
-    service: &ServiceFacts,
+    nodes: &[Node<'_>],
+    own: &Amounts,
     candidate: &str,
     pick: fn(&Amounts) -> Option<Quantity>,
 ) -> Vec<f64> {
-    view.nodes
+    let amount = |amounts: &Amounts| pick(amounts).unwrap_or_default().as_f64();
+    nodes
         .iter()
-        .filter(|(_, node)| node.online.is_ok())
-        .map(|(node_name, node)| {
-            let capacity = pick(&node.capacity).unwrap_or_default().as_f64();
-            let own = if node_name == candidate {
-                pick(&service.requests).unwrap_or_default().as_f64()
-            } else {
-                0.0
-            };
-            let others: f64 = view
-                .users_of(node_name, name)
-                .filter_map(|(_, facts)| pick(&facts.requests))
-                .map(Quantity::as_f64)
-                .sum();
-            let reserved = pick(&node.reserved).unwrap_or_default().as_f64();
-            if capacity > 0.0 { (own + others + reserved) / capacity } else { 0.0 }
+        .map(|node| {
+            let capacity = amount(&node.facts.capacity);
+            let own = if node.name == candidate { amount(own) } else { 0.0 };
+            let used = own + amount(&node.others) + amount(&node.facts.reserved);
+            if capacity > 0.0 { used / capacity } else { 0.0 }
         })
         .collect()
+}
+
+/// What a candidate would carry with the unit there, in words: what the score's load is made of. `None` in mode Basic, where
+/// services are counted.
+pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> {
+    let mode = view.settings.mode;
+    match mode {
+        SchedulerMode::Basic => return None,
+        SchedulerMode::Static | SchedulerMode::Dynamic => {}
+    }
+    let node = view.nodes.get(candidate)?;
+    let users = view
+        .services
+        .iter()
+        .filter(|(name, facts)| facts.uses.contains(candidate) && !unit.contains(name))
+        .map(|(name, facts)| (name.as_str(), facts));
+    let there = unit.members.iter().copied().chain(users);
+    let (measured, asked): (Vec<_>, Vec<_>) = there.partition(|(_, facts)| facts.is_measured(mode));
+    let load = |services: &[(&str, &ServiceFacts)]| sum(services.iter().map(|(_, facts)| facts.load(mode)));
+    let all = sum([load(&measured), load(&asked), node.reserved].into_iter());
+    let mut parts = Vec::new();
+    for (services, how) in [(&measured, "measured"), (&asked, "by requests")] {
+        if let [(name, _), more @ ..] = services.as_slice() {
+            let and = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            parts.push(format!("{how} {name}{and}: {}", amounts_of(&load(services))));
+        }
+    }
+    if node.reserved != Amounts::default() {
+        parts.push(format!("outside hactl: {}", amounts_of(&node.reserved)));
+    }
+    let of = |what: &str, used: Option<Quantity>, capacity: Option<Quantity>| {
+        let (used, capacity) = (used.unwrap_or_default(), capacity.filter(|capacity| capacity.milli() > 0)?);
+        let percent = 100.0 * used.as_f64() / capacity.as_f64();
+        Some(format!("{what} {used} of {capacity} ({percent:.0} %)"))
+    };
+    let shares: Vec<String> =
+        [of("cpu", all.cpu, node.capacity.cpu), of("memory", all.memory, node.capacity.memory)]
+            .into_iter()
+            .flatten()
+            .collect();
+    let shares = if shares.is_empty() { "its capacity is not known".to_owned() } else { shares.join(", ") };
+    Some(format!("with it there {shares}; {}", parts.join("; ")))
+}
+
+fn amounts_of(amounts: &Amounts) -> String {
+    let (cpu, memory) = (amounts.cpu.unwrap_or_default(), amounts.memory.unwrap_or_default());
+    format!("cpu {cpu} memory {memory}")
 }
 
 fn root_mean_square(values: &[f64]) -> f64 {
@@ -94,3 +155,6 @@ fn closeness(rows: &[[f64; 4]]) -> Vec<f64> {
 fn to_millionths(share: f64) -> u64 {
     (share * 1e6).round() as u64
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use crate::score::{Class, class_of, prefers};
 use crate::view::{ServiceFacts, View};
+use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,20 +62,12 @@ impl<'a> Unit<'a> {
 
     /// What all members ask for.
     pub fn requests(&self) -> Amounts {
-        let total = |pick: fn(&Amounts) -> Option<Quantity>| {
-            let parts: Vec<i128> = self
-                .members
-                .iter()
-                .filter_map(|(_, facts)| pick(&facts.requests))
-                .map(Quantity::milli)
-                .collect();
-            (!parts.is_empty()).then(|| Quantity::from_milli(parts.iter().sum()))
-        };
-        Amounts {
-            cpu: total(|amounts| amounts.cpu),
-            memory: total(|amounts| amounts.memory),
-            disk: total(|amounts| amounts.disk),
-        }
+        sum(self.members.iter().map(|(_, facts)| facts.requests))
+    }
+
+    /// What all members count with when nodes are compared.
+    pub fn load(&self, mode: SchedulerMode) -> Amounts {
+        sum(self.members.iter().map(|(_, facts)| facts.load(mode)))
     }
 
     /// The node where it is: where most of its running members are; if none runs, where the service itself was.
@@ -109,6 +102,19 @@ impl<'a> Unit<'a> {
         order.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
         order.into_iter().map(|(name, facts)| Reverse(class_of(view, name, facts, node))).collect()
     }
+}
+
+/// Amounts added up; what none of them names stays without an amount.
+pub(crate) fn sum(parts: impl Iterator<Item = Amounts>) -> Amounts {
+    let add = |one: Option<Quantity>, other: Option<Quantity>| match (one, other) {
+        (None, only) | (only, None) => only,
+        (Some(one), Some(other)) => Some(Quantity::from_milli(one.milli().saturating_add(other.milli()))),
+    };
+    parts.fold(Amounts::default(), |sum, part| Amounts {
+        cpu: add(sum.cpu, part.cpu),
+        memory: add(sum.memory, part.memory),
+        disk: add(sum.disk, part.disk),
+    })
 }
 
 fn most_named<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {

@@ -1,7 +1,7 @@
 //! What the scheduler looks at: nodes, services, groups and rules, as plain facts.
 
 use crate::rules::Rules;
-use ha_api_types::cluster::SchedulerSpec;
+use ha_api_types::cluster::{SchedulerMode, SchedulerSpec};
 use ha_api_types::driver::DriverKind;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::GroupSpec;
@@ -26,7 +26,7 @@ pub struct NodeFacts {
     pub storage_pools: BTreeSet<String>,
     /// What it has; an amount that is not known does not limit.
     pub capacity: Amounts,
-    /// What is used outside hactl.
+    /// What is used outside hactl: as declared, else as measured.
     pub reserved: Amounts,
     /// Its node group.
     pub node_group: Option<String>,
@@ -65,6 +65,8 @@ pub struct ServiceFacts {
     pub failback: bool,
     /// What it needs.
     pub requests: Amounts,
+    /// What it was measured to use where it runs; nothing for one that does not run, or cannot be measured.
+    pub measured: Amounts,
     /// The storage pool that it needs.
     pub storage_pool: Option<String>,
     /// The only nodes with its data (Replicated, Local); `None`: every node that reaches the pool.
@@ -88,6 +90,26 @@ pub struct ServiceFacts {
 }
 
 impl ServiceFacts {
+    /// What it counts with when nodes are compared: in mode Dynamic what was measured, as far as it was; else its requests.
+    pub fn load(&self, mode: SchedulerMode) -> Amounts {
+        match mode {
+            SchedulerMode::Basic | SchedulerMode::Static => self.requests,
+            SchedulerMode::Dynamic => Amounts {
+                cpu: self.measured.cpu.or(self.requests.cpu),
+                memory: self.measured.memory.or(self.requests.memory),
+                disk: self.requests.disk,
+            },
+        }
+    }
+
+    /// Whether any of what it counts with in this mode was measured.
+    pub fn is_measured(&self, mode: SchedulerMode) -> bool {
+        match mode {
+            SchedulerMode::Basic | SchedulerMode::Static => false,
+            SchedulerMode::Dynamic => self.measured != Amounts::default(),
+        }
+    }
+
     /// The node where it is or will be once its move has ended; `None`: it uses no node.
     pub fn heading(&self) -> Option<&str> {
         let away = self.uses.iter().find(|node| Some(*node) != self.node.as_ref());

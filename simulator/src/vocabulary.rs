@@ -118,6 +118,7 @@ impl Vocabulary {
                     | Key::Alive(_)
                     | Key::NodeReport(_)
                     | Key::DoctorReport(_)
+                    | Key::UsageReport(_)
                     | Key::ServiceReport(..)
                     | Key::Event(..),
                 )

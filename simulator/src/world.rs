@@ -13,6 +13,7 @@ mod invariants;
 mod leaving;
 mod link;
 mod machine;
+mod measure;
 mod power;
 mod process;
 mod rules;
@@ -38,6 +39,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 use ha_api_types::timing::Timings;
+use ha_api_types::usage::Usage;
 use ha_controller::core::Controller;
 use ha_node_agent::core::{AgentCore, Journal};
 use ha_node_agent::watchdog::core::Core as WatchdogCore;
@@ -142,6 +144,8 @@ pub struct World {
     tokens: u64,
     uids: u64,
     watchdog_lateness_ms: Millis,
+    /// What services use, as far as a step has said so.
+    loads: BTreeMap<String, Usage>,
     start_failures: BTreeMap<String, u32>,
     migrate_failures: BTreeMap<String, u32>,
     operations: BTreeMap<String, String>,
@@ -254,6 +258,7 @@ impl World {
             tokens: 0,
             uids: 0,
             watchdog_lateness_ms: timings.watchdog_lateness_ms,
+            loads: BTreeMap::new(),
             start_failures: BTreeMap::new(),
             migrate_failures: BTreeMap::new(),
             operations: BTreeMap::new(),

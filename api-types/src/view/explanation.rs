@@ -3,6 +3,7 @@
 use crate::meta::Condition;
 use crate::reason::Reason;
 use crate::resource::{RequestedState, ServiceState};
+use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,9 @@ pub struct Explanation {
     pub target: Option<String>,
     /// It runs, as the agent reports.
     pub running: bool,
+    /// What it was last measured to use where it runs; `None`: it does not run, or cannot be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// Why, in a word.
     pub reason: Reason,
     /// Why, in a sentence with names.
@@ -59,6 +63,10 @@ pub struct Verdict {
     /// The score as a text, comparable only within this answer; `None` for a refused node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<String>,
+    /// What the node would carry with the service there, and what of that was measured; `None` in mode Basic, and for a refused
+    /// node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<String>,
     /// Everything that speaks against it (refused), or that the choice rests on (allowed).
     pub causes: Vec<VerdictCause>,
 }

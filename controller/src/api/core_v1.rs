@@ -128,6 +128,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Alive(_)
         | Key::NodeReport(_)
         | Key::DoctorReport(_)
+        | Key::UsageReport(_)
         | Key::ServiceReport(..) => None,
     }
 }

@@ -111,6 +111,8 @@ const NODE: &[Column] = &[
         json!(object.pointer("/spec/schedulable").and_then(Value::as_bool).unwrap_or(true).to_string())
     }),
     wide("Version", "The agent's version.", |object, _| text(object, "/status/version")),
+    wide("CPU", "Cores in use, as measured.", |object, _| text(object, "/status/usage/cpu")),
+    wide("Memory", "Memory in use, as measured.", |object, _| text(object, "/status/usage/memory")),
     MESSAGE,
 ];
 

@@ -1,6 +1,7 @@
 //! Why a service is where it is, node by node: what `hactl why` says, from what is stored.
 
 use super::stored_view::{status_of, view};
+use super::usage;
 use super::world::World;
 use ha_api_types::meta::ConditionStatus;
 use ha_api_types::reason::Reason;
@@ -8,7 +9,8 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceSt
 use ha_api_types::view::{Explanation, Verdict, VerdictCause};
 use ha_scheduler::place::{class_name, score_terms};
 use ha_scheduler::score::{Class, Score, class_of};
-use ha_scheduler::{Placement, ServiceFacts, Verdict as Judged, View, place};
+use ha_scheduler::topsis::carried;
+use ha_scheduler::{Placement, ServiceFacts, Unit, Verdict as Judged, View, place};
 
 /// What any replica can say about a service: it needs nothing that only the leader knows.
 pub fn explain(world: &World, resource: &Resource) -> Explanation {
@@ -33,6 +35,7 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
         node: status.node.clone(),
         target: status.target.clone(),
         running: status.running,
+        usage: usage::of_service(world, resource, &status).copied(),
         reason: ready.map_or(Reason::NotSeenYet, |ready| ready.reason),
         message: ready
             .map_or_else(|| Reason::NotSeenYet.sentence().to_owned(), |ready| ready.message.clone()),
@@ -46,6 +49,7 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
 /// Allowed nodes first, the best before others, then the refused ones by name.
 fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placement) -> Vec<Verdict> {
     let service = view.services.get(name).cloned().unwrap_or_default();
+    let unit = Unit::of(view, name, &service);
     let mut allowed: Vec<(Score, Verdict)> = Vec::new();
     let mut refused = Vec::new();
     for (node, judged) in &placement.verdicts {
@@ -71,7 +75,13 @@ fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placem
                 let cause = VerdictCause { reason, message, help: String::new() };
                 allowed.push((
                     *score,
-                    Verdict { allowed: true, score: Some(terms), causes: vec![cause], ..verdict },
+                    Verdict {
+                        allowed: true,
+                        score: Some(terms),
+                        load: carried(view, &unit, node),
+                        causes: vec![cause],
+                        ..verdict
+                    },
                 ));
             }
             Judged::Refused(refusals) => {

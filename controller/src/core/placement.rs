@@ -2,6 +2,7 @@
 
 use super::health::{Health, NodeTable};
 use super::situation::Situation;
+use super::usage;
 use super::world::World;
 use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::quantity::Amounts;
@@ -9,6 +10,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState, StorageMode};
 use ha_api_types::time::{Millis, Mono};
+use ha_api_types::usage::Usage;
 use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +28,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
         .map(|(name, resource)| {
             let status =
                 world.resource_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
-            let mut facts = service_facts(&resource.value, &status);
+            let mut facts = service_facts(world, &resource.value, &status);
             if let Some(uses) = situation.placing.get(name) {
                 facts.movable &= facts.uses == *uses;
                 facts.uses.clone_from(uses);
@@ -42,10 +44,11 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
 /// The view of judged nodes, services and rules, with what users have declared beside them.
 pub(super) fn assembled(
     world: &World,
-    nodes: BTreeMap<String, NodeFacts>,
+    mut nodes: BTreeMap<String, NodeFacts>,
     services: BTreeMap<String, ServiceFacts>,
     rules: Rules,
 ) -> View {
+    usage::count_outside(world, &mut nodes, &services);
     View {
         nodes,
         services,
@@ -161,7 +164,7 @@ fn is_left(world: &World, nodes: &NodeTable, name: &str) -> bool {
 }
 
 /// A service as the scheduler sees it.
-pub fn service_facts(resource: &Resource, status: &ResourceStatus) -> ServiceFacts {
+pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus) -> ServiceFacts {
     let spec = &resource.spec;
     let storage = spec.storage.as_ref();
     let known_nodes = || status.node.iter().cloned().collect::<BTreeSet<String>>();
@@ -172,6 +175,7 @@ pub fn service_facts(resource: &Resource, status: &ResourceStatus) -> ServiceFac
         group: spec.group.clone(),
         failback: spec.failback,
         requests: spec.requests,
+        measured: usage::of_service(world, resource, status).map(Usage::amounts).unwrap_or_default(),
         storage_pool: storage.map(|storage| storage.pool.clone()).filter(|pool| !pool.is_empty()),
         storage_nodes: storage.and_then(|storage| match storage.mode {
             StorageMode::Shared => None,

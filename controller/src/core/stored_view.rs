@@ -30,7 +30,7 @@ pub fn view(world: &World) -> (View, Vec<RuleConflict>) {
         .resources
         .iter()
         .map(|(name, resource)| {
-            (name.clone(), service_facts(&resource.value, &status_of(world, &resource.value)))
+            (name.clone(), service_facts(world, &resource.value, &status_of(world, &resource.value)))
         })
         .collect();
     let facts = |name: &String| Some((name.clone(), node_facts(world, name)?));

@@ -15,7 +15,7 @@ use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
     Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, NodeReport, Revision, ServiceReport,
-    Tombstone,
+    Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
@@ -78,6 +78,8 @@ pub struct World {
     pub node_reports: Table<NodeReport>,
     /// What agents found when they examined their machines.
     pub doctor_reports: Table<DoctorReport>,
+    /// What agents have measured.
+    pub usage_reports: Table<UsageReport>,
     /// What agents say of services: by resource, then by node.
     pub service_reports: BTreeMap<String, Table<ServiceReport>>,
     /// The leader key.
@@ -132,6 +134,7 @@ impl World {
             alive: Table::new(),
             node_reports: Table::new(),
             doctor_reports: Table::new(),
+            usage_reports: Table::new(),
             service_reports: BTreeMap::new(),
             leader: None,
             candidate_entries: BTreeMap::new(),
@@ -283,6 +286,7 @@ impl World {
             }
             Key::NodeReport(name) => put(&mut self.node_reports, name, entry, now),
             Key::DoctorReport(name) => put(&mut self.doctor_reports, name, entry, now),
+            Key::UsageReport(name) => put(&mut self.usage_reports, name, entry, now),
             Key::ServiceReport(node, name) => {
                 put(self.service_reports.entry(name.to_owned()).or_default(), node, entry, now)
             }
@@ -297,7 +301,8 @@ impl World {
                 self.unreadable.insert(entry.key.clone(), error);
             }
         }
-        Touched::Something
+        // Nothing moves for a figure: whoever plans looks at the newest.
+        if matches!(key, Key::UsageReport(_)) { Touched::Nothing } else { Touched::Something }
     }
 
     fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
@@ -374,6 +379,7 @@ impl World {
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => drop(self.node_reports.remove(name)),
             Key::DoctorReport(name) => drop(self.doctor_reports.remove(name)),
+            Key::UsageReport(name) => drop(self.usage_reports.remove(name)),
             Key::ServiceReport(node, name) => {
                 if let Some(reports) = self.service_reports.get_mut(name) {
                     reports.remove(node);

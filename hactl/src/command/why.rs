@@ -58,6 +58,9 @@ fn text(session: &Session, why: &Explanation, object: &Value) -> String {
             text += &format!("  stalled: {message}\n");
         }
     }
+    if let Some(usage) = &why.usage {
+        text += &format!("  measured: {}\n", crate::render::usage::sentence(usage));
+    }
     text += &list(session, "Waits for", &why.waiting_for);
     if !why.nodes.is_empty() {
         text += "\n";
@@ -105,6 +108,7 @@ fn nodes(verdicts: &[Verdict]) -> Table {
                 format!("{sentence} ({})", cause.help)
             });
         }
+        sentences.extend(verdict.load.clone());
         let mut sentences = sentences.into_iter();
         first.push(Cell::plain(&sentences.next().unwrap_or_default()));
         table.row(first);

@@ -5,7 +5,7 @@ use super::heartbeat::Beat;
 use super::session::ReadFor;
 use super::{AgentCore, Now};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{DoctorReport, NodeReport, Phase, ServiceReport};
+use ha_api_types::record::{DoctorReport, NodeReport, Phase, ServiceReport, UsageReport};
 use ha_api_types::time::Millis;
 use ha_store::{Outcome, Transaction};
 
@@ -27,6 +27,8 @@ pub(super) enum Purpose {
     Forget { name: String },
     /// What was found on the machine.
     Doctor { report: DoctorReport },
+    /// What was measured.
+    Usage { report: UsageReport },
     /// The clean leave.
     Leave { report: NodeReport },
 }
@@ -41,6 +43,7 @@ impl Purpose {
             | Purpose::Service { .. }
             | Purpose::Forget { .. }
             | Purpose::Doctor { .. }
+            | Purpose::Usage { .. }
             | Purpose::Leave { .. } => None,
         }
     }
@@ -67,6 +70,7 @@ impl AgentCore {
             Purpose::Service { name, report } => self.service_answer(now, id, &name, report, outcome),
             Purpose::Forget { name } => self.forget_answer(now, id, &name, outcome),
             Purpose::Doctor { report } => self.doctor_answer(id, report, outcome),
+            Purpose::Usage { report } => self.usage_answer(now, report, outcome),
             Purpose::Leave { report } => self.leave_answer(now, report, outcome),
         }
     }

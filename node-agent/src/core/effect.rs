@@ -29,6 +29,10 @@ pub struct JournalWriteId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchdogRequestId(pub u64);
 
+/// Tells one reading of what is used from every other of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MeasureId(pub u64);
+
 /// Tells one question to the controllers from every other of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldId(pub u64);
@@ -98,6 +102,13 @@ pub enum Effect {
         request: HoldRequest,
         /// How long to wait for the answer (Ki): it is asked again then.
         patience_ms: Millis,
+    },
+    /// Read what these services and the machine use now; answered by [`super::Input::Measured`].
+    Measure {
+        /// The question.
+        id: MeasureId,
+        /// Services that run here.
+        services: Vec<ServiceDefinition>,
     },
     /// Write an event to the store, leased; nothing waits for it.
     Event(Event),

@@ -1,7 +1,8 @@
 //! Everything that can happen to an agent: a closed set.
 
 use super::command::{CommandId, CommandResult, DriverEvent};
-use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, ReadId, WatchdogRequestId};
+use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, MeasureId, ReadId, WatchdogRequestId};
+use super::measuring::Measured;
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::quantity::Amounts;
@@ -89,6 +90,13 @@ pub enum Input {
     Watchdog(WatchdogNews),
     /// The machine was looked at, for `hactl doctor`.
     Examined(MachineFacts),
+    /// The answer to [`super::Effect::Measure`].
+    Measured {
+        /// The question.
+        id: MeasureId,
+        /// What was read.
+        measured: Measured,
+    },
     /// The machine's drivers or capacity were looked at again.
     Facts {
         /// Drivers that it can serve, sorted.

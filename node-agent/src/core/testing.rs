@@ -8,6 +8,7 @@ mod guarded;
 mod heartbeats;
 mod holding;
 mod leaving;
+mod measuring;
 mod migrations;
 mod pen;
 mod permits;
@@ -70,6 +71,11 @@ pub(super) struct World {
     pub(super) hold_beats: bool,
     held_beats: Vec<(CommitId, Transaction)>,
     pub(super) copies: BTreeMap<String, Copy>,
+    /// What can be measured of a service: cores in thousandths, memory in MiB.
+    pub(super) loads: BTreeMap<String, (u64, u64)>,
+    pub(super) measuring_hangs: bool,
+    /// How often what is used was read.
+    pub(super) readings: usize,
     pub(super) ran: Vec<(String, Command)>,
     pub(super) commits: Vec<(Transaction, Outcome)>,
     pub(super) journal: Journal,
@@ -135,6 +141,9 @@ impl World {
             hold_beats: false,
             held_beats: Vec::new(),
             copies: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            measuring_hangs: false,
+            readings: 0,
             ran: Vec::new(),
             commits: Vec::new(),
             journal: Journal::default(),
@@ -385,6 +394,7 @@ impl World {
                     self.input(Input::HoldAnswered { id, candidate, answer: Ok(answer) });
                 }
             }
+            Effect::Measure { id, services } => self.measure(id, &services),
             Effect::Event(event) => self.events.push(event),
             Effect::Log { message, .. } => self.logs.push(format!("{} {message}", self.now_ms)),
             Effect::Exit(exit) => self.exit = Some(exit),

@@ -6,7 +6,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::record::{
-    Alive, Assignment, Candidate, DoctorReport, Fence, NodeReport, Revision, ServiceReport,
+    Alive, Assignment, Candidate, DoctorReport, Fence, NodeReport, Revision, ServiceReport, UsageReport,
 };
 use ha_api_types::resource::Resource;
 use ha_api_types::timing::{Timings, problems};
@@ -146,6 +146,8 @@ pub(super) struct View {
     pub(super) node_reports: Table<NodeReport>,
     /// By node: our own, and no other.
     pub(super) doctor_reports: Table<DoctorReport>,
+    /// By node: our own, and no other.
+    pub(super) usage_reports: Table<UsageReport>,
     /// Our own, by resource.
     pub(super) reports: Table<ServiceReport>,
     /// Of the peer of a migration, by `node/resource`; only read when needed, never watched.
@@ -175,6 +177,7 @@ impl View {
             departed: None,
             node_reports: Table::default(),
             doctor_reports: Table::default(),
+            usage_reports: Table::default(),
             reports: Table::default(),
             peer_reports: Table::default(),
             alive: Table::default(),
@@ -243,6 +246,8 @@ impl View {
             self.node_reports.keep_only(&nodes, revision);
             let doctors = names(&|key| matches!(key, Key::DoctorReport(_)));
             self.doctor_reports.keep_only(&doctors, revision);
+            let usages = names(&|key| matches!(key, Key::UsageReport(_)));
+            self.usage_reports.keep_only(&usages, revision);
         }
     }
 
@@ -297,11 +302,13 @@ impl View {
             Key::Candidate(name) => self.put_candidate(name, entry, as_of),
             Key::NodeReport(node) if node == self.node => self.node_reports.put(node, entry, as_of),
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.put(node, entry, as_of),
+            Key::UsageReport(node) if node == self.node => self.usage_reports.put(node, entry, as_of),
             Key::ServiceReport(node, name) if node == self.node => self.reports.put(name, entry, as_of),
             Key::ServiceReport(node, name) => self.peer_reports.put(&peer(node, name), entry, as_of),
             Key::Alive(node) if node == self.node => self.alive.put(node, entry, as_of),
             Key::NodeReport(_)
             | Key::DoctorReport(_)
+            | Key::UsageReport(_)
             | Key::Alive(_)
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
@@ -333,11 +340,13 @@ impl View {
             }
             Key::NodeReport(node) if node == self.node => self.node_reports.remove(node, revision),
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.remove(node, revision),
+            Key::UsageReport(node) if node == self.node => self.usage_reports.remove(node, revision),
             Key::ServiceReport(node, name) if node == self.node => self.reports.remove(name, revision),
             Key::ServiceReport(node, name) => self.peer_reports.remove(&peer(node, name), revision),
             Key::Alive(node) if node == self.node => self.alive.remove(node, revision),
             Key::NodeReport(_)
             | Key::DoctorReport(_)
+            | Key::UsageReport(_)
             | Key::Alive(_)
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
@@ -434,6 +443,7 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::Alive(name)
         | Key::NodeReport(name)
         | Key::DoctorReport(name)
+        | Key::UsageReport(name)
         | Key::ServiceReport(_, name)
         | Key::Event(_, name) => name,
         Key::Leader => "",

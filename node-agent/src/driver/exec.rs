@@ -7,6 +7,7 @@
 mod cgroup;
 mod folder;
 mod launch;
+mod measure;
 mod order;
 mod output;
 mod process;
@@ -16,7 +17,7 @@ mod supervised;
 mod supervisor;
 mod watch;
 
-use super::{Driver, DriverEvent, DriverFailure};
+use super::{Driver, DriverEvent, DriverFailure, Sample};
 use cgroup::CgroupRoot;
 use folder::ServiceFolder;
 use futures::future::BoxFuture;
@@ -24,7 +25,7 @@ use ha_api_types::driver::ExecDriver as ExecSpec;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Millis;
+use ha_api_types::time::{Millis, Mono};
 use std::fmt::Write;
 use std::io;
 use std::path::PathBuf;
@@ -229,6 +230,17 @@ impl Driver for ExecDriver {
                         .to_owned(),
                 }),
             }
+        })
+    }
+
+    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+        Box::pin(async move {
+            let (context, service) = (Arc::clone(&self.context), service.clone());
+            // Reading files may block. The group that was recorded at the launch comes last, and is the one that it is in.
+            let read = move || {
+                context.search(&service).cgroups.iter().rev().find_map(|cgroup| measure::sample(cgroup, at))
+            };
+            tokio::task::spawn_blocking(read).await.ok().flatten()
         })
     }
 }

@@ -1,12 +1,12 @@
 //! Driver `simulated`: a service that only pretends, with timers and files, for trying out and for tests.
 
-use super::{Driver, DriverFailure};
+use super::{Driver, DriverFailure, Sample};
 use futures::future::BoxFuture;
 use ha_api_types::driver::SimulatedDriver as SimulatedSpec;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::ServiceDefinition;
-use ha_api_types::time::Millis;
+use ha_api_types::time::{Millis, Mono};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -212,6 +212,11 @@ impl Driver for SimulatedDriver {
         target: &'a str,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(self.migrate_it(service, target))
+    }
+
+    /// What only pretends uses nothing that could be measured: it counts by its requests.
+    fn measure<'a>(&'a self, _: &'a ServiceDefinition, _: Mono) -> BoxFuture<'a, Option<Sample>> {
+        Box::pin(async { None })
     }
 }
 

@@ -22,8 +22,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(60);
 /// All drivers and the commands under way.
 #[derive(Clone)]
 pub(super) struct Drivers {
-    by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
-    inputs: Inputs,
+    pub(super) by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
+    pub(super) inputs: Inputs,
     cancels: Arc<Mutex<BTreeMap<CommandId, oneshot::Sender<()>>>>,
 }
 

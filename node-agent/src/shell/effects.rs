@@ -7,6 +7,7 @@ use super::journal_file::JournalWriter;
 use super::metrics::AgentMetrics;
 use super::watchdog_link::WatchdogLink;
 use crate::core::{Effect, Exit, Lane, Level};
+use ha_runtime::clock::SystemClock;
 use ha_store::event_writer::EventWriter;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub(super) struct Effects {
     pub(super) store: StoreLink,
     pub(super) controllers: Controllers,
     pub(super) drivers: Drivers,
+    pub(super) clock: SystemClock,
     pub(super) journal: JournalWriter,
     pub(super) watchdog: WatchdogLink,
     pub(super) events: EventWriter,
@@ -56,6 +58,7 @@ impl Effects {
                 let patience = Duration::from_millis(patience_ms);
                 self.controllers.ask(id, candidate, &url, &request, patience);
             }
+            Effect::Measure { id, services } => self.drivers.measure(self.clock, id, services),
             Effect::Event(event) => {
                 tracing::info!(
                     kind = event.kind.singular(), name = %event.name, reason = %event.reason, "{}", event.message

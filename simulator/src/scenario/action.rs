@@ -5,8 +5,8 @@ mod read;
 
 pub use command::Command;
 
-use ha_api_types::quantity::Amounts;
 use ha_api_types::time::Millis;
+use ha_api_types::usage::Usage;
 
 /// One verb with its objects. `node` may be the word `leader`: the node whose controller leads.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,8 +54,8 @@ pub enum Action {
     Command(Command),
     /// `crash R`: its process ends.
     Crash { resource: String },
-    /// `load R cpu=2 memory=4Gi`: what the agent measures.
-    Load { resource: String, amounts: Amounts },
+    /// `load R cpu=2 memory=4Gi`: what the agent measures; `disk` and `network` are bytes a second.
+    Load { resource: String, usage: Usage },
     /// `move-by-hand R N`: outside HA.
     MoveByHand { resource: String, node: String },
     /// `start-by-hand R N`: outside HA.

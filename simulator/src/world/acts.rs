@@ -102,9 +102,7 @@ impl World {
             }
             Action::StoreLatency { length_ms } => self.store_latency_ms = length_ms,
             Action::Crash { resource } => self.crash(&resource),
-            Action::Load { .. } => {
-                return Err("agents of this version measure no usage: placement goes by requests".to_owned());
-            }
+            Action::Load { resource, usage } => self.load(&resource, usage),
             Action::MoveByHand { resource, node } => {
                 let node = self.machine_named(&node)?;
                 self.move_by_hand(&resource, &node)?;

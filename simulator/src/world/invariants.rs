@@ -154,6 +154,7 @@ impl World {
                     | Key::Leader
                     | Key::Candidate(_)
                     | Key::DoctorReport(_)
+                    | Key::UsageReport(_)
                     | Key::Event(..),
                 )
                 | None => {}

@@ -263,6 +263,7 @@ impl World {
                 let question = Question { node: node.to_owned(), generation, id, candidate, asked_at };
                 self.ask_hold(question, request, patience_ms);
             }
+            agent::Effect::Measure { id, services } => self.measure(node, id, &services),
             agent::Effect::Event(event) => {
                 self.note_event(&event);
                 self.log(node, "agent", &format!("{} {}: {}", event.kind, event.name, event.message));

@@ -206,6 +206,7 @@ impl World {
                 | Key::Alive(_)
                 | Key::NodeReport(_)
                 | Key::DoctorReport(_)
+                | Key::UsageReport(_)
                 | Key::ServiceReport(..)
                 | Key::Event(..),
             )

@@ -10,13 +10,13 @@ use ha_scheduler::{Placement, Refusal, Verdict, place, together};
 
 /// Where the service should be as the draft stands.
 pub(super) fn choose(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
-    let facts = service_facts(&service.resource.value, &draft.status);
+    let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     place(&planner.view, service.name, &facts)
 }
 
 /// Where it should start: the best node rather than the one where it was, if the settings say so.
 pub(super) fn choose_start(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
-    let mut facts = service_facts(&service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     if planner.view.settings.rebalance_on_start {
         facts.node = None;
     }
@@ -35,7 +35,7 @@ pub(super) fn with_companions(
     if placement.node.is_none() || with.is_empty() {
         return placement;
     }
-    let facts = service_facts(&service.resource.value, &draft.status);
+    let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     match together(&planner.view, &placement, service.name, &facts, &with) {
         Some(node) if placement.node.as_ref() != Some(&node) => {
             Placement { node: Some(node), reason: Reason::Placed, ..placement }
@@ -100,7 +100,7 @@ pub(super) fn start_failed(
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
         return;
     }
-    let mut facts = service_facts(&service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     facts.uses.clear();
     let placement = place(&planner.view, service.name, &facts);
     let Some(next) = placement.node.clone() else {

@@ -34,7 +34,7 @@ pub(super) fn make_room(
         nowhere(draft, placement);
         return;
     }
-    let mut facts = service_facts(&service.resource.value, &draft.status);
+    let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     facts.uses.clear();
     let with = companions_without_place(planner, service);
     let leaving = leaving(planner, service);

@@ -6,6 +6,7 @@ use crate::core::health::{Health, NodeHealth, NodeTable};
 use crate::core::placement::not_online;
 use crate::core::plan::{Plan, node_event};
 use crate::core::situation::Situation;
+use crate::core::usage;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
@@ -153,6 +154,7 @@ fn status(
             watchdog.seen.clone_from(&doctor.value.watchdog);
         }
     }
+    status.usage = usage::of_node(world, name).map(|report| report.node).filter(|usage| !usage.is_empty());
     agent_state(node).clone_into(&mut status.agent);
     arming(situation, name).clone_into(&mut status.arming);
     if node.is_heard() {

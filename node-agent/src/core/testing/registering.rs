@@ -189,6 +189,7 @@ fn another_machine_of_the_same_name_waits_while_the_first_lives() {
                 | Effect::WriteJournal { .. }
                 | Effect::Cancel(_)
                 | Effect::Watchdog { .. }
+                | Effect::Measure { .. }
                 | Effect::Event(_)
                 | Effect::Log { .. }
                 | Effect::AskHold { .. }

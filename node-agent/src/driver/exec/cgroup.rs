@@ -78,6 +78,11 @@ impl ServiceCgroup {
         fs::write(self.path.join(SUPERVISOR).join(MEMBERS), "0")
     }
 
+    /// The folder whose counters are those of the service's processes, without its supervisor.
+    pub(super) fn counters(&self) -> PathBuf {
+        self.path.join(SERVICE)
+    }
+
     /// The service's processes, also those in groups that it made itself.
     pub(super) fn members(&self) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();

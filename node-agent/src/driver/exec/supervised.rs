@@ -339,7 +339,7 @@ impl Context {
         record.ok().flatten().filter(|record| record.boot_id == self.settings.boot_id)
     }
 
-    fn search(&self, service: &ServiceDefinition) -> Search {
+    pub(super) fn search(&self, service: &ServiceDefinition) -> Search {
         let record = self.record(service);
         let mut cgroups: Vec<ServiceCgroup> =
             self.cgroups.iter().map(|root| root.service(&file_name(&service.name))).collect();

@@ -4,9 +4,10 @@ use super::{Action, Command, ProcessVerb, bare};
 use crate::duration::Duration;
 use crate::scenario::reader::one_of;
 use ha_api_types::kind::Kind;
-use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::quantity::{Quantity, QuantityError};
 use ha_api_types::schema;
 use ha_api_types::time::Millis;
+use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
@@ -49,7 +50,7 @@ const FORMS: [(&str, &str); 31] = [
 
 /// More of them: what is done to a service behind the cluster's back.
 const FORMS_BY_HAND: [(&str, &str); 4] = [
-    ("load", "load R cpu=2 memory=4Gi"),
+    ("load", "load R [cpu=2] [memory=4Gi] [disk=10Mi] [network=10Mi]"),
     ("move-by-hand", "move-by-hand R N"),
     ("start-by-hand", "start-by-hand R N"),
     ("stop-by-hand", "stop-by-hand R"),
@@ -204,22 +205,22 @@ fn of_service(words: &[&str]) -> Result<Action, String> {
         }
         ["stop-by-hand", resource] => Ok(Action::StopByHand { resource: bare(resource) }),
         ["load", resource, amounts @ ..] if !amounts.is_empty() => {
-            let mut read = Amounts::default();
+            let mut usage = Usage::default();
             for amount in amounts {
                 let (name, text) = amount.split_once('=').ok_or_else(|| misfit(words))?;
-                let quantity: Quantity =
-                    text.parse().map_err(|error| format!("{text:?} is no quantity: {error}"))?;
+                let quantity: Quantity = text.parse().map_err(|error: QuantityError| error.to_string())?;
                 match name {
-                    "cpu" => read.cpu = Some(quantity),
-                    "memory" => read.memory = Some(quantity),
-                    "disk" => read.disk = Some(quantity),
+                    "cpu" => usage.cpu = Some(quantity),
+                    "memory" => usage.memory = Some(quantity),
+                    "disk" => usage.disk_rate = Some(quantity),
+                    "network" => usage.network_rate = Some(quantity),
                     _ => {
-                        let accepted = one_of(name, ["cpu", "memory", "disk"].into_iter());
+                        let accepted = one_of(name, ["cpu", "memory", "disk", "network"].into_iter());
                         return Err(format!("{name:?} is not measured, {accepted}"));
                     }
                 }
             }
-            Ok(Action::Load { resource: bare(resource), amounts: read })
+            Ok(Action::Load { resource: bare(resource), usage })
         }
         _ => Err(misfit(words)),
     }

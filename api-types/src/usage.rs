@@ -1,0 +1,35 @@
+//! What nodes and services were measured to use.
+
+use crate::quantity::{Amounts, Quantity};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Measured use, as means of about the last minute. What could not be measured is left out, never guessed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Usage {
+    /// Cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Quantity>,
+    /// Memory in bytes; caches that can be given up are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Quantity>,
+    /// Bytes a second read from disks and written to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_rate: Option<Quantity>,
+    /// Bytes a second received and sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network_rate: Option<Quantity>,
+}
+
+impl Usage {
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        *self == Usage::default()
+    }
+
+    /// What can be compared with capacity; room on disks is not measured, only how busy they are.
+    pub fn amounts(&self) -> Amounts {
+        Amounts { cpu: self.cpu, memory: self.memory, disk: None }
+    }
+}

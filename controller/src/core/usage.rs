@@ -1,0 +1,205 @@
+//! What agents have measured, as far as it counts: which figures are of now, and what a machine uses beside its services.
+
+use super::placement::uses;
+use super::world::World;
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::record::{FenceState, UsageReport};
+use ha_api_types::resource::{Resource, ResourceStatus};
+use ha_api_types::usage::Usage;
+use ha_scheduler::{NodeFacts, ServiceFacts};
+use std::collections::BTreeMap;
+
+/// What was measured on a node under the epoch that is open now. Figures of a closed epoch say nothing: whatever they were
+/// about is gone, or nobody knows how it is.
+pub fn of_node<'a>(world: &'a World, node: &str) -> Option<&'a UsageReport> {
+    let fence = &world.fences.get(node)?.value;
+    let report = &world.usage_reports.get(node)?.value;
+    let is_of_now =
+        fence.state == FenceState::Open && fence.epoch == report.epoch && fence.boot_id == report.boot_id;
+    is_of_now.then_some(report)
+}
+
+/// What a service was measured to use on the node where it is.
+pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceStatus) -> Option<&'a Usage> {
+    let node = status.node.as_ref().filter(|node| uses(status).contains(*node))?;
+    let measured = of_node(world, node)?.services.get(&resource.metadata.name)?;
+    (measured.uid == resource.metadata.uid).then_some(&measured.usage)
+}
+
+/// Where the user has not declared what is used outside hactl, it is what was measured on the whole machine without its
+/// services; a service that could not be measured is taken to use what it asks for.
+///
+/// Subtracted is what the same report says, also of a service that has left meanwhile: the machine's figure holds it still, and
+/// would keep it from coming back.
+pub(super) fn count_outside(
+    world: &World,
+    nodes: &mut BTreeMap<String, NodeFacts>,
+    services: &BTreeMap<String, ServiceFacts>,
+) {
+    if world.usage_reports.is_empty() {
+        return;
+    }
+    let mut by_services: BTreeMap<&str, Amounts> = BTreeMap::new();
+    for (name, facts) in services {
+        for node in &facts.uses {
+            let Some(report) = of_node(world, node) else { continue };
+            let known = report.services.get(name).map(|service| service.usage).unwrap_or_default();
+            let sum = by_services.entry(node).or_default();
+            sum.cpu = add(sum.cpu, facts.requests.cpu.filter(|_| known.cpu.is_none()));
+            sum.memory = add(sum.memory, facts.requests.memory.filter(|_| known.memory.is_none()));
+        }
+    }
+    for (name, facts) in nodes {
+        let Some(report) = of_node(world, name) else { continue };
+        let mut sum = by_services.get(name.as_str()).copied().unwrap_or_default();
+        for service in report.services.values() {
+            sum.cpu = add(sum.cpu, service.usage.cpu);
+            sum.memory = add(sum.memory, service.usage.memory);
+        }
+        let outside = |measured: Option<Quantity>, services: Option<Quantity>| {
+            let left = measured?.milli().saturating_sub(services.unwrap_or_default().milli());
+            (left > 0).then(|| Quantity::from_milli(left))
+        };
+        let (reserved, total) = (&mut facts.reserved, report.node);
+        reserved.cpu = reserved.cpu.or_else(|| outside(total.cpu, sum.cpu));
+        reserved.memory = reserved.memory.or_else(|| outside(total.memory, sum.memory));
+    }
+}
+
+fn add(one: Option<Quantity>, other: Option<Quantity>) -> Option<Quantity> {
+    match (one, other) {
+        (None, only) | (only, None) => only,
+        (Some(one), Some(other)) => Some(Quantity::from_milli(one.milli().saturating_add(other.milli()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::keys::Keys;
+    use ha_api_types::kind::Kind;
+    use ha_api_types::record::{Fence, ServiceUsage};
+    use ha_api_types::resource::{ResourceSpec, ServiceState};
+    use ha_api_types::time::Mono;
+    use ha_store::Entry;
+    use serde::Serialize;
+
+    #[expect(clippy::unnecessary_wraps, reason = "compared with amounts that may not be known")]
+    fn gib(count: i128) -> Option<Quantity> {
+        Some(Quantity::from_units(count << 30))
+    }
+
+    /// A node with `web`, measured under this epoch and boot while another may be open.
+    fn world(epoch: u64, boot_id: &str, state: FenceState) -> World {
+        let keys = Keys::new("t");
+        let mut resource = Resource::new("web", ResourceSpec::default());
+        resource.metadata.uid = "u1".to_owned();
+        resource.spec.requests.memory = gib(4);
+        let status = ResourceStatus {
+            uid: "u1".to_owned(),
+            state: ServiceState::Started,
+            node: Some("n1".to_owned()),
+            ..ResourceStatus::default()
+        };
+        let fence = Fence { epoch: 2, boot_id: "b2".to_owned(), state, ..Fence::default() };
+        let usage = Usage { memory: gib(3), ..Usage::default() };
+        let report = UsageReport {
+            epoch,
+            boot_id: boot_id.to_owned(),
+            node: Usage { memory: gib(8), ..Usage::default() },
+            services: [("web".to_owned(), ServiceUsage { uid: "u1".to_owned(), usage })]
+                .into_iter()
+                .collect(),
+            ..UsageReport::default()
+        };
+        let entry = |key: String, value: Vec<u8>| Entry {
+            key,
+            value: value.into(),
+            create_revision: 1,
+            mod_revision: 1,
+            lease: 0,
+        };
+        let mut world = World::new(keys.clone());
+        world.replace(
+            vec![
+                entry(keys.spec(Kind::Resource, "web"), json(&resource)),
+                entry(keys.status(Kind::Resource, "web"), json(&status)),
+                entry(keys.fence("n1"), json(&fence)),
+                entry(keys.usage_report("n1"), json(&report)),
+            ],
+            5,
+            Mono(0),
+        );
+        world
+    }
+
+    fn json(value: &impl Serialize) -> Vec<u8> {
+        serde_json::to_vec(value).expect("it is written")
+    }
+
+    fn measured(world: &World) -> Option<Quantity> {
+        let (resource, status) = (&world.resources["web"].value, &world.resource_statuses["web"].value);
+        of_service(world, resource, status).and_then(|usage| usage.memory)
+    }
+
+    #[test]
+    fn only_figures_of_the_open_epoch_count() {
+        assert_eq!(measured(&world(2, "b2", FenceState::Open)), gib(3));
+        assert_eq!(measured(&world(2, "b2", FenceState::Fencing)), None);
+        assert_eq!(measured(&world(2, "b2", FenceState::Fenced)), None);
+        assert_eq!(measured(&world(1, "b2", FenceState::Open)), None);
+        assert_eq!(measured(&world(2, "b1", FenceState::Open)), None);
+    }
+
+    #[test]
+    fn only_figures_of_what_runs_there_count() {
+        let check = |change: fn(&mut Resource, &mut ResourceStatus), expected: Option<Quantity>| {
+            let mut world = world(2, "b2", FenceState::Open);
+            let resource = &mut world.resources.get_mut("web").expect("there").value;
+            let status = &mut world.resource_statuses.get_mut("web").expect("there").value;
+            change(resource, status);
+            assert_eq!(measured(&world), expected);
+        };
+        check(|_, _| {}, gib(3));
+        check(|_, status| status.state = ServiceState::Stopped, None);
+        check(|_, status| status.node = Some("n2".to_owned()), None);
+        check(|resource, _| resource.metadata.uid = "u2".to_owned(), None);
+    }
+
+    /// What counts as used outside on n1, where 8 GiB are in use and a report may know of `web`, which asks for 4 GiB.
+    fn check_outside(
+        declared: Option<Quantity>,
+        known: Option<Quantity>,
+        on: &[&str],
+        expected: Option<Quantity>,
+    ) {
+        let mut world = world(2, "b2", FenceState::Open);
+        let report = &mut world.usage_reports.get_mut("n1").expect("there").value;
+        report.services.get_mut("web").expect("there").usage.memory = known;
+        let reserved = Amounts { memory: declared, ..Amounts::default() };
+        let mut nodes: BTreeMap<String, NodeFacts> =
+            [("n1".to_owned(), NodeFacts { reserved, ..NodeFacts::default() })].into_iter().collect();
+        let facts = ServiceFacts {
+            node: on.first().map(|node| (*node).to_owned()),
+            uses: on.iter().map(|node| (*node).to_owned()).collect(),
+            requests: Amounts { memory: gib(4), ..Amounts::default() },
+            ..ServiceFacts::default()
+        };
+        count_outside(&world, &mut nodes, &[("web".to_owned(), facts)].into_iter().collect());
+        assert_eq!(nodes["n1"].reserved.memory, expected, "{declared:?} {known:?} {on:?}");
+    }
+
+    #[test]
+    fn what_is_used_outside_is_what_services_leave() {
+        check_outside(None, gib(3), &["n1"], gib(5));
+        check_outside(None, None, &["n1"], gib(4));
+        check_outside(None, gib(9), &["n1"], None);
+        check_outside(gib(1), gib(3), &["n1"], gib(1));
+        // One that is on its way here is perhaps in the machine's figure already.
+        check_outside(None, None, &["n2", "n1"], gib(4));
+        check_outside(None, None, &["n2"], gib(8));
+        // One that has left meanwhile was in the machine's figure.
+        check_outside(None, gib(3), &[], gib(5));
+        check_outside(None, gib(3), &["n2"], gib(5));
+    }
+}

@@ -1,0 +1,169 @@
+//! What services and the machine use: when they are read, and when that is worth a write.
+//!
+//! Nothing that a permit or the leader's guards rest on is written here: the figures have a key of their own, and are written
+//! when one has moved far enough, seldom otherwise; then all of them, so that those of a machine and its services are of one
+//! time and can be subtracted.
+
+use super::commits::Purpose;
+use super::effect::{CommitId, Effect, Lane, MeasureId};
+use super::service::Presence;
+use super::usage::{History, Sample, has_moved};
+use super::{AgentCore, Now};
+use ha_api_types::record::{ServiceUsage, UsageReport};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::{Millis, Mono};
+use ha_api_types::usage::Usage;
+use ha_store::{Guard, Outcome, Transaction};
+use std::collections::BTreeMap;
+
+/// How often they are read.
+const EVERY_MS: Millis = 15_000;
+/// A reading that has not come after so long is not waited for, and what was read before says nothing any more.
+const PATIENCE_MS: Millis = 60_000;
+/// No two writes are nearer to each other than this, unless a service has come or gone.
+const PACE_MS: Millis = 30_000;
+/// After so long figures are told as they are, however little they have moved.
+const OLD_MS: Millis = 600_000;
+
+/// What is known of what is used.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Measuring {
+    asked: Option<Asked>,
+    asked_at: Option<Mono>,
+    machine: History,
+    /// By resource, with the uid that was read.
+    services: BTreeMap<String, (String, History)>,
+    write: Option<CommitId>,
+    written_at: Option<Mono>,
+    /// A write that was not applied is not tried again before.
+    write_not_before: Option<Mono>,
+}
+
+/// A reading that is waited for.
+#[derive(Clone, Debug)]
+struct Asked {
+    id: MeasureId,
+    /// What is read: uids by resource.
+    uids: BTreeMap<String, String>,
+}
+
+/// What was read at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// The machine; `None`: it could not be read.
+    pub machine: Option<Sample>,
+    /// Services by resource, those that could be read.
+    pub services: BTreeMap<String, Sample>,
+}
+
+impl AgentCore {
+    /// Takes in a reading. Returns whether anything follows from it.
+    pub(super) fn measured(&mut self, now: &Now, id: MeasureId, measured: Measured) -> bool {
+        let Some(asked) = self.measuring.asked.take_if(|asked| asked.id == id) else { return false };
+        match measured.machine {
+            Some(sample) => self.measuring.machine.push(sample),
+            None => self.measuring.machine = History::default(),
+        }
+        let mut before = std::mem::take(&mut self.measuring.services);
+        for (name, sample) in measured.services {
+            let Some(uid) = asked.uids.get(&name) else { continue };
+            let known = before.remove(&name).filter(|(known, _)| known == uid);
+            let (uid, mut history) = known.unwrap_or_else(|| (uid.clone(), History::default()));
+            history.push(sample);
+            self.measuring.services.insert(name, (uid, history));
+        }
+        self.usage_to_tell(now).is_some()
+    }
+
+    /// Asks for the next reading when it is due, and writes what is worth it. It has no deadline of its own: a node that is at
+    /// work looks at everything at each heartbeat.
+    pub(super) fn measuring_step(&mut self, now: &Now) {
+        let Some((_, created)) = self.active() else { return };
+        if self.measuring.asked_at.is_none_or(|at| now.raw.since(at) >= EVERY_MS) {
+            self.measure(now);
+        }
+        let under_way = self.measuring.write.is_some_and(|id| self.commits.contains_key(&id));
+        let Some(report) = self.usage_to_tell(now).filter(|_| !under_way) else { return };
+        let Ok(value) = serde_json::to_vec(&report) else { return };
+        let (keys, node) = (&self.config.keys, &self.config.node);
+        let transaction = Transaction::new()
+            .put(keys.usage_report(node), self.view.usage_reports.guard(node), value)
+            .guard(keys.alive(node), Guard::Created(created))
+            .guard(keys.fence(node), self.fence_guard());
+        self.measuring.written_at = Some(now.raw);
+        self.measuring.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Usage { report }));
+    }
+
+    fn measure(&mut self, now: &Now) {
+        if self.measuring.asked.is_some() {
+            if self.measuring.asked_at.is_some_and(|at| now.raw.since(at) < PATIENCE_MS) {
+                return;
+            }
+            // Whatever reads hangs: what it read before is no measurement of now.
+            self.measuring.machine = History::default();
+            self.measuring.services.clear();
+        }
+        let runs = self.services.values().filter(|service| service.presence == Presence::Running);
+        let services: Vec<ServiceDefinition> = runs.map(|service| service.definition.clone()).collect();
+        let uids = services.iter().map(|service| (service.name.clone(), service.uid.clone())).collect();
+        let id = MeasureId(self.next_id());
+        self.measuring.asked = Some(Asked { id, uids });
+        self.measuring.asked_at = Some(now.raw);
+        self.effects.push_back(Effect::Measure { id, services });
+    }
+
+    /// What should stand in the store, if that is worth a write now.
+    fn usage_to_tell(&self, now: &Now) -> Option<UsageReport> {
+        let (epoch, _) = self.active()?;
+        if self.measuring.write_not_before.is_some_and(|at| now.raw < at) {
+            return None;
+        }
+        let nothing = UsageReport { epoch, boot_id: self.config.boot_id.clone(), ..UsageReport::default() };
+        let stands = self.view.usage_reports.value(&self.config.node);
+        let of_now = stands.filter(|known| known.epoch == epoch && known.boot_id == self.config.boot_id);
+        let before = of_now.unwrap_or(&nothing);
+        let of_service = |(name, (uid, history)): (&String, &(String, History))| {
+            let usage = history.usage();
+            (!usage.is_empty()).then(|| (name.clone(), ServiceUsage { uid: uid.clone(), usage }))
+        };
+        let found = UsageReport {
+            node: self.measuring.machine.usage(),
+            services: self.measuring.services.iter().filter_map(of_service).collect(),
+            at: before.at.clone(),
+            ..nothing.clone()
+        };
+        if found == *before {
+            return None;
+        }
+        let passed = self.measuring.written_at.map(|at| now.raw.since(at));
+        let paced = passed.is_some_and(|passed| passed < PACE_MS);
+        let old = passed.is_some_and(|passed| passed >= OLD_MS);
+        let is_worth = who(before) != who(&found) || (!paced && (old || moved(before, &found)));
+        is_worth.then(|| UsageReport { at: now.timestamp(), ..found })
+    }
+
+    /// What was not applied is tried again with a later reading, against what the store says by then.
+    pub(super) fn usage_answer(&mut self, now: &Now, report: UsageReport, outcome: &Outcome) {
+        if let Some(revision) = outcome.applied() {
+            self.view.usage_reports.wrote(&self.config.node.clone(), report, revision);
+        } else {
+            self.measuring.write_not_before = Some(now.raw + EVERY_MS);
+            self.tell_outcome("the report of usage", outcome);
+        }
+    }
+}
+
+/// Which figures a report has: one that is new, or known no more, is told at once.
+fn who(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
+    let known = |usage: &Usage| [usage.cpu.is_some(), usage.memory.is_some()];
+    let services =
+        report.services.iter().map(|(name, of)| (name.as_str(), of.uid.as_str(), known(&of.usage)));
+    [("", "", known(&report.node))].into_iter().chain(services).collect()
+}
+
+/// Whether a figure has moved far enough, of the same services.
+fn moved(before: &UsageReport, found: &UsageReport) -> bool {
+    let services = before.services.values().zip(found.services.values());
+    has_moved(&before.node, &found.node)
+        || services.into_iter().any(|(before, found)| has_moved(&before.usage, &found.usage))
+}

@@ -1,0 +1,176 @@
+//! What is measured is written beside the protocol, and seldom.
+
+use super::*;
+use ha_api_types::quantity::Quantity;
+use ha_api_types::record::UsageReport;
+
+impl World {
+    fn usage(&self) -> Option<UsageReport> {
+        self.value(&self.keys.usage_report(NODE))
+    }
+
+    /// How often it was written.
+    fn writes(&self) -> usize {
+        let key = self.keys.usage_report(NODE);
+        self.commits.iter().filter(|(transaction, _)| transaction.writes().contains_key(&key)).count()
+    }
+
+    pub(super) fn measure(&mut self, id: MeasureId, services: &[ServiceDefinition]) {
+        if self.measuring_hangs {
+            return;
+        }
+        self.readings += 1;
+        let sample = |(cpu, memory): (u64, u64)| Sample {
+            at: Mono(self.now_ms),
+            cpu: Some(Meter::Rate(cpu * 1000)),
+            memory: Some(memory << 20),
+            ..Sample::default()
+        };
+        let read =
+            |service: &ServiceDefinition| Some((service.name.clone(), *self.loads.get(&service.name)?));
+        let found: BTreeMap<String, (u64, u64)> = services.iter().filter_map(read).collect();
+        let all = found.values().copied().reduce(|one, other| (one.0 + other.0, one.1 + other.1));
+        let measured = Measured {
+            machine: all.map(sample),
+            services: found.into_iter().map(|(name, load)| (name, sample(load))).collect(),
+        };
+        self.input(Input::Measured { id, measured });
+    }
+
+    /// What is read from now on: cores in thousandths, memory in MiB.
+    fn load(&mut self, name: &str, cpu: u64, memory: u64) {
+        self.loads.insert(name.to_owned(), (cpu, memory));
+    }
+
+    fn cpu_of(&self, name: &str) -> Option<i128> {
+        self.usage()?.services.get(name)?.usage.cpu.map(Quantity::milli)
+    }
+}
+
+#[test]
+fn what_moves_far_enough_is_written_and_nothing_else() {
+    let mut world = World::running();
+    let node_report = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
+    world.advance(120_000);
+    assert_eq!(world.usage(), None, "nothing could be measured");
+    world.load("web", 2000, 4096);
+    world.advance(16_000);
+    let written = world.usage().expect("it was written");
+    assert_eq!(written.services["web"].usage.memory, Some(Quantity::from_units(4 << 30)));
+    assert_eq!(world.cpu_of("web"), Some(2000));
+    assert_eq!(written.node.cpu, Some(Quantity::from_milli(2000)));
+    assert_eq!((written.epoch, written.boot_id.as_str()), (1, "boot-1"));
+    world.load("web", 2100, 4100);
+    world.advance(120_000);
+    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 1), "it has not moved far enough");
+    world.load("web", 3000, 4100);
+    world.advance(16_000);
+    assert_eq!((world.cpu_of("web"), world.writes()), (Some(3000), 2));
+    let memory = world.usage().expect("written").services["web"].usage.memory;
+    assert_eq!(memory, Some(Quantity::from_units(4100 << 20)), "all figures are of one time");
+    // Permits guard the node's report: it must not change for this.
+    assert_eq!(world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision, node_report);
+}
+
+#[test]
+fn what_moves_all_the_time_is_written_at_a_pace() {
+    let mut world = World::running();
+    for round in 0..40 {
+        world.load("web", if round % 2 == 0 { 500 } else { 4000 }, 100);
+        world.advance(15_000);
+    }
+    assert!((10..=21).contains(&world.writes()), "{} writes in ten minutes", world.writes());
+}
+
+#[test]
+fn small_moves_are_told_when_the_figures_are_old() {
+    let mut world = World::running();
+    world.load("web", 2000, 4096);
+    world.advance(16_000);
+    world.load("web", 2100, 4096);
+    world.advance(560_000);
+    assert_eq!(world.cpu_of("web"), Some(2000));
+    world.advance(60_000);
+    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2100), 2));
+}
+
+#[test]
+fn a_service_that_runs_no_more_is_not_told_of() {
+    let mut world = World::running();
+    world.load("web", 2000, 4096);
+    world.advance(16_000);
+    assert_eq!(world.cpu_of("web"), Some(2000));
+    world.assign("web", Action::Stop { timeout_ms: Some(0) });
+    world.advance(16_000);
+    assert_eq!(world.cpu_of("web"), None, "a service that has gone is told of at once");
+}
+
+#[test]
+fn what_is_not_read_any_more_is_not_told_of() {
+    let mut world = World::running();
+    world.load("web", 2000, 4096);
+    world.advance(16_000);
+    world.measuring_hangs = true;
+    world.advance(40_000);
+    assert_eq!(world.cpu_of("web"), Some(2000), "a reading may be late");
+    world.advance(60_000);
+    assert_eq!(world.cpu_of("web"), None);
+}
+
+#[test]
+fn a_new_epoch_measures_anew() {
+    let mut world = World::running();
+    world.load("web", 2000, 4096);
+    world.advance(16_000);
+    world.restart_agent("boot-2");
+    world.copies.clear();
+    world.advance(500);
+    world.open();
+    world.advance(20_000);
+    let written = world.usage().expect("of the epoch before, or of this one");
+    assert_eq!(
+        (written.epoch, written.boot_id.as_str()),
+        (1, "boot-1"),
+        "an idle machine measures nothing here"
+    );
+    world.assign("web", Action::Start);
+    world.advance(20_000);
+    let written = world.usage().expect("written");
+    assert_eq!((written.epoch, written.boot_id.as_str()), (2, "boot-2"));
+    assert_eq!(world.cpu_of("web"), Some(2000));
+}
+
+#[test]
+fn a_store_that_takes_nothing_is_not_pestered() {
+    let mut world = World::running();
+    let before = world.readings;
+    while world.readings == before {
+        world.advance(100);
+    }
+    world.advance(14_000);
+    world.load("web", 2000, 4096);
+    world.net = Net::Down;
+    world.advance(2_000);
+    assert_eq!((world.readings, world.writes()), (before + 2, 1));
+    world.net = Net::Up;
+    world.deliver();
+    world.advance(16_000);
+    assert_eq!((world.cpu_of("web"), world.writes()), (Some(2000), 2));
+}
+
+#[test]
+fn a_reading_holds_up_nothing_that_is_due() {
+    let mut world = World::running();
+    let due = loop {
+        let (at, why) = world.core.deadline().expect("heartbeats are due again and again");
+        if why.contains("heartbeat") {
+            break at;
+        }
+        world.now_ms = at.0;
+        world.input(Input::Tick);
+    };
+    world.now_ms = due.0 + 1;
+    let commits = world.commits.len();
+    world.input(Input::Measured { id: MeasureId(0), measured: Measured::default() });
+    assert_eq!(world.commits.len(), commits + 1, "the heartbeat");
+}

@@ -1,0 +1,212 @@
+//! From samples to figures: rates from counters over about a minute, and which figures have moved far enough to be told.
+
+use ha_api_types::quantity::Quantity;
+use ha_api_types::time::{Millis, Mono};
+use ha_api_types::usage::Usage;
+use std::collections::VecDeque;
+
+/// Rates are means over so long, at most.
+const WINDOW_MS: Millis = 60_000;
+/// Two samples that are nearer to each other make no rate.
+const SHORTEST_MS: Millis = 1_000;
+/// A figure has moved when it differs from what was told by more than this share of that, one part in so many, …
+const MOVED_PART: i128 = 5;
+/// … and by more than this: a twentieth of a core, …
+const MOVED_CPU: Quantity = Quantity::from_milli(50);
+/// … so much memory, in bytes, …
+const MOVED_MEMORY: Quantity = Quantity::from_units(32 << 20);
+/// … so many bytes a second.
+const MOVED_RATE: Quantity = Quantity::from_units(1 << 20);
+
+/// What a service or the machine was seen to use at one moment. What could not be read is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When, on this machine's clock that does not jump.
+    pub at: Mono,
+    /// Time on processors, in microseconds.
+    pub cpu: Option<Meter>,
+    /// Memory in use, in bytes.
+    pub memory: Option<u64>,
+    /// Bytes read from disks and written to them.
+    pub disk: Option<Meter>,
+    /// Bytes received and sent.
+    pub network: Option<Meter>,
+}
+
+/// How something is read that flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meter {
+    /// All of it so far: it only grows, until whatever counts starts anew.
+    Total(u64),
+    /// So much a second.
+    Rate(u64),
+}
+
+/// The samples of the last minute, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    samples: VecDeque<Sample>,
+}
+
+impl History {
+    /// Takes in a sample. One that is older than what is known says nothing new.
+    pub(super) fn push(&mut self, sample: Sample) {
+        if let Some(last) = self.samples.back() {
+            if sample.at <= last.at {
+                return;
+            }
+            if started_anew(last, &sample) {
+                self.samples.clear();
+            }
+        }
+        self.samples.push_back(sample);
+        // The oldest one kept is the last that is a whole window old: so the window is full.
+        while self.samples.get(1).is_some_and(|next| sample.at.since(next.at) >= WINDOW_MS) {
+            self.samples.pop_front();
+        }
+    }
+
+    /// The figures as of the newest sample.
+    pub(super) fn usage(&self) -> Usage {
+        let Some(newest) = self.samples.back() else { return Usage::default() };
+        let bytes =
+            |count: u64, unit: u64| Quantity::from_units(i128::from(count.div_ceil(unit)) * i128::from(unit));
+        Usage {
+            cpu: self.rate(|sample| sample.cpu).map(|us| Quantity::from_milli(i128::from(us.div_ceil(1000)))),
+            memory: newest.memory.map(|memory| bytes(memory, 1 << 20)),
+            disk_rate: self.rate(|sample| sample.disk).map(|rate| bytes(rate, 1 << 10)),
+            network_rate: self.rate(|sample| sample.network).map(|rate| bytes(rate, 1 << 10)),
+        }
+    }
+
+    /// How much a second; `None`: it was not read now, or was read for too short a time.
+    fn rate(&self, pick: fn(&Sample) -> Option<Meter>) -> Option<u64> {
+        let newest = self.samples.back()?;
+        let now = match pick(newest)? {
+            Meter::Rate(rate) => return Some(rate),
+            Meter::Total(total) => total,
+        };
+        let (first, then) = self.samples.iter().find_map(|sample| match pick(sample)? {
+            Meter::Total(total) => Some((sample, total)),
+            Meter::Rate(_) => None,
+        })?;
+        let passed_ms = newest.at.since(first.at);
+        if passed_ms < SHORTEST_MS {
+            return None;
+        }
+        let a_second = u128::from(now.saturating_sub(then)) * 1000 / u128::from(passed_ms);
+        Some(u64::try_from(a_second).unwrap_or(u64::MAX))
+    }
+}
+
+/// A counter went back: whatever counts is another one.
+fn started_anew(last: &Sample, sample: &Sample) -> bool {
+    let went_back = |before: Option<Meter>, now: Option<Meter>| match (before, now) {
+        (Some(Meter::Total(before)), Some(Meter::Total(now))) => now < before,
+        (Some(Meter::Rate(_)) | None, _) | (_, Some(Meter::Rate(_)) | None) => false,
+    };
+    went_back(last.cpu, sample.cpu)
+        || went_back(last.disk, sample.disk)
+        || went_back(last.network, sample.network)
+}
+
+/// Whether a figure is worth telling when these were told before.
+pub(super) fn has_moved(told: &Usage, found: &Usage) -> bool {
+    figure_moved(told.cpu, found.cpu, MOVED_CPU)
+        || figure_moved(told.memory, found.memory, MOVED_MEMORY)
+        || figure_moved(told.disk_rate, found.disk_rate, MOVED_RATE)
+        || figure_moved(told.network_rate, found.network_rate, MOVED_RATE)
+}
+
+fn figure_moved(told: Option<Quantity>, found: Option<Quantity>, least: Quantity) -> bool {
+    match (told, found) {
+        (Some(before), Some(now)) => {
+            let by = now.milli().saturating_sub(before.milli()).saturating_abs();
+            by > least.milli() && by > before.milli() / MOVED_PART
+        }
+        (None, None) => false,
+        (None, Some(_)) | (Some(_), None) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ms: u64, cpu: Meter, memory: u64) -> Sample {
+        Sample { at: Mono(at_ms), cpu: Some(cpu), memory: Some(memory), ..Sample::default() }
+    }
+
+    fn check(samples: &[Sample], cpu: Option<i128>, memory: Option<i128>) {
+        let mut history = History::default();
+        for sample in samples {
+            history.push(*sample);
+        }
+        let usage = history.usage();
+        assert_eq!(usage.cpu.map(Quantity::milli), cpu, "{samples:?}");
+        assert_eq!(usage.memory.map(|memory| memory.units() >> 20), memory, "{samples:?}");
+    }
+
+    #[test]
+    fn a_rate_takes_two_readings() {
+        use Meter::{Rate, Total};
+        check(&[], None, None);
+        check(&[sample(1_000, Total(5_000_000), 1 << 30)], None, Some(1024));
+        check(&[sample(1_000, Total(5_000_000), 0), sample(1_500, Total(6_000_000), 0)], None, Some(0));
+        // One and a half cores for two seconds.
+        check(&[sample(1_000, Total(5_000_000), 0), sample(3_000, Total(8_000_000), 1)], Some(1500), Some(1));
+        check(&[sample(1_000, Rate(2_000_000), 4 << 30)], Some(2000), Some(4096));
+        // The same moment twice, and a moment before, say nothing.
+        let first = sample(3_000, Total(1_000_000), 0);
+        check(
+            &[first, sample(3_000, Total(9_000_000), 0), sample(2_000, Total(9_000_000), 0)],
+            None,
+            Some(0),
+        );
+    }
+
+    #[test]
+    fn a_counter_that_starts_anew_makes_no_rate_with_what_was_before() {
+        use Meter::Total;
+        let before = [sample(0, Total(60_000_000), 0), sample(15_000, Total(75_000_000), 0)];
+        check(&before, Some(1000), Some(0));
+        let anew = sample(30_000, Total(100_000), 0);
+        check(&[before[0], before[1], anew], None, Some(0));
+        check(&[before[0], before[1], anew, sample(40_000, Total(5_100_000), 0)], Some(500), Some(0));
+    }
+
+    #[test]
+    fn a_rate_is_a_mean_of_a_minute() {
+        // Idle for ten minutes, then one core for fifteen seconds: a quarter of a core in the last minute.
+        let mut samples: Vec<Sample> =
+            (0..40).map(|number| sample(number * 15_000, Meter::Total(0), 0)).collect();
+        samples.push(sample(40 * 15_000, Meter::Total(15_000_000), 0));
+        check(&samples, Some(250), Some(0));
+        let mut history = History::default();
+        for sample in samples {
+            history.push(sample);
+        }
+        assert_eq!(history.samples.len(), 5, "no more is kept than is needed");
+    }
+
+    #[test]
+    fn a_figure_is_told_once_it_has_moved() {
+        let check = |told: Option<i128>, found: Option<i128>, expected: bool| {
+            let milli = |amount: Option<i128>| amount.map(Quantity::from_milli);
+            assert_eq!(figure_moved(milli(told), milli(found), MOVED_CPU), expected, "{told:?} {found:?}");
+        };
+        check(None, None, false);
+        check(None, Some(10), true);
+        check(Some(10), None, true);
+        // A twentieth of a core is nothing, however large a share it is.
+        check(Some(10), Some(60), false);
+        check(Some(10), Some(61), true);
+        // A fifth of much is much.
+        check(Some(4000), Some(4800), false);
+        check(Some(4000), Some(4801), true);
+        check(Some(4000), Some(3199), true);
+        check(Some(4000), Some(0), true);
+        // What stands in the store may be anything.
+        check(Some(i128::MIN), Some(i128::MAX), true);
+    }
+}

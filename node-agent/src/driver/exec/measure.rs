@@ -1,0 +1,103 @@
+//! What a service uses, read from the counters of its control group, as far as the kernel keeps them.
+
+use super::cgroup::ServiceCgroup;
+use crate::core::Meter;
+use crate::driver::Sample;
+use ha_api_types::time::Mono;
+use std::fs;
+use std::path::Path;
+
+/// What the processes in a control group use; `None`: the group does not exist.
+///
+/// Processor time is counted in every group. Memory and disks are counted only where the controllers are switched on for it;
+/// without, memory is what its processes have for themselves, and disks are left out.
+pub(super) fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
+    let folder = cgroup.counters();
+    let cpu = field(&fs::read_to_string(folder.join("cpu.stat")).ok()?, "usage_usec")?;
+    let own_memory = || {
+        Some(cgroup.members().ok()?.into_iter().filter_map(|pid| anonymous(Path::new("/proc"), pid)).sum())
+    };
+    Some(Sample {
+        at,
+        cpu: Some(Meter::Total(cpu)),
+        memory: working_set(&folder).or_else(own_memory),
+        disk: fs::read_to_string(folder.join("io.stat")).ok().map(|text| Meter::Total(disk_bytes(&text))),
+        // The kernel counts no packets of a control group.
+        network: None,
+    })
+}
+
+/// What a line of the form `name number` says.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+    text.lines().find_map(value)
+}
+
+/// Memory without the caches that have not been used lately: those are given up when another needs the room.
+fn working_set(folder: &Path) -> Option<u64> {
+    let current: u64 = fs::read_to_string(folder.join("memory.current")).ok()?.trim().parse().ok()?;
+    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    Some(current.saturating_sub(field(&stat, "inactive_file").unwrap_or(0)))
+}
+
+/// What a process has in memory that is no copy of a file.
+fn anonymous(proc: &Path, pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(proc.join(pid.to_string()).join("status")).ok()?;
+    let kibibytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((kibibytes("RssAnon:")? + kibibytes("RssShmem:").unwrap_or(0)) * 1024)
+}
+
+/// Bytes read and written over all devices; one that lies on another is counted with it.
+fn disk_bytes(text: &str) -> u64 {
+    let bytes = |line: &str| {
+        let pairs = line.split_whitespace().filter_map(|word| word.split_once('='));
+        pairs
+            .filter(|(name, _)| *name == "rbytes" || *name == "wbytes")
+            .filter_map(|(_, value)| value.parse::<u64>().ok())
+            .sum::<u64>()
+    };
+    text.lines().map(bytes).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A control group with these files; as in one that is no real group, nobody can be its member.
+    fn check(files: &[(&str, &str)], expected: Option<Sample>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cgroup = ServiceCgroup::at(folder.path().to_owned());
+        fs::create_dir_all(cgroup.counters()).expect("made");
+        for (name, text) in files {
+            fs::write(cgroup.counters().join(name), text).expect("written");
+        }
+        assert_eq!(sample(&cgroup, Mono(5)), expected, "{files:?}");
+    }
+
+    #[test]
+    fn what_the_kernel_counts_is_read() {
+        check(&[], None);
+        let cpu = ("cpu.stat", "usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\n");
+        let least = Sample { at: Mono(5), cpu: Some(Meter::Total(1_500_000)), ..Sample::default() };
+        check(&[cpu, ("cgroup.procs", "")], Some(Sample { memory: Some(0), ..least }));
+        let memory = ("memory.current", "5000000\n");
+        check(&[cpu, memory], Some(Sample { memory: Some(5_000_000), ..least }));
+        let stat = ("memory.stat", "anon 10\ninactive_file_x 7\ninactive_file 1000000\n");
+        check(&[cpu, memory, stat], Some(Sample { memory: Some(4_000_000), ..least }));
+        let io =
+            ("io.stat", "8:0 rbytes=100 wbytes=20 rios=1 wios=1 dbytes=7 dios=0\n8:16 rbytes=3 wbytes=0\n");
+        let all = Sample { memory: Some(5_000_000), disk: Some(Meter::Total(123)), ..least };
+        check(&[cpu, memory, io], Some(all));
+        check(&[("cpu.stat", "user_usec 1\n")], None);
+    }
+
+    #[test]
+    fn a_processs_own_memory_is_read() {
+        let pid = i32::try_from(std::process::id()).expect("a pid");
+        assert!(anonymous(Path::new("/proc"), pid).is_some_and(|bytes| bytes > 0));
+        assert_eq!(anonymous(Path::new("/proc"), -1), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Load in modes Static and Dynamic as tables: three equal nodes, and who carries what.
+
+use super::*;
+use crate::place::place;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::reason::Reason;
+
+/// Cores and GiB.
+fn amounts(cpu: i128, memory: i128) -> Amounts {
+    Amounts {
+        cpu: Some(Quantity::from_units(cpu)),
+        memory: Some(Quantity::from_units(memory << 30)),
+        disk: None,
+    }
+}
+
+fn service(node: Option<&str>, requests: Amounts, measured: Amounts) -> ServiceFacts {
+    ServiceFacts {
+        node: node.map(str::to_owned),
+        uses: node.map(str::to_owned).into_iter().collect(),
+        driver: Some(DriverKind::Exec),
+        requests,
+        measured,
+        wanted: true,
+        movable: node.is_some(),
+        ..ServiceFacts::default()
+    }
+}
+
+/// node1 has one service that is busy beyond its requests; node2 has two that idle below theirs.
+fn cluster(mode: SchedulerMode) -> View {
+    let mut view = View::default();
+    view.settings.mode = mode;
+    for node in ["node1", "node2"] {
+        let facts = NodeFacts { capacity: amounts(16, 64), ..NodeFacts::default() };
+        view.nodes.insert(node.to_owned(), facts);
+    }
+    let busy = service(Some("node1"), amounts(1, 2), amounts(6, 30));
+    view.services.insert("busy".to_owned(), busy);
+    for name in ["idle1", "idle2"] {
+        view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 8), amounts(0, 1)));
+    }
+    view
+}
+
+fn check(view: &View, service: &ServiceFacts, node: &str) {
+    let placement = place(view, "new", service);
+    let unit = Unit::alone("new", service);
+    let why: Vec<_> = view.nodes.keys().map(|node| carried(view, &unit, node)).collect();
+    assert_eq!(placement.node.as_deref(), Some(node), "{:?} {why:?}", placement.verdicts);
+}
+
+#[test]
+fn dynamic_goes_by_what_was_measured() {
+    let new = service(None, amounts(1, 4), Amounts::default());
+    check(&cluster(SchedulerMode::Basic), &new, "node1");
+    check(&cluster(SchedulerMode::Static), &new, "node1");
+    check(&cluster(SchedulerMode::Dynamic), &new, "node2");
+}
+
+#[test]
+fn what_was_not_measured_counts_by_its_requests() {
+    let mut view = cluster(SchedulerMode::Dynamic);
+    let new = service(None, amounts(1, 4), Amounts::default());
+    for name in ["idle1", "idle2"] {
+        view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 20), Amounts::default()));
+    }
+    check(&view, &new, "node1");
+    // Amount by amount: memory was measured, cpu was not.
+    for name in ["idle1", "idle2"] {
+        let memory = Amounts { cpu: None, ..amounts(0, 1) };
+        view.services.insert(name.to_owned(), service(Some("node2"), amounts(2, 20), memory));
+    }
+    check(&view, &new, "node2");
+}
+
+#[test]
+fn what_is_used_outside_counts() {
+    let mut view = cluster(SchedulerMode::Dynamic);
+    let new = service(None, amounts(1, 4), Amounts::default());
+    view.nodes.get_mut("node2").expect("there").reserved = amounts(1, 40);
+    check(&view, &new, "node1");
+}
+
+#[test]
+fn a_node_that_is_not_online_carries_nothing() {
+    let mut view = cluster(SchedulerMode::Dynamic);
+    let facts = NodeFacts { online: Err(Reason::Fencing), capacity: amounts(16, 64), ..NodeFacts::default() };
+    view.nodes.insert("node3".to_owned(), facts);
+    view.services.insert("lost".to_owned(), service(Some("node3"), amounts(1, 1), amounts(16, 64)));
+    let new = service(None, amounts(1, 4), Amounts::default());
+    let unit = Unit::alone("new", &new);
+    let with = loads(&view, &unit, &["node1", "node2"]);
+    view.services.remove("lost");
+    assert_eq!(loads(&view, &unit, &["node1", "node2"]), with);
+}
+
+#[test]
+fn hard_limits_go_by_requests_in_every_mode() {
+    // What idles below its requests may come to use them: the room is taken.
+    let mut view = cluster(SchedulerMode::Dynamic);
+    view.services.insert("idle3".to_owned(), service(Some("node2"), amounts(0, 46), amounts(0, 1)));
+    check(&view, &service(None, amounts(1, 4), Amounts::default()), "node1");
+}
+
+#[test]
+fn a_partner_that_comes_along_counts_once() {
+    let mut view = cluster(SchedulerMode::Static);
+    let (one, two) = (service(Some("node1"), amounts(1, 8), Amounts::default()), "partner");
+    view.services.insert(two.to_owned(), one.clone());
+    let partner = view.services.get(two).cloned().expect("there");
+    let unit = Unit::new(vec![("new", &one), (two, &partner)]);
+    let with = loads(&view, &unit, &["node1", "node2"]);
+    view.services.remove(two);
+    assert_eq!(loads(&view, &unit, &["node1", "node2"]), with);
+}
+
+#[test]
+fn the_words_say_what_was_measured() {
+    let view = cluster(SchedulerMode::Dynamic);
+    let new = service(None, amounts(1, 4), Amounts::default());
+    let check = |view: &View, node: &str, expected: Option<&str>| {
+        assert_eq!(carried(view, &Unit::alone("new", &new), node).as_deref(), expected, "{node}");
+    };
+    check(
+        &view,
+        "node1",
+        Some(
+            "with it there cpu 7 of 16 (44 %), memory 34Gi of 64Gi (53 %); measured busy: cpu 6 memory 30Gi; \
+             by requests new: cpu 1 memory 4Gi",
+        ),
+    );
+    check(
+        &view,
+        "node2",
+        Some(
+            "with it there cpu 1 of 16 (6 %), memory 6Gi of 64Gi (9 %); measured idle1 and 1 more: cpu 0 memory 2Gi; \
+             by requests new: cpu 1 memory 4Gi",
+        ),
+    );
+    check(
+        &cluster(SchedulerMode::Static),
+        "node1",
+        Some(
+            "with it there cpu 2 of 16 (12 %), memory 6Gi of 64Gi (9 %); by requests new and 1 more: cpu 2 memory 6Gi",
+        ),
+    );
+    check(&cluster(SchedulerMode::Basic), "node1", None);
+}
