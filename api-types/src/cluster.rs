@@ -259,9 +259,10 @@ pub enum ReservationBasis {
 pub struct ReservationSpec {
     /// Weight, balancing and alert on.
     pub enabled: bool,
-    /// Refuse what would break it.
+    /// Refuse an apply or a move that would newly break it, instead of warning.
     pub enforce: bool,
-    /// At least so often, in seconds.
+    /// Check at least so often, in seconds.
+    #[schemars(range(min = 1, max = 86_400))]
     pub interval_seconds: u32,
     /// A node is overloaded above this percentage of the even share.
     #[schemars(range(min = 100, max = 399))]

@@ -1,7 +1,9 @@
 //! Choosing a node for a service, with the verdict on every node.
 
 use crate::filter::refusals;
-use crate::score::{self, Class, NodeGroupRank, Score, loads, node_group_rank, preferences_missed};
+use crate::score::{
+    self, Class, NodeGroupRank, Score, loads, node_group_rank, preferences_missed, reservation_weights,
+};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use ha_api_types::reason::Reason;
@@ -85,6 +87,10 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
         }
     }
     let loads = loads(view, unit, &candidates);
+    let weights = reservation_weights(view, unit, &candidates);
+    let load = |node: &str| {
+        loads.get(node).copied().unwrap_or(0).saturating_add(weights.get(node).copied().unwrap_or(0))
+    };
     let classes: BTreeMap<&str, Vec<Reverse<Class>>> =
         candidates.iter().map(|node| (*node, unit.classes(view, node))).collect();
     let partners: BTreeSet<&[Reverse<Class>]> =
@@ -101,7 +107,7 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
                 partners_class: u32::try_from(rank).unwrap_or(u32::MAX),
                 node_group: node_group_rank(view, current, node),
                 preferences_missed: preferences_missed(view, unit, node_name),
-                load: loads.get(*node_name).copied().unwrap_or(0),
+                load: load(node_name),
             };
             Some((*node_name, score))
         })

@@ -7,6 +7,8 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use spread::can_all_differ;
+
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec, NodePriorities};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,5 +126,10 @@ impl Rules {
     /// The strict sets that are kept apart.
     pub fn apart_sets(&self) -> impl Iterator<Item = &Partners> {
         self.apart.iter().filter(|partners| partners.strict)
+    }
+
+    /// The strict sets that stay together; they do not overlap.
+    pub fn together_sets(&self) -> impl Iterator<Item = &Partners> {
+        self.together.iter().filter(|partners| partners.strict)
     }
 }

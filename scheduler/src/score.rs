@@ -21,7 +21,8 @@ pub struct Score {
     pub node_group: NodeGroupRank,
     /// Non-strict rules that would be broken.
     pub preferences_missed: u32,
-    /// Load by `scheduler.mode`: services in Basic; in Static and Dynamic the TOPSIS distance, in millionths.
+    /// Load by `scheduler.mode`: services in Basic; in Static and Dynamic the TOPSIS distance, in millionths. With
+    /// `reservation.enabled` the weight of the services that are there is part of it.
     pub load: u64,
 }
 
@@ -114,21 +115,38 @@ fn missed_by_one(view: &View, unit: &Unit<'_>, name: &str, node_name: &str) -> u
     u32::try_from(apart + together).unwrap_or(u32::MAX)
 }
 
+/// With `reservation.enabled`, what is added to the load of each candidate: the services on it, divided by `scaleDown`, in
+/// the unit of the scheduler's mode.
+pub fn reservation_weights(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
+    if !view.reservation.enabled {
+        return BTreeMap::new();
+    }
+    let one = match view.settings.mode {
+        SchedulerMode::Basic => 1,
+        SchedulerMode::Static | SchedulerMode::Dynamic => 1_000_000,
+    };
+    let divisor = u64::from(view.reservation.scale_down.max(1));
+    let services = services_on(view, unit, candidates);
+    services.into_iter().map(|(node, count)| (node, count * one / divisor)).collect()
+}
+
+/// Services that use each candidate, without the unit's own.
+fn services_on(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
+    let mut counts: BTreeMap<String, u64> = candidates.iter().map(|node| ((*node).to_owned(), 0)).collect();
+    for (_, facts) in view.services.iter().filter(|(other, _)| !unit.contains(other)) {
+        for node in &facts.uses {
+            if let Some(count) = counts.get_mut(node) {
+                *count += 1;
+            }
+        }
+    }
+    counts
+}
+
 /// The load of each candidate by the scheduler's mode, lower is better.
 pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
     match view.settings.mode {
-        SchedulerMode::Basic => {
-            let mut loads: BTreeMap<String, u64> =
-                candidates.iter().map(|node| ((*node).to_owned(), 0)).collect();
-            for (_, facts) in view.services.iter().filter(|(other, _)| !unit.contains(other)) {
-                for node in &facts.uses {
-                    if let Some(load) = loads.get_mut(node) {
-                        *load += 1;
-                    }
-                }
-            }
-            loads
-        }
+        SchedulerMode::Basic => services_on(view, unit, candidates),
         SchedulerMode::Static | SchedulerMode::Dynamic => topsis::loads(view, unit, candidates),
     }
 }

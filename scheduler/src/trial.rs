@@ -43,6 +43,7 @@ fn settings_of(view: &View) -> View {
         node_groups: view.node_groups.clone(),
         rules: view.rules.clone(),
         settings: view.settings.clone(),
+        reservation: view.reservation.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the scheduler looks at: nodes, services, groups and rules, as plain facts.
 
 use crate::rules::Rules;
-use ha_api_types::cluster::{SchedulerMode, SchedulerSpec};
+use ha_api_types::cluster::{ReservationSpec, SchedulerMode, SchedulerSpec};
 use ha_api_types::driver::DriverKind;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::GroupSpec;
@@ -85,6 +85,8 @@ pub struct ServiceFacts {
     pub priority: i32,
     /// It is to run: Started is requested, and it is not in Error.
     pub wanted: bool,
+    /// Stopped is requested: the reservation check counts it as if it ran.
+    pub stopped: bool,
     /// It runs, and nothing is under way with it: it can be moved now.
     pub movable: bool,
 }
@@ -132,6 +134,8 @@ pub struct View {
     pub rules: Rules,
     /// Settings.
     pub settings: SchedulerSpec,
+    /// Settings of the reservation check.
+    pub reservation: ReservationSpec,
 }
 
 /// One reason against a node.

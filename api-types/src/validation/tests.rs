@@ -125,6 +125,22 @@ fn nodes_clusters_operations() {
         json!({"timing": {"ioDrainSeconds": -1}}),
         &["spec.timing.ioDrainSeconds"],
     );
+    let cluster = |spec: Value, expected: &[&str]| check(Kind::Cluster, "default", spec, expected);
+    cluster(json!({"reservation": {"overUtilization": 100, "scaleDown": 100, "intervalSeconds": 1}}), &[]);
+    cluster(json!({"reservation": {"overUtilization": 399, "basis": "Max", "enforce": true}}), &[]);
+    cluster(
+        json!({"reservation": {"intervalSeconds": 0, "overUtilization": 400, "scaleDown": 0}}),
+        &[
+            "spec.reservation.intervalSeconds",
+            "spec.reservation.overUtilization",
+            "spec.reservation.scaleDown",
+        ],
+    );
+    cluster(
+        json!({"reservation": {"overUtilization": 99, "scaleDown": 101}}),
+        &["spec.reservation.overUtilization", "spec.reservation.scaleDown"],
+    );
+    cluster(json!({"reservation": {"basis": "Guessed"}}), &["spec.reservation.basis"]);
     check(Kind::Operation, "o", json!({"action": "Migrate", "resource": "vm:100", "node": "node2"}), &[]);
     check(
         Kind::Operation,

@@ -60,6 +60,7 @@ pub(super) fn assembled(
             .collect(),
         rules,
         settings: world.settings().scheduler.clone(),
+        reservation: world.settings().reservation.clone(),
     }
 }
 
@@ -192,6 +193,9 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         tags: spec.tags.iter().cloned().collect(),
         priority: spec.priority,
         wanted: spec.state == RequestedState::Started
+            && resource.metadata.deletion_timestamp.is_none()
+            && status.state != ServiceState::Error,
+        stopped: spec.state == RequestedState::Stopped
             && resource.metadata.deletion_timestamp.is_none()
             && status.state != ServiceState::Error,
         movable: status.state == ServiceState::Started,

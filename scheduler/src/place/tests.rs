@@ -177,3 +177,29 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
         assert_eq!(placement.node.as_deref(), node, "{name}: {placement:?}");
     }
 }
+
+#[test]
+fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
+    let mut view = cluster(false);
+    view.nodes.retain(|name, _| ["node1", "node2"].contains(&name.as_str()));
+    view.settings.mode = ha_api_types::cluster::SchedulerMode::Static;
+    for node in view.nodes.values_mut() {
+        (node.capacity.cpu, node.capacity.memory) = ("8".parse().ok(), "64Gi".parse().ok());
+    }
+    // Three small services on node1 ask for less than the large one on node2.
+    for (name, node, memory) in
+        [("a", "node1", "1Gi"), ("b", "node1", "1Gi"), ("c", "node1", "1Gi"), ("d", "node2", "32Gi")]
+    {
+        let mut facts = service(Some(node), None);
+        facts.requests.memory = memory.parse().ok();
+        view.services.insert(name.to_owned(), facts);
+    }
+    let mut new = service(None, None);
+    new.requests.memory = "1Gi".parse().ok();
+    check(&view, &new, Some("node1"), Reason::Placed);
+    view.reservation.enabled = true;
+    check(&view, &new, Some("node2"), Reason::Placed);
+    // The weight becomes small beside the load, which then decides again.
+    view.reservation.scale_down = 100;
+    check(&view, &new, Some("node1"), Reason::Placed);
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether each unit can have a node of its own: bipartite matching by augmenting paths, exact.
-pub(super) fn can_all_differ(allowed: &[&BTreeSet<usize>]) -> bool {
+pub(crate) fn can_all_differ(allowed: &[&BTreeSet<usize>]) -> bool {
     let mut taken = BTreeMap::new();
     (0..allowed.len()).all(|at| augment(at, allowed, &mut BTreeSet::new(), &mut taken))
 }

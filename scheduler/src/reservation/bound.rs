@@ -1,0 +1,124 @@
+//! Proofs that no placement exists, without a search.
+
+use super::Certificate;
+use super::bits::Bits;
+use super::greedy::nodes_of;
+use super::model::Model;
+use super::trial::Trial;
+use super::unit::Unit;
+use crate::rules::can_all_differ;
+use ha_api_types::reason::Reason;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The kinds of room, as they are told.
+pub(super) const KINDS: [(Reason, &str); 3] =
+    [(Reason::NotEnoughCpu, "cpu"), (Reason::NotEnoughMemory, "memory"), (Reason::NotEnoughDisk, "disk")];
+
+/// Units that no node takes, even with nothing else to be placed and everybody gone who might make room.
+pub(super) fn without_node<'u>(
+    model: &Model,
+    trial: &Trial<'_>,
+    units: &'u [Unit],
+    failed: &[u32],
+    preemption: bool,
+) -> Vec<&'u Unit> {
+    let highest = units.iter().map(|unit| unit.least).max().unwrap_or(i32::MIN);
+    let mut trial = trial.clone();
+    if preemption {
+        for node in units.iter().flat_map(nodes_of).collect::<BTreeSet<_>>() {
+            for other in Unit::that_make_room(model, &trial, node, highest, failed) {
+                for member in other.members {
+                    trial.remove(member);
+                }
+            }
+        }
+    }
+    units.iter().filter(|unit| !nodes_of(unit).any(|node| trial.fits(unit, node))).collect()
+}
+
+/// Whether services ask for more than the nodes that they may use have left, all together or those that may use the same
+/// nodes only.
+pub(super) fn short_of_room(
+    model: &Model,
+    trial: &Trial<'_>,
+    units: &[Unit],
+    failed: &[u32],
+    preemption: bool,
+) -> Option<Certificate> {
+    let mut areas: BTreeSet<Bits> = BTreeSet::new();
+    if preemption {
+        // Whoever makes room goes somewhere too, perhaps to a node that nobody else may use.
+        areas.insert(Bits::of(model.nodes.len(), |at| !failed.iter().any(|node| *node as usize == at)));
+    } else {
+        let mut all = Bits::of(model.nodes.len(), |_| false);
+        for unit in units {
+            all.unite(&unit.candidates);
+        }
+        areas.extend(units.iter().map(|unit| unit.candidates.clone()).take(MOST_AREAS));
+        areas.insert(all);
+    }
+    for area in areas {
+        for (kind, (reason, what)) in KINDS.into_iter().enumerate() {
+            let asking = units.iter().filter(|unit| unit.candidates.is_subset(&area));
+            let wanted: i128 = asking.filter_map(|unit| unit.asks[kind]).sum();
+            let free: Option<i128> = area
+                .iter()
+                .filter_map(|node| u32::try_from(node).ok())
+                .map(|node| trial.free(node, kind).map(|free| free.max(0)))
+                .sum();
+            if let Some(free) = free.filter(|free| wanted > *free) {
+                let message = format!(
+                    "they ask for {} of {what} in all, and {} is free on the {} nodes that they may use",
+                    Model::amount(wanted),
+                    Model::amount(free),
+                    area.count()
+                );
+                return Some(Certificate::Capacity { reason, message });
+            }
+        }
+    }
+    None
+}
+
+/// Areas that are looked at: of more, those of the first services.
+const MOST_AREAS: usize = 64;
+/// Services of one set that are matched with nodes; larger sets are left to the search.
+const MOST_MATCHED: usize = 64;
+
+/// Whether services that must stay apart have too few nodes: exactly, by matching, for each set by itself.
+pub(super) fn too_few_to_be_apart(
+    model: &Model,
+    trial: &mut Trial<'_>,
+    units: &[Unit],
+) -> Option<Certificate> {
+    let mut sets: BTreeMap<u32, Vec<&Unit>> = BTreeMap::new();
+    for unit in units {
+        let apart: BTreeSet<u32> =
+            unit.members.iter().flat_map(|member| model.service(*member).apart.iter().copied()).collect();
+        for set in apart {
+            sets.entry(set).or_default().push(unit);
+        }
+    }
+    for (set, units) in sets.into_iter().filter(|(_, units)| units.len() > 1) {
+        if units.len() > MOST_MATCHED {
+            continue;
+        }
+        let allowed: Vec<BTreeSet<usize>> = units
+            .iter()
+            .map(|unit| {
+                nodes_of(unit).filter(|node| trial.fits(unit, *node)).map(|node| node as usize).collect()
+            })
+            .collect();
+        if !can_all_differ(&allowed.iter().collect::<Vec<_>>()) {
+            let nodes: BTreeSet<&usize> = allowed.iter().flatten().collect();
+            let message = format!(
+                "{} services that {} keeps apart would need a node each, and {} nodes can take one of them",
+                units.len(),
+                model.apart_names[set as usize],
+                nodes.len()
+            );
+            return Some(Certificate::Apart { message });
+        }
+    }
+    None
+}

@@ -1,0 +1,189 @@
+//! The complete search for a placement, within a bounded number of steps.
+
+use super::greedy::{Attempt, fitting, nodes_of, take_first};
+use super::model::Model;
+use super::trial::Trial;
+use super::unit::Unit;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a search came to.
+#[derive(Debug)]
+pub(super) enum Found<'m> {
+    /// A placement of all.
+    Placement(Attempt<'m>),
+    /// There is none.
+    Nothing,
+    /// The steps ran out.
+    Undecided,
+}
+
+/// The steps ran out.
+struct OutOfSteps;
+
+/// Looks for a placement of all units, with nobody else moved.
+pub(super) fn search<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit], steps: u64) -> Found<'m> {
+    let attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
+    let mut search = Search { model, limit: trial.steps() + steps, attempt };
+    match search.go_on() {
+        Ok(true) => Found::Placement(search.attempt),
+        Ok(false) => Found::Nothing,
+        Err(OutOfSteps) => Found::Undecided,
+    }
+}
+
+struct Search<'m> {
+    model: &'m Model,
+    limit: u64,
+    attempt: Attempt<'m>,
+}
+
+impl Search<'_> {
+    fn go_on(&mut self) -> Result<bool, OutOfSteps> {
+        // Whoever has the fewest nodes left is placed next: that there is none shows early.
+        let mut next: Option<(usize, Vec<u32>)> = None;
+        for at in 0..self.attempt.units.len() {
+            if self.attempt.nodes[at].is_some() {
+                continue;
+            }
+            let nodes = fitting(&mut self.attempt.trial, &self.attempt.units[at]);
+            if self.attempt.trial.steps() > self.limit {
+                return Err(OutOfSteps);
+            }
+            if next.as_ref().is_none_or(|(_, known)| nodes.len() < known.len()) {
+                next = Some((at, nodes));
+            }
+        }
+        let Some((at, nodes)) = next else { return Ok(true) };
+        let mut tried = BTreeSet::new();
+        for node in nodes {
+            if !tried.insert(self.likeness(node)) {
+                continue;
+            }
+            self.attempt.trial.place(&self.attempt.units[at], node);
+            self.attempt.nodes[at] = Some(node);
+            if self.go_on()? {
+                return Ok(true);
+            }
+            self.attempt.nodes[at] = None;
+            self.attempt.trial.unplace(&self.attempt.units[at], node);
+        }
+        Ok(false)
+    }
+
+    /// What there is to know of a node for those that are still to be placed: of nodes that are alike one is tried.
+    fn likeness(&mut self, node: u32) -> (Vec<Option<i128>>, Vec<bool>, Option<u32>) {
+        let trial = &self.attempt.trial;
+        let room = (0..3).map(|kind| trial.free(node, kind)).collect();
+        let mut flags = Vec::new();
+        let mut alone = None;
+        let rest = self.attempt.units.iter().zip(&self.attempt.nodes).filter(|(_, node)| node.is_none());
+        for (unit, _) in rest {
+            flags.push(unit.candidates.contains(node as usize));
+            for member in &unit.members {
+                let service = self.model.service(*member);
+                flags.extend(service.apart.iter().map(|set| trial.present(node, *set) > 0));
+                if service.home == Some(node) {
+                    alone = Some(node);
+                }
+            }
+        }
+        self.attempt.trial.add_steps(flags.len() as u64 / 8);
+        (room, flags, alone)
+    }
+}
+
+/// Looks for a placement in which services of lower priority may make room, which then need a place as well.
+pub(super) fn search_with_room<'m>(
+    model: &'m Model,
+    trial: &Trial<'m>,
+    units: &[Unit],
+    failed: &[u32],
+    steps: u64,
+) -> Found<'m> {
+    let mut search = RoomSearch {
+        model,
+        failed,
+        limit: trial.steps() + steps,
+        trial: trial.clone(),
+        placed: Vec::new(),
+        highest: BTreeMap::new(),
+    };
+    match search.go_on(units.to_vec()) {
+        Ok(true) => {
+            let (units, nodes) = search.placed.into_iter().map(|(unit, node)| (unit, Some(node))).unzip();
+            Found::Placement(Attempt { trial: search.trial, units, nodes })
+        }
+        Ok(false) => Found::Nothing,
+        Err(OutOfSteps) => Found::Undecided,
+    }
+}
+
+struct RoomSearch<'m, 'f> {
+    model: &'m Model,
+    failed: &'f [u32],
+    limit: u64,
+    trial: Trial<'m>,
+    placed: Vec<(Unit, u32)>,
+    /// The priority of who came to a node first: the highest, since they are placed in that order.
+    highest: BTreeMap<u32, i32>,
+}
+
+impl RoomSearch<'_, '_> {
+    fn go_on(&mut self, mut pending: Vec<Unit>) -> Result<bool, OutOfSteps> {
+        let Some(unit) = take_first(&mut pending) else { return Ok(true) };
+        for node in nodes_of(&unit).collect::<Vec<_>>() {
+            let above = self.highest.get(&node).copied().unwrap_or(unit.least);
+            let may_leave = Unit::that_make_room(self.model, &self.trial, node, above, self.failed);
+            if self.with_some_gone(&unit, node, &may_leave, &pending)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Tries every set of those that may leave, the empty one first.
+    fn with_some_gone(
+        &mut self,
+        unit: &Unit,
+        node: u32,
+        may_leave: &[Unit],
+        pending: &[Unit],
+    ) -> Result<bool, OutOfSteps> {
+        if self.trial.fits(unit, node) && self.go_on_from(unit, node, pending)? {
+            return Ok(true);
+        }
+        if self.trial.steps() > self.limit {
+            return Err(OutOfSteps);
+        }
+        for (at, other) in may_leave.iter().enumerate() {
+            for member in &other.members {
+                self.trial.remove(*member);
+            }
+            let mut more = pending.to_vec();
+            more.push(other.clone());
+            if self.with_some_gone(unit, node, &may_leave[at + 1..], &more)? {
+                return Ok(true);
+            }
+            for member in &other.members {
+                self.trial.put_back(*member);
+            }
+        }
+        Ok(false)
+    }
+
+    fn go_on_from(&mut self, unit: &Unit, node: u32, pending: &[Unit]) -> Result<bool, OutOfSteps> {
+        let first = !self.highest.contains_key(&node);
+        self.highest.entry(node).or_insert(unit.least);
+        self.trial.place(unit, node);
+        self.placed.push((unit.clone(), node));
+        if self.go_on(pending.to_vec())? {
+            return Ok(true);
+        }
+        self.placed.pop();
+        self.trial.unplace(unit, node);
+        if first {
+            self.highest.remove(&node);
+        }
+        Ok(false)
+    }
+}

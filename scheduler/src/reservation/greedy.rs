@@ -1,0 +1,273 @@
+//! Placements that are found without a search: several orders and rules, one after the other, and a repair of what is left.
+
+use super::model::{Model, Sums};
+use super::trial::Trial;
+use super::unit::Unit;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// A placement, perhaps not of all.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt<'m> {
+    /// The cluster with it.
+    pub(super) trial: Trial<'m>,
+    /// Who was to be placed: those whose nodes fail, and whoever makes room.
+    pub(super) units: Vec<Unit>,
+    /// Where each goes.
+    pub(super) nodes: Vec<Option<u32>>,
+}
+
+impl Attempt<'_> {
+    pub(super) fn is_whole(&self) -> bool {
+        self.nodes.iter().all(Option::is_some)
+    }
+
+    pub(super) fn left_over(&self) -> impl Iterator<Item = &Unit> {
+        self.units.iter().zip(&self.nodes).filter(|(_, node)| node.is_none()).map(|(unit, _)| unit)
+    }
+}
+
+/// Which of the nodes that fit is taken.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// The next in a fixed order, so that few are looked at.
+    Next,
+    /// The one with least left.
+    Tightest,
+    /// The one with most left.
+    Roomiest,
+}
+
+/// The largest first, each on the next node that takes it.
+pub(super) fn quick<'m>(model: &'m Model, trial: &Trial<'m>, units: &[Unit]) -> Attempt<'m> {
+    attempt(model, trial, units, &by_size(model, units), Rule::Next)
+}
+
+/// The best of several attempts: the first that is whole, else the one that leaves over the fewest.
+pub(super) fn best<'m>(
+    model: &'m Model,
+    trial: &Trial<'m>,
+    units: &[Unit],
+    first: Attempt<'m>,
+) -> Attempt<'m> {
+    let by_size = by_size(model, units);
+    let choices: Vec<usize> = units.iter().map(|unit| unit.candidates.count()).collect();
+    let mut by_choice = by_size.clone();
+    by_choice.sort_by_key(|at| choices[*at]);
+    let mut best = first;
+    let mut steps = 0;
+    for (order, rule) in
+        [(&by_choice, Rule::Tightest), (&by_size, Rule::Tightest), (&by_choice, Rule::Roomiest)]
+    {
+        let found = attempt(model, trial, units, order, rule);
+        steps += found.trial.steps();
+        if found.left_over().count() < best.left_over().count() {
+            best = found;
+        }
+        if best.is_whole() {
+            break;
+        }
+    }
+    best.trial.add_steps(steps);
+    best
+}
+
+fn by_size(model: &Model, units: &[Unit]) -> Vec<usize> {
+    let mut total: Sums = [0; 3];
+    for node in &model.nodes {
+        for (total, limit) in total.iter_mut().zip(node.limits) {
+            *total += limit.unwrap_or(0);
+        }
+    }
+    let sizes: Vec<f64> = units.iter().map(|unit| unit.size(&total)).collect();
+    let mut order: Vec<usize> = (0..units.len()).collect();
+    order.sort_by(|a, b| sizes[*b].total_cmp(&sizes[*a]));
+    order
+}
+
+fn attempt<'m>(
+    model: &'m Model,
+    trial: &Trial<'m>,
+    units: &[Unit],
+    order: &[usize],
+    rule: Rule,
+) -> Attempt<'m> {
+    let mut attempt = Attempt { trial: trial.clone(), units: units.to_vec(), nodes: vec![None; units.len()] };
+    place_in_order(model, &mut attempt, order, rule);
+    if !attempt.is_whole() {
+        repair(&mut attempt);
+    }
+    attempt
+}
+
+fn place_in_order(model: &Model, attempt: &mut Attempt<'_>, order: &[usize], rule: Rule) {
+    let mut next = 0;
+    for at in order {
+        let unit = &attempt.units[*at];
+        let trial = &mut attempt.trial;
+        let node = match rule {
+            Rule::Next => {
+                let count = model.roomy.len();
+                let found = (0..count).map(|step| (next + step) % count).find(|place| {
+                    let node = model.roomy[*place];
+                    trial.fits(unit, node)
+                });
+                found.map(|place| {
+                    next = place + 1;
+                    model.roomy[place]
+                })
+            }
+            Rule::Tightest => {
+                fitting(trial, unit).into_iter().min_by_key(|node| (left(trial, unit, *node), *node))
+            }
+            Rule::Roomiest => {
+                fitting(trial, unit).into_iter().max_by_key(|node| (left(trial, unit, *node), Reverse(*node)))
+            }
+        };
+        if let Some(node) = node {
+            trial.place(unit, node);
+            attempt.nodes[*at] = Some(node);
+        }
+    }
+}
+
+/// The nodes that fit as things are.
+pub(super) fn fitting(trial: &mut Trial<'_>, unit: &Unit) -> Vec<u32> {
+    nodes_of(unit).filter(|node| trial.fits(unit, *node)).collect()
+}
+
+/// Candidates by number.
+pub(super) fn nodes_of(unit: &Unit) -> impl Iterator<Item = u32> + '_ {
+    unit.candidates.iter().filter_map(|at| u32::try_from(at).ok())
+}
+
+/// What would be left on a node of what the unit asks for, of the kind of which least is left: in millionths.
+fn left(trial: &Trial<'_>, unit: &Unit, node: u32) -> i128 {
+    let shares = (0..3).filter_map(|kind| {
+        let asks = unit.asks[kind]?;
+        let free = trial.free(node, kind)?;
+        let whole = free + trial.used(node)[kind];
+        (whole > 0).then(|| (free - asks).saturating_mul(1_000_000) / whole)
+    });
+    shares.min().unwrap_or(1_000_000)
+}
+
+/// Places what is left over where somebody who was placed can go elsewhere.
+fn repair(attempt: &mut Attempt<'_>) {
+    for at in 0..attempt.units.len() {
+        if attempt.nodes[at].is_none() {
+            let _ = swap_in(attempt, at);
+        }
+    }
+}
+
+fn swap_in(attempt: &mut Attempt<'_>, at: usize) -> Option<()> {
+    let Attempt { trial, units, nodes } = attempt;
+    let unit = &units[at];
+    for other in 0..units.len() {
+        let Some(node) = nodes[other] else { continue };
+        if !unit.candidates.contains(node as usize) {
+            continue;
+        }
+        trial.unplace(&units[other], node);
+        if trial.fits(unit, node) {
+            trial.place(unit, node);
+            let elsewhere = nodes_of(&units[other]).find(|node| trial.fits(&units[other], *node));
+            if let Some(elsewhere) = elsewhere {
+                trial.place(&units[other], elsewhere);
+                nodes[other] = Some(elsewhere);
+                nodes[at] = Some(node);
+                return Some(());
+            }
+            trial.unplace(unit, node);
+        }
+        trial.place(&units[other], node);
+    }
+    None
+}
+
+/// A placement in which services of lower priority make room: the highest priority first, each where the least important
+/// have to go.
+pub(super) fn with_room<'m>(
+    model: &'m Model,
+    trial: &Trial<'m>,
+    units: &[Unit],
+    failed: &[u32],
+) -> Attempt<'m> {
+    let mut attempt = Attempt { trial: trial.clone(), units: Vec::new(), nodes: Vec::new() };
+    let mut pending = units.to_vec();
+    let mut highest: BTreeMap<u32, i32> = BTreeMap::new();
+    while let Some(unit) = take_first(&mut pending) {
+        let trial = &mut attempt.trial;
+        let free = fitting(trial, &unit).into_iter().min_by_key(|node| (left(trial, &unit, *node), *node));
+        let found = match free {
+            Some(node) => Some((node, Vec::new())),
+            None => nodes_of(&unit)
+                .filter_map(|node| {
+                    let above = highest.get(&node).copied().unwrap_or(unit.least);
+                    let leave = cheapest(model, trial, &unit, node, above, failed)?;
+                    let cost: Vec<i32> = leave.iter().map(|unit| unit.most).collect();
+                    Some((cost, node, leave))
+                })
+                .min_by(|one, other| (&one.0, one.1).cmp(&(&other.0, other.1)))
+                .map(|(_, node, leave)| (node, leave)),
+        };
+        let node = found.map(|(node, leave)| {
+            for other in leave {
+                for member in &other.members {
+                    trial.remove(*member);
+                }
+                pending.push(other);
+            }
+            trial.place(&unit, node);
+            highest.entry(node).or_insert(unit.least);
+            node
+        });
+        attempt.units.push(unit);
+        attempt.nodes.push(node);
+    }
+    attempt
+}
+
+/// The unit of the highest priority; of equals the one with the fewest candidates.
+pub(super) fn take_first(pending: &mut Vec<Unit>) -> Option<Unit> {
+    let order = |unit: &Unit| (Reverse(unit.least), unit.candidates.count(), unit.members.clone());
+    let at = (0..pending.len()).min_by_key(|at| order(&pending[*at]))?;
+    Some(pending.swap_remove(at))
+}
+
+/// Who has to leave so that a unit fits, the most important spared first; highest priority first.
+fn cheapest(
+    model: &Model,
+    trial: &mut Trial<'_>,
+    unit: &Unit,
+    node: u32,
+    above: i32,
+    failed: &[u32],
+) -> Option<Vec<Unit>> {
+    let mut leave = Unit::that_make_room(model, trial, node, above, failed);
+    leave.sort_by_key(|other| (Reverse(other.most), other.members.clone()));
+    for member in leave.iter().flat_map(|other| &other.members) {
+        trial.remove(*member);
+    }
+    let fits = trial.fits(unit, node);
+    let mut at = 0;
+    while fits && at < leave.len() {
+        let members = leave[at].members.clone();
+        for member in &members {
+            trial.put_back(*member);
+        }
+        if trial.fits(unit, node) {
+            leave.remove(at);
+        } else {
+            for member in &members {
+                trial.remove(*member);
+            }
+            at += 1;
+        }
+    }
+    for member in leave.iter().flat_map(|other| &other.members) {
+        trial.put_back(*member);
+    }
+    fits.then_some(leave)
+}

@@ -1,0 +1,301 @@
+//! The cluster in numbers: nodes and services by index, with sums, so that a thousand failures are thought through quickly.
+
+use super::bits::Bits;
+use super::classes::Classes;
+use super::counting::counted;
+use crate::filter::limits;
+use crate::view::{ServiceFacts, View};
+use ha_api_types::quantity::{Amounts, Quantity};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Thousandths of cpu, memory and disk.
+pub(super) type Sums = [i128; 3];
+
+/// A node.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) limits: [Option<i128>; 3],
+    /// What services ask for that use it.
+    pub(super) used: Sums,
+    /// Services whose place it is.
+    pub(super) services: BTreeSet<u32>,
+    /// How many services of each set that is kept apart use it.
+    pub(super) present: BTreeMap<u32, i64>,
+}
+
+/// A service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) name: String,
+    /// Where it is; `None`: it uses no node.
+    pub(super) home: Option<u32>,
+    /// The nodes that it uses, its home among them.
+    pub(super) uses: Vec<u32>,
+    /// It needs another place when its node fails.
+    pub(super) counts: bool,
+    /// It can be moved now.
+    pub(super) movable: bool,
+    pub(super) asks: [Option<i128>; 3],
+    pub(super) class: usize,
+    /// The only nodes with its data.
+    pub(super) only: Option<Vec<u32>>,
+    /// Nodes where it can never run.
+    pub(super) never: Vec<u32>,
+    /// Strict sets that are kept apart: rules, then exclusion tags.
+    pub(super) apart: Vec<u32>,
+    /// The strict set that it must stay together with.
+    pub(super) together: Option<u32>,
+    pub(super) priority: i32,
+}
+
+/// The cluster, ready for the question what happens when nodes fail.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(super) view: View,
+    pub(super) nodes: Vec<Node>,
+    pub(super) services: Vec<Service>,
+    pub(super) classes: Classes,
+    numbers: BTreeMap<String, u32>,
+    by_name: BTreeMap<String, u32>,
+    /// Numbers of services that are gone.
+    vacant: Vec<u32>,
+    /// Sets kept apart by rules that a service is in.
+    apart_of: BTreeMap<String, Vec<u32>>,
+    /// Names of sets kept apart, for sentences.
+    pub(super) apart_names: Vec<String>,
+    /// From this number on sets are exclusion tags.
+    pub(super) first_tag: u32,
+    tags: BTreeMap<String, u32>,
+    together_of: BTreeMap<String, u32>,
+    pub(super) together: Vec<BTreeSet<u32>>,
+    /// Nodes, those with most left first.
+    pub(super) roomy: Vec<u32>,
+}
+
+impl Model {
+    /// The model of a view.
+    pub fn new(view: &View) -> Model {
+        Model::of(view.clone())
+    }
+
+    pub(super) fn of(view: View) -> Model {
+        let mut model = Model {
+            nodes: Vec::new(),
+            services: Vec::new(),
+            classes: Classes::default(),
+            numbers: view.nodes.keys().cloned().zip(0..).collect(),
+            by_name: BTreeMap::new(),
+            vacant: Vec::new(),
+            apart_of: BTreeMap::new(),
+            apart_names: Vec::new(),
+            first_tag: 0,
+            tags: BTreeMap::new(),
+            together_of: BTreeMap::new(),
+            together: Vec::new(),
+            roomy: Vec::new(),
+            view,
+        };
+        model.look_at_nodes();
+        model.look_at_rules();
+        let names: Vec<String> = model.view.services.keys().cloned().collect();
+        for name in names {
+            model.look_at_service(&name);
+        }
+        model.sort_nodes();
+        model
+    }
+
+    fn look_at_nodes(&mut self) {
+        let settings = &self.view.settings;
+        self.nodes = self
+            .view
+            .nodes
+            .iter()
+            .map(|(name, facts)| Node {
+                name: name.clone(),
+                limits: limits(settings, facts),
+                used: [0; 3],
+                services: BTreeSet::new(),
+                present: BTreeMap::new(),
+            })
+            .collect();
+        self.classes.look_at_groups(&self.view);
+    }
+
+    fn look_at_rules(&mut self) {
+        for (number, partners) in (0..).zip(self.view.rules.apart_sets()) {
+            self.apart_names.push(format!("rule {}", partners.name));
+            for resource in &partners.resources {
+                self.apart_of.entry(resource.clone()).or_default().push(number);
+            }
+        }
+        self.first_tag = u32::try_from(self.apart_names.len()).unwrap_or(u32::MAX);
+        for (number, partners) in (0..).zip(self.view.rules.together_sets()) {
+            self.together.push(BTreeSet::new());
+            for resource in &partners.resources {
+                self.together_of.insert(resource.clone(), number);
+            }
+        }
+    }
+
+    pub(super) fn node_number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    pub(super) fn service_number(&self, name: &str) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(super) fn service(&self, number: u32) -> &Service {
+        &self.services[number as usize]
+    }
+
+    pub(super) fn node(&self, number: u32) -> &Node {
+        &self.nodes[number as usize]
+    }
+
+    /// Takes a service in as the view has it now, and forgets it if the view has it no more. Gives it as it was and as it
+    /// is.
+    pub(super) fn look_at_service(&mut self, name: &str) -> (Service, Service) {
+        let number = self.number_for(name);
+        let now = match self.view.services.get(name) {
+            Some(facts) => {
+                let facts = counted(&self.view, name, facts).into_owned();
+                self.in_numbers(name, &facts)
+            }
+            None => Service { name: name.to_owned(), ..Service::default() },
+        };
+        self.enter(number, -1);
+        let before = std::mem::replace(&mut self.services[number as usize], now.clone());
+        self.enter(number, 1);
+        if !self.view.services.contains_key(name) {
+            self.by_name.remove(name);
+            self.vacant.push(number);
+        }
+        (before, now)
+    }
+
+    /// The number of a service, a new one if it has none.
+    fn number_for(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.services.push(Service::default());
+            u32::try_from(self.services.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.services[number as usize] = Service { name: name.to_owned(), ..Service::default() };
+        self.by_name.insert(name.to_owned(), number);
+        number
+    }
+
+    fn in_numbers(&mut self, name: &str, facts: &ServiceFacts) -> Service {
+        let number = |node: &String| self.numbers.get(node).copied();
+        let uses: Vec<u32> = facts.uses.iter().filter_map(number).collect();
+        let own = facts.node.as_ref().filter(|node| facts.uses.contains(*node));
+        let home = own.or(facts.uses.first()).and_then(number);
+        let only = facts.storage_nodes.as_ref().map(|nodes| nodes.iter().filter_map(number).collect());
+        let never = facts.never_nodes.iter().filter_map(number).collect();
+        let mut apart = self.apart_of.get(name).cloned().unwrap_or_default();
+        let prefixes = &self.view.settings.exclusion_tags;
+        for tag in
+            facts.tags.iter().filter(|tag| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str())))
+        {
+            let fresh = u32::try_from(self.apart_names.len()).unwrap_or(u32::MAX);
+            let number = *self.tags.entry(tag.clone()).or_insert(fresh);
+            if number == fresh {
+                self.apart_names.push(format!("exclusion tag {tag}"));
+            }
+            apart.push(number);
+        }
+        Service {
+            name: name.to_owned(),
+            home,
+            counts: facts.wanted && home.is_some(),
+            movable: facts.movable,
+            asks: amounts(&facts.requests),
+            class: self.classes.number(&self.view, name, facts),
+            only,
+            never,
+            apart,
+            together: self.together_of.get(name).copied(),
+            priority: facts.priority,
+            uses,
+        }
+    }
+
+    /// Adds a service to the sums of its nodes, or takes it out of them.
+    fn enter(&mut self, number: u32, sign: i64) {
+        let service = &self.services[number as usize];
+        for node in &service.uses {
+            let node = &mut self.nodes[*node as usize];
+            for (used, asks) in node.used.iter_mut().zip(service.asks) {
+                *used += i128::from(sign) * asks.unwrap_or(0);
+            }
+            for set in &service.apart {
+                let count = node.present.entry(*set).or_default();
+                *count += sign;
+                if *count == 0 {
+                    node.present.remove(set);
+                }
+            }
+        }
+        if let Some(home) = service.home {
+            let services = &mut self.nodes[home as usize].services;
+            if sign > 0 {
+                services.insert(number)
+            } else {
+                services.remove(&number)
+            };
+        }
+        if let Some(set) = service.together {
+            let members = &mut self.together[set as usize];
+            if sign > 0 && !service.uses.is_empty() {
+                members.insert(number)
+            } else {
+                members.remove(&number)
+            };
+        }
+    }
+
+    /// Orders nodes by what they have left.
+    pub(super) fn sort_nodes(&mut self) {
+        let share = |node: &Node| -> f64 {
+            let shares = node.limits.iter().zip(node.used).filter_map(|(limit, used)| {
+                let limit = (*limit)? as f64;
+                Some(if limit > 0.0 { used as f64 / limit } else { 1.0 })
+            });
+            shares.fold(0.0, f64::max)
+        };
+        let mut order: Vec<(f64, u32)> = self.nodes.iter().map(share).zip(0..).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.roomy = order.into_iter().map(|(_, number)| number).collect();
+    }
+
+    /// The nodes that may take a service that comes from `from`, apart from room and neighbours.
+    pub(super) fn candidates(&self, service: &Service, from: u32, failed: &[u32]) -> Bits {
+        let class = self.classes.get(service.class);
+        let mut bits = class.coming.clone();
+        let current = self.view.nodes.get(&self.node(from).name);
+        if let Some(reach) = current.and_then(|node| self.classes.reach(node)) {
+            bits.intersect(reach);
+        }
+        if let Some(only) = &service.only {
+            bits.intersect(&Bits::of(self.nodes.len(), |at| only.iter().any(|node| *node as usize == at)));
+        }
+        for node in service.never.iter().chain(failed) {
+            bits.remove(*node as usize);
+        }
+        bits
+    }
+
+    /// A sentence's amount.
+    pub(super) fn amount(milli: i128) -> Quantity {
+        Quantity::from_milli(milli.max(0))
+    }
+}
+
+fn amounts(amounts: &Amounts) -> [Option<i128>; 3] {
+    [amounts.cpu, amounts.memory, amounts.disk].map(|amount| amount.map(Quantity::milli))
+}

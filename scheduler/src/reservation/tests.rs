@@ -1,0 +1,249 @@
+//! The verdict on small clusters: tables, and against brute force.
+
+mod brute;
+mod generate;
+mod properties;
+
+use super::*;
+use crate::rules::{Declared, Rules};
+use crate::view::{NodeFacts, ServiceFacts};
+use ha_api_types::cluster::ReservationBasis;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
+use std::collections::BTreeMap;
+
+/// Nodes with memory, and services written as `name node memory priority`.
+fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
+    let mut view = View::default();
+    for (name, memory) in nodes {
+        let mut node = NodeFacts::default();
+        node.capacity.memory = memory.parse().ok();
+        view.nodes.insert((*name).to_owned(), node);
+    }
+    for text in services {
+        let words: Vec<&str> = text.split(' ').collect();
+        let mut service = ServiceFacts {
+            node: Some(words[1].to_owned()),
+            uses: BTreeSet::from([words[1].to_owned()]),
+            driver: Some(DriverKind::Exec),
+            exclusive: true,
+            wanted: true,
+            movable: true,
+            priority: words.get(3).and_then(|word| word.parse().ok()).unwrap_or(0),
+            ..ServiceFacts::default()
+        };
+        service.requests.memory = words[2].parse().ok();
+        view.services.insert(words[0].to_owned(), service);
+    }
+    view
+}
+
+fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
+    let mut declared = Declared {
+        nodes: view.nodes.keys().cloned().collect(),
+        groups: view.groups.clone(),
+        ..Declared::default()
+    };
+    for (at, (affinity, resources)) in sets.iter().enumerate() {
+        let resources = resources.iter().map(|name| (*name).to_owned()).collect();
+        let resource_affinity = Some(ResourceAffinity { resources, affinity: *affinity, strict: true });
+        declared
+            .rules
+            .insert(format!("r{at}"), AffinityRuleSpec { resource_affinity, ..AffinityRuleSpec::default() });
+    }
+    let (compiled, conflicts) = Rules::compile(&declared);
+    assert!(conflicts.is_empty(), "{conflicts:?}");
+    view.rules = compiled;
+}
+
+/// The verdict in a word, with the names that matter.
+fn said(view: &View, failed: &[&str]) -> String {
+    let failure = failed.iter().map(|node| (*node).to_owned()).collect();
+    let moves = |moves: &[Move]| -> Vec<String> {
+        moves.iter().map(|one| format!("{} {}", one.service, one.to)).collect()
+    };
+    let unplaced =
+        |services: &[Unplaced]| -> Vec<String> { services.iter().map(|one| one.service.clone()).collect() };
+    match check(view, &failure) {
+        Verdict::Survives(proof) if proof.make_room.is_empty() => {
+            format!("survives: {}", moves(&proof.moves).join(", "))
+        }
+        Verdict::Survives(proof) => {
+            format!(
+                "survives: {} where {} make room",
+                moves(&proof.moves).join(", "),
+                moves(&proof.make_room).join(", ")
+            )
+        }
+        Verdict::Fails(failing) => {
+            let why = match failing.certificate {
+                Certificate::NoNode => "no node",
+                Certificate::Capacity { .. } => "capacity",
+                Certificate::Apart { .. } => "apart",
+                Certificate::Searched => "searched",
+            };
+            format!("fails ({why}): {}", unplaced(&failing.services).join(", "))
+        }
+        Verdict::Unknown(services) => format!("unknown: {}", unplaced(&services).join(", ")),
+    }
+}
+
+fn check_said(view: &View, failed: &[&str], expected: &str) {
+    assert_eq!(said(view, failed), expected);
+}
+
+#[test]
+fn room_is_what_decides() {
+    let nodes = [("node1", "8Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
+    let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi"]);
+    check_said(&view, &["node1"], "survives: a node2, b node3");
+    check_said(&view, &["node2"], "survives: ");
+    check_said(&view, &["node1", "node2"], "fails (capacity): b");
+    let view = cluster(&nodes, &["a node1 5Gi", "b node1 3Gi"]);
+    check_said(&view, &["node1"], "fails (no node): a");
+    // 6Gi are asked for and 8Gi are free, but in pieces that are too small.
+    let view = cluster(&nodes, &["a node1 2Gi", "b node1 2Gi", "c node1 2Gi", "d node2 1Gi", "e node3 1Gi"]);
+    check_said(&view, &["node1"], "fails (searched): c");
+}
+
+#[test]
+fn what_is_left_over_is_swapped_in() {
+    // Largest first on the roomiest node is wrong here: 3+3 and 2+2+2 fill both nodes.
+    let nodes = [("node1", "12Gi"), ("node2", "6Gi"), ("node3", "6Gi")];
+    let view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi", "c node1 2Gi", "d node1 2Gi", "e node1 2Gi"]);
+    assert!(said(&view, &["node1"]).starts_with("survives: "), "{}", said(&view, &["node1"]));
+}
+
+#[test]
+fn services_that_stay_together_need_one_node() {
+    let nodes = [("node1", "8Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
+    let mut view = cluster(&nodes, &["a node1 3Gi", "b node1 3Gi"]);
+    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    check_said(&view, &["node1"], "fails (no node): a, b");
+    view.nodes.get_mut("node3").expect("a node").capacity.memory = "6Gi".parse().ok();
+    check_said(&view, &["node1"], "survives: a node3, b node3");
+}
+
+#[test]
+fn services_that_stay_apart_need_nodes_of_their_own() {
+    let nodes = [("node1", "8Gi"), ("node2", "8Gi"), ("node3", "8Gi")];
+    let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi", "c node3 1Gi"]);
+    rules(&mut view, &[(Affinity::Negative, &["a", "b", "c"])]);
+    check_said(&view, &["node1"], "fails (no node): a");
+    check_said(&view, &["node1", "node2"], "fails (no node): a, b");
+    view.services.remove("c");
+    check_said(&view, &["node1"], "survives: a node3");
+    check_said(&view, &["node1", "node2"], "fails (apart): b");
+    view.rules = Rules::default();
+    for service in view.services.values_mut() {
+        service.tags.insert("rack:a".to_owned());
+    }
+    check_said(&view, &["node1", "node2"], "survives: a node3, b node3");
+    view.settings.exclusion_tags = vec!["rack:".to_owned()];
+    check_said(&view, &["node1", "node2"], "fails (apart): b");
+}
+
+#[test]
+fn storage_groups_and_drivers_limit_where_to() {
+    let nodes = [("node1", "8Gi"), ("node2", "8Gi"), ("node3", "8Gi")];
+    let mut view = cluster(&nodes, &["a node1 1Gi"]);
+    let change = |view: &View, change: &dyn Fn(&mut ServiceFacts)| {
+        let mut view = view.clone();
+        change(view.services.get_mut("a").expect("a service"));
+        view
+    };
+    let replicated = change(&view, &|a| a.storage_nodes = Some(["node1", "node3"].map(str::to_owned).into()));
+    check_said(&replicated, &["node1"], "survives: a node3");
+    check_said(&replicated, &["node1", "node3"], "fails (no node): a");
+    let local = change(&view, &|a| a.storage_nodes = Some(BTreeSet::from(["node1".to_owned()])));
+    check_said(&local, &["node1"], "fails (no node): a");
+    let pool = change(&view, &|a| a.storage_pool = Some("san".to_owned()));
+    check_said(&pool, &["node1"], "fails (no node): a");
+    let never = change(&view, &|a| a.never_nodes = ["node2"].map(str::to_owned).into());
+    check_said(&never, &["node1"], "survives: a node3");
+    let grouped = NodePriorities(BTreeMap::from([("node1".to_owned(), 0), ("node3".to_owned(), 0)]));
+    view.groups
+        .insert("g".to_owned(), GroupSpec { nodes: grouped, restricted: true, ..GroupSpec::default() });
+    let grouped = change(&view, &|a| a.group = Some("g".to_owned()));
+    check_said(&grouped, &["node1"], "survives: a node3");
+    check_said(&grouped, &["node1", "node3"], "fails (no node): a");
+}
+
+#[test]
+fn services_of_lower_priority_make_room_if_they_find_another_place() {
+    let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
+    let services = ["high node1 4Gi 10", "low node2 2Gi 1", "small node3 2Gi 1"];
+    let mut view = cluster(&nodes, &services);
+    check_said(&view, &["node1"], "fails (no node): high");
+    view.settings.preemption = true;
+    check_said(&view, &["node1"], "survives: high node2 where low node3 make room");
+    view.services.get_mut("low").expect("a service").priority = 10;
+    check_said(&view, &["node1"], "survives: high node3 where small node2 make room");
+    view.services.get_mut("small").expect("a service").priority = 10;
+    check_said(&view, &["node1"], "fails (no node): high");
+    let view = View {
+        settings: view.settings,
+        ..cluster(&nodes, &["high node1 4Gi 10", "low node2 2Gi 1", "b node3 3Gi 1"])
+    };
+    check_said(&view, &["node1"], "fails (capacity): low");
+}
+
+#[test]
+fn stopped_services_count_as_if_they_ran() {
+    let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
+    let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 3Gi"]);
+    let b = view.services.get_mut("b").expect("a service");
+    (b.wanted, b.movable, b.stopped) = (false, false, true);
+    b.uses.clear();
+    check_said(&view, &["node1"], "fails (no node): a");
+    check_said(&view, &["node2"], "fails (no node): b");
+    view.reservation.count_stopped = false;
+    check_said(&view, &["node1"], "survives: a node2");
+    check_said(&view, &["node2"], "survives: ");
+}
+
+#[test]
+fn what_is_measured_counts_where_it_is_asked_for() {
+    let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
+    let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 1Gi"]);
+    let measured = |view: &mut View, name: &str, memory: &str| {
+        view.services.get_mut(name).expect("a service").measured.memory = memory.parse().ok();
+    };
+    measured(&mut view, "a", "1Gi");
+    measured(&mut view, "b", "2Gi");
+    let check = |basis: ReservationBasis, expected: &str| {
+        let mut view = view.clone();
+        view.reservation.basis = basis;
+        check_said(&view, &["node1"], expected);
+    };
+    check(ReservationBasis::Requests, "survives: a node2");
+    check(ReservationBasis::Measured, "survives: a node2");
+    check(ReservationBasis::Max, "fails (no node): a");
+    let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 2Gi"]);
+    measured(&mut view, "a", "1Gi");
+    check_said(&view, &["node1"], "fails (no node): a");
+    view.reservation.basis = ReservationBasis::Measured;
+    check_said(&view, &["node1"], "survives: a node2");
+}
+
+#[test]
+fn what_is_lacked_is_told_node_by_node() {
+    let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
+    let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 2Gi"]);
+    view.nodes.get_mut("node3").expect("a node").maintenance = true;
+    let Verdict::Fails(failing) = check(&view, &BTreeSet::from(["node1".to_owned()])) else {
+        panic!("it fails");
+    };
+    let lacks: Vec<String> = failing.services[0]
+        .lacks
+        .iter()
+        .map(|lack| format!("{} {}: {}", lack.node, lack.reason, lack.message))
+        .collect();
+    assert_eq!(
+        lacks,
+        [
+            "node2 NotEnoughMemory: not enough memory: asks for 3Gi, 2Gi of 4Gi would be free",
+            "node3 NodeInMaintenance: the node is in maintenance",
+        ]
+    );
+}

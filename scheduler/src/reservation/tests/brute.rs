@@ -1,0 +1,177 @@
+//! Brute force: every arrangement, each judged by the filter that the leader places services with.
+
+use crate::place::{Verdict, place_unit};
+use crate::reservation::{Move, Proof, counted};
+use crate::unit::Unit;
+use crate::view::{ServiceFacts, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Services that move as one: whose nodes fail, or who makes room.
+#[derive(Clone, Debug)]
+struct Group {
+    /// Those that must leave come first.
+    members: Vec<String>,
+    from: String,
+    makes_room: bool,
+}
+
+/// The cluster with everybody counted, before anybody is placed, and who has to be.
+struct Failed {
+    view: View,
+    groups: Vec<Group>,
+    /// Who may make room, with `scheduler.preemption`.
+    others: Vec<Group>,
+}
+
+fn after(view: &View, failed: &BTreeSet<String>) -> Failed {
+    let mut view = View {
+        services: view
+            .services
+            .iter()
+            .map(|(name, facts)| (name.clone(), counted(view, name, facts).into_owned()))
+            .collect(),
+        ..view.clone()
+    };
+    for (name, node) in &mut view.nodes {
+        if failed.contains(name) {
+            node.online = Err(ha_api_types::reason::Reason::HeartbeatLate);
+        }
+    }
+    let home = |facts: &ServiceFacts| {
+        facts.node.clone().filter(|node| facts.uses.contains(node)).or(facts.uses.first().cloned())
+    };
+    let mut groups: Vec<Group> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let leaves = |name: &str| {
+        let facts = &view.services[name];
+        facts.wanted && home(facts).is_some_and(|home| failed.contains(&home))
+    };
+    for name in view.services.keys().filter(|name| leaves(name)) {
+        if seen.contains(name) {
+            continue;
+        }
+        let companions = view.rules.companions(name);
+        let set: BTreeSet<String> = companions.into_iter().chain([name.clone()]).collect();
+        let mut members: Vec<String> = set
+            .iter()
+            .filter(|member| view.services.contains_key(*member) && leaves(member))
+            .cloned()
+            .collect();
+        let running = |member: &&String| {
+            view.services.get(*member).is_some_and(|facts| facts.movable && !facts.uses.is_empty())
+        };
+        members
+            .extend(set.iter().filter(running).filter(|member| !leaves(member)).cloned().collect::<Vec<_>>());
+        seen.extend(members.iter().cloned());
+        let from = home(&view.services[&members[0]]).expect("it has a home");
+        groups.push(Group { members, from, makes_room: false });
+    }
+    let mut others: Vec<Group> = Vec::new();
+    for (name, facts) in &view.services {
+        if !view.settings.preemption || seen.contains(name) || facts.uses.len() != 1 {
+            continue;
+        }
+        let from = facts.uses.first().cloned().expect("one");
+        let running = |member: &String| view.services.get(member).is_some_and(|facts| !facts.uses.is_empty());
+        let set: BTreeSet<String> =
+            view.rules.companions(name).into_iter().filter(running).chain([name.clone()]).collect();
+        let may = |member: &String| {
+            let facts = &view.services[member];
+            facts.wanted && facts.movable && facts.uses == BTreeSet::from([from.clone()])
+        };
+        seen.extend(set.iter().cloned());
+        if !failed.contains(&from) && set.iter().all(may) {
+            others.push(Group { members: set.into_iter().collect(), from, makes_room: true });
+        }
+    }
+    let leaving: Vec<String> = view.services.keys().filter(|name| leaves(name)).cloned().collect();
+    for (name, facts) in &mut view.services {
+        if leaving.contains(name) {
+            facts.uses.clear();
+        } else {
+            facts.uses.retain(|node| !failed.contains(node));
+        }
+    }
+    Failed { view, groups, others }
+}
+
+/// Whether everybody may be where they would be, once all have arrived.
+fn is_allowed(failed: &Failed, to: &[(&Group, &String)]) -> bool {
+    let priorities = |group: &Group| -> Vec<i32> {
+        group.members.iter().map(|member| failed.view.services[member].priority).collect()
+    };
+    let is_justified = to.iter().filter(|(group, _)| group.makes_room).all(|(group, _)| {
+        let highest = priorities(group).into_iter().max();
+        to.iter().any(|(other, node)| **node == group.from && priorities(other).into_iter().min() > highest)
+    });
+    is_justified
+        && to.iter().all(|(group, node)| {
+            let mut view = failed.view.clone();
+            for (other, place) in to {
+                for member in &other.members {
+                    let facts = view.services.get_mut(member).expect("a member");
+                    if other.members == group.members {
+                        if group.makes_room {
+                            facts.uses.clear();
+                        }
+                    } else {
+                        facts.uses = BTreeSet::from([(*place).clone()]);
+                        facts.node = Some((*place).clone());
+                    }
+                }
+            }
+            let members =
+                group.members.iter().map(|member| (member.as_str(), &view.services[member])).collect();
+            let placement = place_unit(&view, &Unit::new(members));
+            matches!(placement.verdicts.get(*node), Some(Verdict::Allowed(_)))
+        })
+}
+
+/// Whether any arrangement at all has a place for everybody.
+pub(super) fn survives(view: &View, failure: &BTreeSet<String>) -> bool {
+    let failed = after(view, failure);
+    let nodes: Vec<&String> = view.nodes.keys().filter(|node| !failure.contains(*node)).collect();
+    arranged(&failed, &nodes, &mut Vec::new(), 0)
+}
+
+fn arranged<'a>(
+    failed: &'a Failed,
+    nodes: &[&'a String],
+    to: &mut Vec<(&'a Group, &'a String)>,
+    at: usize,
+) -> bool {
+    let all: Vec<&Group> = failed.groups.iter().chain(&failed.others).collect();
+    let Some(group) = all.get(at) else { return is_allowed(failed, to) };
+    if group.makes_room && arranged(failed, nodes, to, at + 1) {
+        return true;
+    }
+    for node in nodes.iter().filter(|node| !group.makes_room || **node != &group.from) {
+        to.push((group, node));
+        if arranged(failed, nodes, to, at + 1) {
+            return true;
+        }
+        to.pop();
+    }
+    false
+}
+
+/// Whether a proof is one.
+pub(super) fn proves(view: &View, failure: &BTreeSet<String>, proof: &Proof) -> bool {
+    let failed = after(view, failure);
+    let moves: BTreeMap<&String, &Move> =
+        proof.moves.iter().chain(&proof.make_room).map(|one| (&one.service, one)).collect();
+    let goes = |group: &&Group| group.members.iter().any(|member| moves.contains_key(member));
+    let groups: Vec<&Group> = failed.groups.iter().chain(failed.others.iter().filter(goes)).collect();
+    let members: BTreeSet<&String> = groups.iter().flat_map(|group| &group.members).collect();
+    let one_node = |group: &&Group| {
+        let nodes: BTreeSet<&String> =
+            group.members.iter().filter_map(|member| Some(&moves.get(member)?.to)).collect();
+        nodes.len() == 1
+    };
+    let to: Vec<(&Group, &String)> =
+        groups.iter().filter_map(|group| Some((*group, &moves.get(&group.members[0])?.to))).collect();
+    members == moves.keys().copied().collect()
+        && groups.iter().all(one_node)
+        && !to.iter().any(|(_, node)| failure.contains(*node))
+        && is_allowed(&failed, &to)
+}

@@ -1,0 +1,137 @@
+//! Small clusters that are tight, with rules of all kinds.
+
+use super::{Affinity, cluster, rules};
+use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::node::AllocationPolicy;
+use ha_api_types::placement::{GroupSpec, NodePriorities};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One service in numbers: node, memory, priority, and a number whose bits are facts.
+pub(super) type Drawn = (usize, u32, i32, u32);
+
+fn node_name(at: usize) -> String {
+    format!("node{}", 1 + at)
+}
+
+/// A service of a cluster of so many nodes.
+pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> ServiceFacts {
+    let node = node_name(at % nodes);
+    let text = format!("s {node} {memory}Gi {priority}");
+    let mut facts = cluster(&[], &[&text]).services.remove("s").expect("a service");
+    let bit = |at: u32| bits >> at & 1 == 1;
+    let other = node_name((at + 1 + (bits >> 16) as usize) % nodes);
+    // What is rare takes two bits or three.
+    if bit(0) && bit(1) {
+        facts.storage_nodes = Some(BTreeSet::from([node.clone(), other.clone()]));
+    }
+    if bit(2) && bit(3) {
+        facts.movable = false;
+        if bit(4) {
+            facts.uses.insert(other);
+        }
+    }
+    if bit(5) && bit(6) {
+        facts.group = Some("g".to_owned());
+    }
+    if bit(7) && bit(8) && bit(9) {
+        (facts.stopped, facts.wanted, facts.movable) = (true, false, false);
+        facts.uses.clear();
+    }
+    if bit(10) && bit(11) {
+        facts.tags.insert("x:1".to_owned());
+    }
+    if bit(12) && bit(13) {
+        facts.requests.cpu = "2".parse().ok();
+    }
+    if bit(14) && bit(15) && bit(16) {
+        facts.wanted = false;
+    }
+    facts
+}
+
+/// A cluster of two to four nodes and up to seven services.
+pub(super) fn view() -> impl Strategy<Value = View> {
+    let node = (2_u32..7, 0_u32..64);
+    let drawn = (0_usize..4, 1_u32..4, 0_i32..3, any::<u32>());
+    (
+        prop::collection::vec(node, 2..5),
+        prop::collection::vec(drawn, 1..7),
+        any::<(bool, bool, bool, bool)>(),
+        prop::collection::btree_set(0_usize..7, 0..4),
+        prop::collection::btree_set(0_usize..7, 0..3),
+    )
+        .prop_map(|(nodes, services, (preemption, moves, tags, count_stopped), apart, together)| {
+            let count = nodes.len();
+            let mut view = View::default();
+            for (at, (memory, bits)) in nodes.into_iter().enumerate() {
+                let mut facts = NodeFacts::default();
+                facts.capacity.memory = format!("{memory}Gi").parse().ok();
+                facts.capacity.cpu = "1".parse().ok();
+                facts.schedulable = !bits.is_multiple_of(8);
+                facts.node_group = (bits / 8).is_multiple_of(4).then(|| "far".to_owned());
+                view.nodes.insert(node_name(at), facts);
+            }
+            for (at, drawn) in services.into_iter().enumerate() {
+                view.services.insert(format!("s{at}"), service(count, drawn));
+            }
+            view.settings.preemption = preemption;
+            view.settings.inter_group_moves = moves;
+            view.reservation.count_stopped = count_stopped;
+            view.node_groups.insert("far".to_owned(), AllocationPolicy::LastResort);
+            if tags {
+                view.settings.exclusion_tags = vec!["x:".to_owned()];
+            }
+            let members = NodePriorities(BTreeMap::from([(node_name(0), 0), (node_name(1), 0)]));
+            view.groups.insert(
+                "g".to_owned(),
+                GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() },
+            );
+            tie(&mut view, &apart, &together);
+            view
+        })
+}
+
+/// Rules over services by number; sets of fewer than two, and those that clash, are left out.
+fn tie(view: &mut View, apart: &BTreeSet<usize>, together: &BTreeSet<usize>) {
+    let names = |set: &BTreeSet<usize>| -> Vec<String> { set.iter().map(|at| format!("s{at}")).collect() };
+    let (apart, together) = (names(apart), names(together));
+    let apart: Vec<&str> = apart.iter().map(String::as_str).collect();
+    let together: Vec<&str> = together.iter().map(String::as_str).collect();
+    let clash = together.iter().filter(|name| apart.contains(name)).count() > 1;
+    let mut sets: Vec<(Affinity, &[&str])> = Vec::new();
+    if apart.len() > 1 && apart.len() <= view.nodes.len() {
+        sets.push((Affinity::Negative, &apart));
+    }
+    if together.len() > 1 && !clash {
+        sets.push((Affinity::Positive, &together));
+        // Where they are apart at first, node groups would be judged from several places.
+        for node in view.nodes.values_mut() {
+            node.node_group = None;
+        }
+    }
+    rules(view, &sets);
+}
+
+/// A cluster of three or four equal nodes on which services of any size and priority run, with nothing else to heed: here
+/// making room decides.
+pub(super) fn view_with_preemption() -> impl Strategy<Value = View> {
+    let drawn = (0_usize..4, 1_u32..5, 0_i32..5);
+    (3_usize..5, prop::collection::vec(drawn, 3..7)).prop_map(|(count, services)| {
+        let mut view = View::default();
+        for at in 0..count {
+            let mut facts = NodeFacts::default();
+            facts.capacity.memory = "5Gi".parse().ok();
+            view.nodes.insert(node_name(at), facts);
+        }
+        let mut used = vec![0; count];
+        for (at, (node, memory, priority)) in services.into_iter().enumerate() {
+            used[node % count] += memory;
+            if used[node % count] <= 5 {
+                view.services.insert(format!("s{at}"), service(count, (node, memory, priority, 0)));
+            }
+        }
+        view.settings.preemption = true;
+        view
+    })
+}

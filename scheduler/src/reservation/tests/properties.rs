@@ -1,0 +1,100 @@
+//! The verdict equals brute force, every proof is one, and the watch says what a fresh look says.
+
+use super::brute::{proves, survives};
+use super::generate::{Drawn, service, view, view_with_preemption};
+use crate::reservation::{EFFORT, Model, Verdict, Watch, check};
+use crate::view::View;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn check_failure(view: &View, failure: &BTreeSet<String>) {
+    let verdict = check(view, failure);
+    let expected = survives(view, failure);
+    match &verdict {
+        Verdict::Survives(proof) => {
+            assert!(expected && proves(view, failure, proof), "{failure:?}: {proof:?} in {view:#?}");
+        }
+        Verdict::Fails(failing) => assert!(!expected, "{failure:?}: {failing:?} in {view:#?}"),
+        Verdict::Unknown(_) => panic!("so small a cluster is decided: {failure:?} in {view:#?}"),
+    }
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Survives(_) => "survives",
+        Verdict::Fails(_) => "fails",
+        Verdict::Unknown(_) => "unknown",
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_verdict_equals_brute_force(view in view()) {
+        for node in view.nodes.keys() {
+            check_failure(&view, &BTreeSet::from([node.clone()]));
+        }
+        let both: BTreeSet<String> = view.nodes.keys().take(2).cloned().collect();
+        check_failure(&view, &both);
+    }
+
+    #[test]
+    fn the_verdict_equals_brute_force_where_services_make_room(view in view_with_preemption()) {
+        for node in view.nodes.keys() {
+            check_failure(&view, &BTreeSet::from([node.clone()]));
+        }
+    }
+
+    #[test]
+    fn a_search_that_may_not_go_far_is_never_wrong(view in view(), effort in 0_u64..6) {
+        for node in view.nodes.keys() {
+            let failure = BTreeSet::from([node.clone()]);
+            match Model::new(&view).check(&failure, effort) {
+                Verdict::Survives(proof) => assert!(proves(&view, &failure, &proof)),
+                Verdict::Fails(_) => assert!(!survives(&view, &failure)),
+                Verdict::Unknown(left) => assert!(!left.is_empty()),
+            }
+        }
+    }
+
+    #[test]
+    fn the_watch_says_what_a_fresh_look_says(
+        view in view(),
+        changes in prop::collection::vec((0_usize..8, any::<Option<Drawn>>()), 1..8),
+        whole in any::<bool>(),
+    ) {
+        let mut now = view.clone();
+        let mut watch = Watch::new(view);
+        while !watch.work(1) {}
+        for (at, drawn) in changes {
+            let name = format!("s{at}");
+            let facts = drawn.map(|(node, memory, priority, bits)| {
+                service(now.nodes.len(), (node % 4, 1 + memory % 3, priority.rem_euclid(3), bits))
+            });
+            match &facts {
+                Some(facts) => drop(now.services.insert(name.clone(), facts.clone())),
+                None => drop(now.services.remove(&name)),
+            }
+            if at == 0 {
+                let node = now.nodes.values_mut().next().expect("a node");
+                node.maintenance = !node.maintenance;
+            }
+            if whole || at == 0 {
+                watch.update(now.clone());
+            } else {
+                watch.service_changed(&name, facts);
+            }
+            while !watch.work(1) {}
+            let fresh = Model::new(&now);
+            for (node, verdict) in watch.verdicts() {
+                let failure = BTreeSet::from([node.to_owned()]);
+                assert_eq!(word(&verdict), word(&fresh.check(&failure, EFFORT)), "{node} in {now:#?}");
+                if let Verdict::Survives(proof) = &verdict {
+                    assert!(proves(&now, &failure, proof), "{node}: {proof:?} in {now:#?}");
+                }
+            }
+            assert_eq!(watch.verdicts().count(), now.nodes.len());
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The cluster as it would be with some services gone and others placed.
+
+use super::model::{Model, Sums};
+use super::unit::Unit;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A placement that is being tried.
+#[derive(Clone, Debug)]
+pub(super) struct Trial<'m> {
+    model: &'m Model,
+    used: Vec<Sums>,
+    /// Services that are not where the model has them.
+    gone: BTreeSet<u32>,
+    /// Changes of how many services of a set that is kept apart use a node.
+    present: BTreeMap<(u32, u32), i64>,
+    /// Candidates that were looked at.
+    steps: u64,
+}
+
+impl<'m> Trial<'m> {
+    pub(super) fn new(model: &'m Model) -> Trial<'m> {
+        let used = model.nodes.iter().map(|node| node.used).collect();
+        Trial { model, used, gone: BTreeSet::new(), present: BTreeMap::new(), steps: 0 }
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    pub(super) fn add_steps(&mut self, steps: u64) {
+        self.steps += steps;
+    }
+
+    pub(super) fn is_gone(&self, service: u32) -> bool {
+        self.gone.contains(&service)
+    }
+
+    pub(super) fn used(&self, node: u32) -> &Sums {
+        &self.used[node as usize]
+    }
+
+    /// Takes a service from where the model has it.
+    pub(super) fn remove(&mut self, number: u32) {
+        if self.gone.insert(number) {
+            self.enter_at_home(number, -1);
+        }
+    }
+
+    /// Puts it back.
+    pub(super) fn put_back(&mut self, number: u32) {
+        if self.gone.remove(&number) {
+            self.enter_at_home(number, 1);
+        }
+    }
+
+    fn enter_at_home(&mut self, number: u32, sign: i64) {
+        let model = self.model;
+        for node in &model.service(number).uses {
+            self.enter(number, *node, sign);
+        }
+    }
+
+    fn enter(&mut self, number: u32, node: u32, sign: i64) {
+        let service = self.model.service(number);
+        for (used, asks) in self.used[node as usize].iter_mut().zip(service.asks) {
+            *used += i128::from(sign) * asks.unwrap_or(0);
+        }
+        for set in &service.apart {
+            *self.present.entry((node, *set)).or_default() += sign;
+        }
+    }
+
+    pub(super) fn place(&mut self, unit: &Unit, node: u32) {
+        for member in &unit.members {
+            self.enter(*member, node, 1);
+        }
+    }
+
+    pub(super) fn unplace(&mut self, unit: &Unit, node: u32) {
+        for member in &unit.members {
+            self.enter(*member, node, -1);
+        }
+    }
+
+    /// How many services of a set that is kept apart use a node.
+    pub(super) fn present(&self, node: u32, set: u32) -> i64 {
+        let known = self.model.node(node).present.get(&set).copied().unwrap_or(0);
+        known + self.present.get(&(node, set)).copied().unwrap_or(0)
+    }
+
+    /// What is left of one kind for somebody who asks for it; `None`: it is not limited.
+    pub(super) fn free(&self, node: u32, kind: usize) -> Option<i128> {
+        Some(self.model.node(node).limits[kind]? - self.used[node as usize][kind])
+    }
+
+    /// The set that keeps a unit away from a node, if any.
+    pub(super) fn neighbour(&self, unit: &Unit, node: u32) -> Option<u32> {
+        unit.members.iter().find_map(|member| {
+            let service = self.model.service(*member);
+            // A tag keeps others from coming; it drives nobody away who is there.
+            let stays = service.home == Some(node);
+            let sets = service.apart.iter().filter(|set| !stays || **set < self.model.first_tag);
+            sets.copied().find(|set| self.present(node, *set) > 0)
+        })
+    }
+
+    /// Whether there is room for a unit on a node.
+    pub(super) fn has_room(&self, unit: &Unit, node: u32) -> bool {
+        let limits = &self.model.node(node).limits;
+        let used = &self.used[node as usize];
+        (0..3).all(|kind| match (unit.asks[kind], limits[kind]) {
+            (Some(asks), Some(limit)) => used[kind] + asks <= limit,
+            (None, _) | (_, None) => true,
+        })
+    }
+
+    /// Whether a unit may come to a node as things are.
+    pub(super) fn fits(&mut self, unit: &Unit, node: u32) -> bool {
+        self.steps += 1;
+        unit.candidates.contains(node as usize)
+            && self.has_room(unit, node)
+            && self.neighbour(unit, node).is_none()
+    }
+}

@@ -1,0 +1,162 @@
+//! Services that need a place as one, and which of them there are when nodes fail.
+
+use super::bits::Bits;
+use super::model::{Model, Sums};
+use super::trial::Trial;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Services that go to one node together.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    /// By number; the first is one whose node fails, or that makes room.
+    pub(super) members: Vec<u32>,
+    /// Where the first is.
+    pub(super) from: u32,
+    /// What all ask for; `None`: nobody asks for any.
+    pub(super) asks: [Option<i128>; 3],
+    /// The lowest priority of a member.
+    pub(super) least: i32,
+    /// The highest.
+    pub(super) most: i32,
+    /// Nodes that may take all of them, apart from room and neighbours.
+    pub(super) candidates: Bits,
+    /// It makes room for others.
+    pub(super) makes_room: bool,
+}
+
+impl Unit {
+    fn new(model: &Model, members: Vec<u32>, from: u32, failed: &[u32]) -> Unit {
+        let mut asks = [None; 3];
+        let mut candidates: Option<Bits> = None;
+        let (mut least, mut most) = (i32::MAX, i32::MIN);
+        for number in &members {
+            let service = model.service(*number);
+            for (sum, own) in asks.iter_mut().zip(service.asks) {
+                *sum = match (*sum, own) {
+                    (Some(sum), Some(own)) => Some(sum + own),
+                    (one, other) => one.or(other),
+                };
+            }
+            let mut own = model.candidates(service, from, failed);
+            // A partner that is there already stays unless something drives it away.
+            if let Some(home) = service.home
+                && home != from
+                && !failed.contains(&home)
+                && model.classes.get(service.class).staying.contains(home as usize)
+            {
+                own.insert(home as usize);
+            }
+            match &mut candidates {
+                Some(all) => all.intersect(&own),
+                None => candidates = Some(own),
+            }
+            least = least.min(service.priority);
+            most = most.max(service.priority);
+        }
+        Unit {
+            members,
+            from,
+            asks,
+            least,
+            most,
+            candidates: candidates.unwrap_or_default(),
+            makes_room: false,
+        }
+    }
+
+    /// How large it is beside all that there is: the largest of its shares.
+    pub(super) fn size(&self, total: &Sums) -> f64 {
+        let shares = self
+            .asks
+            .iter()
+            .zip(total)
+            .map(|(asks, total)| if *total > 0 { asks.unwrap_or(0) as f64 / *total as f64 } else { 0.0 });
+        shares.fold(0.0, f64::max)
+    }
+
+    /// Services of this node that may make room for somebody of that priority, with those that must stay with them.
+    pub(super) fn that_make_room(
+        model: &Model,
+        trial: &Trial<'_>,
+        node: u32,
+        above: i32,
+        failed: &[u32],
+    ) -> Vec<Unit> {
+        let may = |number: &u32| {
+            let service = model.service(*number);
+            service.counts && service.movable && service.uses == [node] && service.priority < above
+        };
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
+        for number in &model.node(node).services {
+            if trial.is_gone(*number) || !may(number) || !seen.insert(*number) {
+                continue;
+            }
+            let mut members = vec![*number];
+            if let Some(set) = model.service(*number).together {
+                let others = model.together[set as usize].iter().filter(|other| *other != number);
+                members.extend(others.copied());
+            }
+            seen.extend(members.iter().copied());
+            if members.iter().all(|member| may(member) && !trial.is_gone(*member)) {
+                let mut unit = Unit::new(model, members, node, failed);
+                unit.candidates.remove(node as usize);
+                unit.makes_room = true;
+                found.push(unit);
+            }
+        }
+        found
+    }
+}
+
+/// The cluster after nodes have failed, with nobody recovered yet, and who needs a place.
+pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>, Vec<Unit>) {
+    let mut trial = Trial::new(model);
+    let mut alone = Vec::new();
+    let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for node in failed {
+        for number in &model.node(*node).services {
+            let service = model.service(*number);
+            if !service.counts {
+                continue;
+            }
+            trial.remove(*number);
+            match service.together {
+                Some(set) => sets.entry(set).or_default().push(*number),
+                None => alone.push(Unit::new(model, vec![*number], *node, failed)),
+            }
+        }
+    }
+    for (set, mut members) in sets {
+        members.sort_by(|one, other| model.service(*one).name.cmp(&model.service(*other).name));
+        let Some(from) = members.first().and_then(|first| model.service(*first).home) else { continue };
+        let mut only = None;
+        for other in &model.together[set as usize] {
+            let service = model.service(*other);
+            if members.contains(other) {
+                continue;
+            }
+            if service.movable {
+                trial.remove(*other);
+                members.push(*other);
+                continue;
+            }
+            // Whoever cannot be moved now decides where the others go: where it is heading.
+            let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
+            let away = left.iter().find(|node| Some(**node) != service.home).or(left.first()).copied();
+            if let Some(node) = away {
+                let bits = Bits::of(model.nodes.len(), |at| at == node as usize);
+                match &mut only {
+                    None => only = Some(bits),
+                    Some(known) => known.intersect(&bits),
+                }
+            }
+        }
+        let mut unit = Unit::new(model, members, from, failed);
+        if let Some(only) = only {
+            unit.candidates.intersect(&only);
+        }
+        alone.push(unit);
+    }
+    (trial, alone)
+}

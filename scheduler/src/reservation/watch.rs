@@ -1,0 +1,212 @@
+//! The verdict on every single node, kept up to date: after a change only those are judged anew whose proof is gone.
+
+use super::judge::{Judged, Placed};
+use super::model::{Model, Service};
+use super::{EFFORT, Verdict};
+use crate::view::{ServiceFacts, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Verdicts on the failure of each single node.
+///
+/// Guarantees: a verdict that is given holds for the view that was last taken in. Taking in a view is bounded by its size,
+/// [`Watch::work`] by the effort that is allowed.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    model: Model,
+    /// By node; `None`: to be judged.
+    cases: Vec<Option<Judged>>,
+    /// For each node the failures whose proof places somebody there, or lets somebody leave.
+    rests_on: Vec<BTreeSet<u32>>,
+    /// Failures that are to be judged.
+    open: BTreeSet<u32>,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch::new(View::default())
+    }
+}
+
+impl Watch {
+    /// A watch that has judged nothing yet.
+    pub fn new(view: View) -> Watch {
+        let model = Model::of(view);
+        let count = model.nodes.len();
+        Watch {
+            model,
+            cases: vec![None; count],
+            rests_on: vec![BTreeSet::new(); count],
+            open: (0..).take(count).collect(),
+        }
+    }
+
+    /// Takes in the cluster as it is now. Where only services have changed, proofs are looked at that have to do with them;
+    /// otherwise all are, and those that still hold are kept.
+    pub fn update(&mut self, view: View) {
+        let known = &self.model.view;
+        let alike = known.nodes == view.nodes
+            && known.groups == view.groups
+            && known.node_groups == view.node_groups
+            && known.rules == view.rules
+            && known.settings == view.settings
+            && known.reservation == view.reservation;
+        if !alike {
+            self.begin_anew(view);
+            return;
+        }
+        let changed = differing(&known.services, &view.services);
+        self.model.view.services = view.services;
+        self.look_at(&changed);
+    }
+
+    /// Takes in one service, or that it is gone.
+    pub fn service_changed(&mut self, name: &str, facts: Option<ServiceFacts>) {
+        match facts {
+            Some(facts) => drop(self.model.view.services.insert(name.to_owned(), facts)),
+            None => drop(self.model.view.services.remove(name)),
+        }
+        self.look_at(&BTreeSet::from([name.to_owned()]));
+    }
+
+    /// Judges what is open, until about so many candidates were looked at. Gives whether nothing is open any more.
+    pub fn work(&mut self, effort: u64) -> bool {
+        let mut left = effort;
+        while left > 0
+            && let Some(node) = self.open.pop_first()
+        {
+            let (judged, steps) = self.model.judge(&[node], EFFORT);
+            left = left.saturating_sub(steps + 1);
+            self.keep(node, Some(judged));
+        }
+        self.open.is_empty()
+    }
+
+    /// Whether every failure is judged.
+    pub fn is_settled(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// How many failures are still to be judged.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The verdict on each node that is judged, by name.
+    pub fn verdicts(&self) -> impl Iterator<Item = (&str, Verdict)> {
+        let judged = self.model.nodes.iter().zip(&self.cases);
+        judged.filter_map(|(node, case)| Some((node.name.as_str(), self.model.told(case.clone()?))))
+    }
+
+    /// The verdicts that are not *survives*, by node.
+    pub fn not_survived(&self) -> impl Iterator<Item = (&str, &Verdict)> {
+        self.model.nodes.iter().zip(&self.cases).filter_map(|(node, case)| match case {
+            Some(Judged::Other(verdict)) => Some((node.name.as_str(), verdict)),
+            Some(Judged::Survives(_)) | None => None,
+        })
+    }
+
+    fn begin_anew(&mut self, view: View) {
+        let before = std::mem::replace(self, Watch::new(view));
+        for (node, case) in before.model.nodes.iter().zip(before.cases) {
+            let (Some(Judged::Survives(placed)), Some(number)) = (case, self.model.node_number(&node.name))
+            else {
+                continue;
+            };
+            let again = placed.iter().map(|placed| {
+                Some(Placed {
+                    service: self.model.service_number(&before.model.service(placed.service).name)?,
+                    to: self.model.node_number(&before.model.node(placed.to).name)?,
+                    makes_room: placed.makes_room,
+                })
+            });
+            if let Some(placed) = again.collect::<Option<Vec<Placed>>>()
+                && self.model.holds(&[number], &placed)
+            {
+                self.open.remove(&number);
+                self.keep(number, Some(Judged::Survives(placed)));
+            }
+        }
+    }
+
+    /// Looks at services that have changed, and at what rests on them.
+    fn look_at(&mut self, changed: &BTreeSet<String>) {
+        if changed.is_empty() {
+            return;
+        }
+        // Where a stopped service counts depends on those that it stays together with.
+        let companions = changed.iter().flat_map(|name| self.model.view.rules.companions(name));
+        let all: BTreeSet<String> = changed.iter().cloned().chain(companions).collect();
+        let mut touched: BTreeSet<u32> = BTreeSet::new();
+        for name in &all {
+            let (before, now) = self.model.look_at_service(name);
+            touched.extend(nodes_of(&before).chain(nodes_of(&now)));
+        }
+        self.model.sort_nodes();
+        let affected: BTreeSet<u32> = touched
+            .iter()
+            .chain(touched.iter().flat_map(|node| &self.rests_on[*node as usize]))
+            .copied()
+            .collect();
+        for (node, case) in (0..).zip(std::mem::take(&mut self.cases)) {
+            let stays = match &case {
+                Some(Judged::Survives(placed)) => {
+                    !affected.contains(&node) || self.model.holds(&[node], placed)
+                }
+                Some(Judged::Other(_)) | None => false,
+            };
+            self.cases.push(None);
+            if stays {
+                self.cases[node as usize] = case;
+            } else {
+                self.forget(node, case.as_ref());
+                self.open.insert(node);
+            }
+        }
+    }
+
+    fn nodes(&self, node: u32, placed: &[Placed]) -> BTreeSet<u32> {
+        let from = placed.iter().filter_map(|placed| self.model.service(placed.service).home);
+        placed.iter().map(|placed| placed.to).chain(from).filter(|other| *other != node).collect()
+    }
+
+    fn keep(&mut self, node: u32, case: Option<Judged>) {
+        if let Some(Judged::Survives(placed)) = &case {
+            for other in self.nodes(node, placed) {
+                self.rests_on[other as usize].insert(node);
+            }
+        }
+        self.cases[node as usize] = case;
+    }
+
+    fn forget(&mut self, node: u32, case: Option<&Judged>) {
+        if let Some(Judged::Survives(placed)) = case {
+            for other in placed.iter().map(|placed| placed.to).collect::<BTreeSet<_>>() {
+                self.rests_on[other as usize].remove(&node);
+            }
+        }
+    }
+}
+
+fn nodes_of(service: &Service) -> impl Iterator<Item = u32> + '_ {
+    service.uses.iter().chain(&service.home).copied()
+}
+
+/// Names of services that differ: both maps are walked side by side, in order.
+fn differing(
+    before: &BTreeMap<String, ServiceFacts>,
+    now: &BTreeMap<String, ServiceFacts>,
+) -> BTreeSet<String> {
+    let mut differing = BTreeSet::new();
+    let mut old = before.iter().peekable();
+    for (name, facts) in now {
+        while let Some((gone, _)) = old.next_if(|(known, _)| *known < name) {
+            differing.insert(gone.clone());
+        }
+        let known = old.next_if(|(known, _)| *known == name);
+        if known.is_none_or(|(_, known)| known != facts) {
+            differing.insert(name.clone());
+        }
+    }
+    differing.extend(old.map(|(name, _)| name.clone()));
+    differing
+}
