@@ -1,12 +1,21 @@
 //! Balance: better places for the instances of a whole cluster, by a score, in steps that can be executed one after another.
 
+mod anneal;
 mod columns;
+pub mod greedy;
+pub mod jobs;
 pub mod model;
+pub mod moves;
+mod order;
+pub mod plan;
+#[cfg(test)]
+mod plan_tests;
 pub mod problem;
 pub mod random;
 #[cfg(test)]
 mod samples;
 pub mod score;
+pub mod search;
 pub mod state;
 mod sums;
 #[cfg(test)]

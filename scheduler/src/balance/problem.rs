@@ -49,10 +49,10 @@ pub struct Spot {
 pub struct Host {
     /// Its position in the cluster.
     pub node: usize,
-    /// Nothing may come here.
+    /// Nothing may come here, and what is here should leave: it is off, or drained.
     pub offline: bool,
-    /// To be emptied, as offline nodes are.
-    pub drained: bool,
+    /// It is off: it can neither copy disks nor send memory.
+    pub down: bool,
     /// Its memory.
     pub memory_total: f64,
     /// Memory free if no instance of the group were here.
@@ -261,8 +261,8 @@ fn host(cluster: &Cluster, settings: &Settings, index: usize, drained: bool, loc
     let spindles = positive(node.spindles);
     Host {
         node: index,
-        offline: node.role == Role::Offline,
-        drained,
+        offline: node.role == Role::Offline || drained,
+        down: node.role == Role::Offline,
         memory_total: positive(node.memory_total),
         memory_base: node.memory_free,
         memory_base_forthcoming: node.memory_free,
@@ -309,7 +309,7 @@ fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
 
 /// Whether the settings let an instance move at all.
 fn may_move(instance: &Instance, guest: &Guest, spot: Spot, hosts: &[Host], settings: &Settings) -> bool {
-    let leaves = |node: usize| hosts[node].offline || hosts[node].drained;
+    let leaves = |node: usize| hosts[node].offline;
     let named = |names: &BTreeSet<String>| names.contains(&instance.name);
     guest.reach != Reach::Local
         && !instance.forthcoming

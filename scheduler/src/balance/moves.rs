@@ -1,0 +1,158 @@
+//! The steps that can be executed: which operations bring an instance from one spot to another, and what is passed on the way.
+
+use super::model::Reach;
+use super::problem::{Problem, Spot};
+use super::state::State;
+
+/// A part of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Migrate, or fail over, to the secondary.
+    Failover,
+    /// Copy the disk to this node, which becomes the secondary.
+    Replace(usize),
+    /// Migrate, or fail over, to this node, which reaches the disk.
+    MoveTo(usize),
+}
+
+/// A step: one instance, its operations in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `f`: primary and secondary change roles.
+    Failover,
+    /// `r:X`.
+    ReplaceSecondary,
+    /// `r:X f`: the new copy becomes the primary, and the primary the secondary.
+    ReplaceAndFailover,
+    /// `f r:X`: the secondary becomes the primary.
+    FailoverAndReplace,
+    /// `f r:X f`: another primary.
+    ReplacePrimary,
+    /// `fa:X`: another primary, on shared storage.
+    MoveTo,
+}
+
+impl Kind {
+    /// The step that brings an instance from one spot to another, if there is one and the settings permit it.
+    pub fn between(problem: &Problem, guest: usize, from: Spot, to: Spot) -> Option<Kind> {
+        let settings = &problem.settings;
+        let kind = match (problem.guests[guest].reach, from.secondary, to.secondary) {
+            (Reach::Replicated, Some(old), Some(new)) => match (from.primary == to.primary, old == new) {
+                (true, false) => Some(Kind::ReplaceSecondary),
+                (false, true) => Some(Kind::ReplacePrimary),
+                (false, false) if to.primary == old && new == from.primary => Some(Kind::Failover),
+                (false, false) if to.primary == old => Some(Kind::FailoverAndReplace),
+                (false, false) if new == from.primary => Some(Kind::ReplaceAndFailover),
+                // Nothing changes, or both nodes do.
+                (true, true) | (false, false) => None,
+            },
+            (Reach::Shared, None, None) if from.primary != to.primary => Some(Kind::MoveTo),
+            (Reach::Replicated | Reach::Shared | Reach::Local, _, _) => None,
+        }?;
+        let permitted = match kind {
+            Kind::Failover | Kind::MoveTo => !settings.no_instance_moves,
+            Kind::ReplaceSecondary => !settings.no_disk_moves,
+            Kind::ReplaceAndFailover | Kind::FailoverAndReplace => {
+                !settings.no_disk_moves && !settings.no_instance_moves
+            }
+            Kind::ReplacePrimary => {
+                !settings.no_disk_moves && !settings.no_instance_moves && !settings.restricted_migration
+            }
+        };
+        // A copy is made by the node that runs the instance.
+        let copies_first = matches!(kind, Kind::ReplaceSecondary | Kind::ReplaceAndFailover);
+        let can_copy = !copies_first || !problem.hosts[from.primary].down;
+        (permitted && can_copy && problem.guests[guest].movable).then_some(kind)
+    }
+
+    /// The operations, given where they lead.
+    pub fn operations(self, from: Spot, to: Spot) -> Vec<Operation> {
+        let newcomer = |spot: Option<usize>| Operation::Replace(spot.unwrap_or(to.primary));
+        match self {
+            Kind::Failover => vec![Operation::Failover],
+            Kind::ReplaceSecondary => vec![newcomer(to.secondary)],
+            Kind::ReplaceAndFailover => vec![newcomer(Some(to.primary)), Operation::Failover],
+            Kind::FailoverAndReplace => vec![Operation::Failover, newcomer(to.secondary)],
+            Kind::ReplacePrimary => {
+                vec![Operation::Failover, newcomer(Some(to.primary)), Operation::Failover]
+            }
+            Kind::MoveTo => {
+                debug_assert_ne!(from.primary, to.primary);
+                vec![Operation::MoveTo(to.primary)]
+            }
+        }
+    }
+
+    /// Where the instance is after each operation, the end included.
+    pub fn spots(self, from: Spot, to: Spot) -> Vec<Spot> {
+        let swapped = |spot: Spot| match spot.secondary {
+            Some(secondary) => Spot { primary: secondary, secondary: Some(spot.primary) },
+            None => spot,
+        };
+        match self {
+            Kind::Failover | Kind::ReplaceSecondary | Kind::MoveTo => vec![to],
+            Kind::ReplaceAndFailover => vec![swapped(to), to],
+            Kind::FailoverAndReplace => vec![swapped(from), to],
+            Kind::ReplacePrimary => vec![swapped(from), swapped(to), to],
+        }
+    }
+
+    /// Disks that are copied.
+    pub fn copies(self) -> usize {
+        match self {
+            Kind::Failover | Kind::MoveTo => 0,
+            Kind::ReplaceSecondary
+            | Kind::ReplaceAndFailover
+            | Kind::FailoverAndReplace
+            | Kind::ReplacePrimary => 1,
+        }
+    }
+
+    /// Migrations.
+    pub fn migrations(self) -> usize {
+        match self {
+            Kind::ReplaceSecondary => 0,
+            Kind::Failover | Kind::MoveTo | Kind::ReplaceAndFailover | Kind::FailoverAndReplace => 1,
+            Kind::ReplacePrimary => 2,
+        }
+    }
+}
+
+/// Every spot that one step could bring an instance to, by way of these nodes.
+pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], found: &mut Vec<Spot>) {
+    found.clear();
+    let mut offer = |to: Spot| {
+        if Kind::between(problem, guest, from, to).is_some() {
+            found.push(to);
+        }
+    };
+    let fresh = via
+        .iter()
+        .copied()
+        .filter(|&node| node != from.primary && Some(node) != from.secondary && !problem.hosts[node].offline);
+    match from.secondary {
+        None => fresh.for_each(|node| offer(Spot { primary: node, secondary: None })),
+        Some(secondary) => {
+            offer(Spot { primary: secondary, secondary: Some(from.primary) });
+            for node in fresh {
+                offer(Spot { primary: from.primary, secondary: Some(node) });
+                offer(Spot { primary: node, secondary: Some(from.primary) });
+                offer(Spot { primary: secondary, secondary: Some(node) });
+                offer(Spot { primary: node, secondary: Some(secondary) });
+            }
+        }
+    }
+}
+
+/// Executes a step on a placement, operation by operation, each within the hard limits; if one is not, nothing has changed.
+pub fn execute(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Kind> {
+    let from = state.spot(guest);
+    let kind = Kind::between(state.problem(), guest, from, to)?;
+    for spot in kind.spots(from, to) {
+        if !state.change(&[(guest, spot)]) {
+            state.restore(guest, from);
+            return None;
+        }
+    }
+    Some(kind)
+}

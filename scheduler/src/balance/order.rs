@@ -1,0 +1,78 @@
+//! From where instances should end to an order in which each step keeps every hard limit.
+
+use super::greedy::{LEAST_GAIN, best_step};
+use super::moves::execute;
+use super::plan::{Step, step};
+use super::problem::Spot;
+use super::state::State;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// An instance that is not yet where it should end.
+#[derive(PartialEq)]
+struct Pending {
+    /// What its step gained when it was last looked at.
+    gain: f64,
+    guest: usize,
+}
+
+impl Eq for Pending {}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Pending) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pending {
+    fn cmp(&self, other: &Pending) -> Ordering {
+        self.gain.total_cmp(&other.gain).then(other.guest.cmp(&self.guest))
+    }
+}
+
+/// Brings a placement to these spots: what gains most first, and what is in the way of others when it no longer is. What waits for
+/// each other in a circle takes the best step that is free instead, or stays.
+pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
+    let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
+    let mut steps = Vec::new();
+    let mut heap: BinaryHeap<Pending> = (0..targets.len())
+        .filter(|&guest| targets[guest] != state.spot(guest))
+        .map(|guest| Pending { gain: f64::INFINITY, guest })
+        .collect();
+    let mut blocked: Vec<Pending> = Vec::new();
+    loop {
+        while let Some(mut pending) = heap.pop() {
+            let before = state.score();
+            let from = state.spot(pending.guest);
+            let Some(done) = step(state, pending.guest, targets[pending.guest]) else {
+                blocked.push(pending);
+                continue;
+            };
+            pending.gain = before - done.score;
+            if heap.peek().is_some_and(|next| next.gain > pending.gain) {
+                state.restore(pending.guest, from);
+                heap.push(pending);
+            } else {
+                steps.push(done);
+                heap.extend(blocked.drain(..));
+            }
+        }
+        let Some(detour) = detour(state, &mut blocked, &hosts) else { return steps };
+        steps.push(detour);
+        heap.extend(blocked.drain(..));
+    }
+}
+
+/// The best step of one that waits, which then waits no longer.
+fn detour(state: &mut State<'_>, blocked: &mut Vec<Pending>, hosts: &[usize]) -> Option<Step> {
+    let before = state.score();
+    while let Some(pending) = blocked.pop() {
+        let Some((score, to)) = best_step(state, pending.guest, hosts) else { continue };
+        if score < before - LEAST_GAIN {
+            let from = state.spot(pending.guest);
+            let kind = execute(state, pending.guest, to)?;
+            return Some(Step { guest: pending.guest, from, to, kind, score: state.score() });
+        }
+    }
+    None
+}

@@ -1,0 +1,71 @@
+//! A plan: steps in an order in which each can be executed, with the score after each.
+
+use super::moves::{Kind, execute};
+use super::problem::{Problem, Spot};
+use super::state::State;
+
+/// A step of a plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The instance, by its position in the problem.
+    pub guest: usize,
+    /// Where it was.
+    pub from: Spot,
+    /// Where it is after the step.
+    pub to: Spot,
+    /// How it gets there.
+    pub kind: Kind,
+    /// The score after the step.
+    pub score: f64,
+}
+
+/// Steps from a problem's start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The score at the start.
+    pub start: f64,
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// The score at the end.
+    pub fn end(&self) -> f64 {
+        self.steps.last().map_or(self.start, |step| step.score)
+    }
+
+    /// Disks that are copied.
+    pub fn copies(&self) -> usize {
+        self.steps.iter().map(|step| step.kind.copies()).sum()
+    }
+
+    /// Migrations, or failovers of what does not run.
+    pub fn migrations(&self) -> usize {
+        self.steps.iter().map(|step| step.kind.migrations()).sum()
+    }
+
+    /// MiB that are copied from disk to disk.
+    pub fn copied_mib(&self, problem: &Problem) -> i64 {
+        let copied = |step: &Step| match step.kind.copies() {
+            0 => 0,
+            _ => problem.guests[step.guest].disk_used,
+        };
+        self.steps.iter().map(copied).sum()
+    }
+
+    /// Where everything is at the end.
+    pub fn spots(&self, problem: &Problem) -> Vec<Spot> {
+        let mut spots = problem.start.clone();
+        for step in &self.steps {
+            spots[step.guest] = step.to;
+        }
+        spots
+    }
+}
+
+/// Does a step and notes it; nothing if a hard limit forbids it.
+pub(super) fn step(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Step> {
+    let from = state.spot(guest);
+    let kind = execute(state, guest, to)?;
+    Some(Step { guest, from, to, kind, score: state.score() })
+}

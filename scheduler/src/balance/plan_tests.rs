@@ -1,0 +1,160 @@
+//! What must hold for every plan.
+
+use super::greedy::steepest;
+use super::jobs::job_sets;
+use super::moves::Kind;
+use super::plan::Plan;
+use super::problem::{Problem, Settings, Spot};
+use super::samples::sample;
+use super::score::{score, usages};
+use super::search::{Goal, search};
+use super::state::State;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn plan(problem: &Problem, goal: &Goal) -> Plan {
+    search(problem, goal, &mut || true)
+}
+
+fn quick() -> Goal {
+    Goal { effort: 90, ..Goal::default() }
+}
+
+/// Settings by chance: every option that restricts moves is on in some.
+fn settings(bits: u16) -> Settings {
+    let on = |bit: u16| bits >> bit & 1 == 1;
+    let rare = |bit: u16| on(bit) && on(bit + 1);
+    Settings {
+        no_disk_moves: rare(0),
+        no_instance_moves: rare(2),
+        restricted_migration: on(4),
+        evacuate: rare(5),
+        count_down_memory: on(7),
+        min_disk: if on(8) { 0.2 } else { 0.0 },
+        max_cpu: on(9).then_some(2.0),
+        drained: if rare(10) { BTreeSet::from(["n0".to_owned()]) } else { BTreeSet::new() },
+        excluded: if on(12) { BTreeSet::from(["i0".to_owned(), "i3".to_owned()]) } else { BTreeSet::new() },
+        ..Settings::default()
+    }
+}
+
+/// How many instances beyond the first share an exclusion tag on a node, counted plainly.
+fn clashes(problem: &Problem, spots: &[Spot], host: usize) -> usize {
+    let tags: Vec<usize> = problem
+        .guests
+        .iter()
+        .zip(spots)
+        .filter(|(_, spot)| spot.primary == host)
+        .flat_map(|(guest, _)| guest.exclusion.clone())
+        .collect();
+    tags.len() - tags.iter().collect::<BTreeSet<_>>().len()
+}
+
+/// Nothing that is passed on the way from one placement to the next breaks what was whole.
+fn check_step(problem: &Problem, before: &[Spot], after: &[Spot], guest: usize) {
+    let (old, new) = (before[guest], after[guest]);
+    let had = |host: usize| host == old.primary || Some(host) == old.secondary;
+    for (host, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
+        let facts = &problem.hosts[host];
+        let runs_anew = new.primary == host && old.primary != host;
+        let comes = (new.primary == host || new.secondary == Some(host)) && !had(host);
+        assert!(!(facts.offline && (runs_anew || comes)), "offline node touched");
+        if facts.offline {
+            continue;
+        }
+        assert!(was.fails_n1() || !is.fails_n1(), "N+1 newly fails");
+        assert!(!runs_anew || is.memory_free > 0 || is.memory_free == was.memory_free, "memory");
+        assert!(!comes || is.disk_free == was.disk_free || is.disk_free >= facts.disk_least, "disk");
+        assert!(!runs_anew || is.vcpus == was.vcpus || is.vcpus <= facts.vcpus_most, "vcpus");
+        assert!(clashes(problem, after, host) <= clashes(problem, before, host), "exclusion tags");
+    }
+}
+
+fn check_plan(problem: &Problem, plan: &Plan) {
+    let mut spots = problem.start.clone();
+    let mut last = score(problem, &spots);
+    assert!((plan.start - last).abs() < 1e-9);
+    for step in &plan.steps {
+        assert_eq!(spots[step.guest], step.from);
+        assert!(problem.guests[step.guest].movable);
+        assert_eq!(Kind::between(problem, step.guest, step.from, step.to), Some(step.kind));
+        assert!(
+            !matches!(step.kind, Kind::ReplaceSecondary | Kind::ReplaceAndFailover)
+                || !problem.hosts[step.from.primary].down
+        );
+        for passed in step.kind.spots(step.from, step.to) {
+            let before = spots.clone();
+            spots[step.guest] = passed;
+            check_step(problem, &before, &spots, step.guest);
+        }
+        assert_eq!(spots[step.guest], step.to);
+        last = score(problem, &spots);
+        assert!((step.score - last).abs() < 1e-9, "announced {} but is {last}", step.score);
+    }
+    assert!(plan.steps.is_empty() || last < score(problem, &problem.start), "no better than before");
+    assert_eq!(spots, plan.spots(problem));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_plan_keeps_its_promises(seed in any::<u64>(), bits in any::<u16>(), length in 0..40_usize) {
+        let cluster = sample(seed);
+        let problem = Problem::new(&cluster, 0, &settings(bits));
+        let goal = Goal { max_length: if length < 20 { length } else { usize::MAX }, ..quick() };
+        let plan = plan(&problem, &goal);
+        prop_assert!(plan.steps.len() <= goal.max_length);
+        check_plan(&problem, &plan);
+        // The same again is the same.
+        prop_assert_eq!(&search(&problem, &goal, &mut || true), &plan);
+    }
+
+    #[test]
+    fn the_single_step_search_keeps_them_too(seed in any::<u64>(), bits in any::<u16>()) {
+        let cluster = sample(seed);
+        let problem = Problem::new(&cluster, 0, &settings(bits));
+        let mut state = State::new(&problem, &problem.start);
+        let start = state.score();
+        let steps = steepest(&mut state, usize::MAX, &mut || true);
+        check_plan(&problem, &Plan { start, steps });
+    }
+
+    #[test]
+    fn steps_of_a_set_share_nothing(seed in any::<u64>()) {
+        let cluster = sample(seed);
+        let problem = Problem::new(&cluster, 0, &Settings::default());
+        let steps = plan(&problem, &quick()).steps;
+        let sets = job_sets(&steps);
+        prop_assert_eq!(sets.concat(), steps);
+        for set in sets {
+            prop_assert!(!set.is_empty());
+            let mut nodes = BTreeSet::new();
+            let mut instances = BTreeSet::new();
+            for step in set {
+                prop_assert!(instances.insert(step.guest));
+                let own: BTreeSet<usize> = [Some(step.from.primary), step.from.secondary, Some(step.to.primary), step.to.secondary]
+                    .into_iter()
+                    .flatten()
+                    .collect();
+                prop_assert!(own.iter().all(|node| nodes.insert(*node)));
+            }
+        }
+    }
+}
+
+/// Two nodes, one full and one empty: without time nothing is done, with it half of the instances move.
+#[test]
+fn time_that_is_over_leaves_everything_as_it_is() {
+    let line = |index: usize| format!("i{index}|100|10|1|running|Y|a||rbd||1\n");
+    let text = format!(
+        "g|u|preferred||\n\na|1000|0|600|1000|1000|4|N|u|1||N|0|0|1.0\nb|1000|0|1000|1000|1000|4|N|u|1||N|0|0|1.0\n\n{}\n\n",
+        (0..4).map(line).collect::<String>()
+    );
+    let cluster = super::text::read(&text).unwrap();
+    let problem = Problem::new(&cluster, 0, &Settings::default());
+    assert_eq!(search(&problem, &Goal::default(), &mut || false).steps, Vec::new());
+    let plan = plan(&problem, &Goal::default());
+    assert_eq!((plan.steps.len(), plan.copies(), plan.migrations()), (2, 0, 2));
+    assert!(plan.end() < 1e-9);
+}

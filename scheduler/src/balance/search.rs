@@ -1,0 +1,95 @@
+//! The search for a plan: a quick one by single steps, then one that looks further with as many copies of disks, and the better of both.
+
+use super::anneal::{Allowance, anneal};
+use super::greedy::{LEAST_GAIN, lazy};
+use super::order::order;
+use super::plan::{Plan, Step};
+use super::problem::Problem;
+use super::random::Random;
+use super::state::State;
+
+/// When a plan is good or long enough.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Goal {
+    /// A score below this is good enough.
+    pub min_score: f64,
+    /// Once the score is below `min_gain_limit`, a last step must gain this.
+    pub min_gain: f64,
+    /// The score from which on `min_gain` counts.
+    pub min_gain_limit: f64,
+    /// At most as many steps.
+    pub max_length: usize,
+    /// What chance follows.
+    pub seed: u64,
+    /// Candidates to be tried for each instance.
+    pub effort: usize,
+}
+
+impl Default for Goal {
+    fn default() -> Goal {
+        Goal {
+            min_score: 1e-9,
+            min_gain: 0.01,
+            min_gain_limit: 0.1,
+            max_length: usize::MAX,
+            seed: 1,
+            effort: 9000,
+        }
+    }
+}
+
+/// What the copy of a disk must gain, as a share of the score.
+const PRICE: f64 = 5e-4;
+
+/// Candidates that are tried at most, however large the cluster is.
+const MOST_TRIALS: usize = 16_000_000;
+
+/// Finds a plan. `on` is asked often whether there is still time; without its veto the same problem gives the same plan.
+pub fn search(problem: &Problem, goal: &Goal, on: &mut dyn FnMut() -> bool) -> Plan {
+    let mut random = Random::new(goal.seed);
+    let mut state = State::new(problem, &problem.start);
+    let start = state.score();
+    let empty = Plan { start, steps: Vec::new() };
+    if start < goal.min_score || goal.max_length == 0 {
+        return empty;
+    }
+    let greedy = Plan { start, steps: lazy(&mut state, &mut random, goal.max_length, on) };
+    let allowance = Allowance {
+        copies: greedy.copies(),
+        price: PRICE * greedy.end(),
+        trials: problem.guests.len().saturating_mul(goal.effort).min(MOST_TRIALS),
+    };
+    anneal(&mut state, allowance, &mut random, on);
+    let targets = state.spots().to_vec();
+    let mut state = State::new(problem, &problem.start);
+    let annealed = Plan { start, steps: order(&mut state, &targets) };
+    let plans = [annealed, greedy].map(|plan| cut(plan, goal));
+    let [annealed, greedy] = plans;
+    let better = annealed.end() < greedy.end() - LEAST_GAIN
+        || (annealed.end() < greedy.end() + LEAST_GAIN && annealed.steps.len() < greedy.steps.len());
+    if better { annealed } else { greedy }
+}
+
+/// Leaves out what follows a score that is good enough, what no longer lowers it, and last steps that gain too little.
+fn cut(mut plan: Plan, goal: &Goal) -> Plan {
+    plan.steps.truncate(goal.max_length);
+    if let Some(enough) = plan.steps.iter().position(|step| step.score < goal.min_score) {
+        plan.steps.truncate(enough + 1);
+    }
+    let mut best = (plan.start, 0);
+    for (index, step) in plan.steps.iter().enumerate() {
+        if step.score < best.0 - LEAST_GAIN {
+            best = (step.score, index + 1);
+        }
+    }
+    plan.steps.truncate(best.1);
+    let before = |steps: &[Step]| steps.iter().rev().nth(1).map_or(plan.start, |step| step.score);
+    while let Some(last) = plan.steps.last() {
+        let previous = before(&plan.steps);
+        if previous >= goal.min_gain_limit || previous - last.score >= goal.min_gain {
+            break;
+        }
+        plan.steps.pop();
+    }
+    plan
+}
