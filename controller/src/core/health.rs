@@ -180,32 +180,29 @@ fn health(
     }
 }
 
-/// Whether a node's watchdog is one that the cluster accepts, and is in order.
+/// Whether a node's watchdog is one that the cluster accepts, in order, and tested if that is asked for.
 pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason> {
-    watchdog_is_accepted(world, report)?;
-    if report.watchdog.problem.is_empty() {
-        Ok(())
-    } else {
-        Err(report.watchdog.reason.unwrap_or(Reason::WatchdogFailed))
-    }
+    watchdog_counts_but(world, report, None)
 }
 
-/// Whether a node's watchdog is of a kind that the cluster accepts, and tested if that is asked for.
-fn watchdog_is_accepted(world: &World, report: &NodeReport) -> Result<(), Reason> {
+/// The same, were the problem `forgiven` none.
+fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reason>) -> Result<(), Reason> {
     let fencing =
         world.cluster.as_ref().map(|cluster| cluster.value.spec.fencing.clone()).unwrap_or_default();
-    let accepted = match report.watchdog.kind {
-        WatchdogKind::None => false,
-        WatchdogKind::Kernel => true,
-        WatchdogKind::StandIn => fencing.allow_stand_in,
-    };
-    let problem = report.watchdog.reason;
-    if !accepted {
-        let stand_in = report.watchdog.kind == WatchdogKind::StandIn;
-        let missing = problem.unwrap_or(Reason::WatchdogMissing);
-        return Err(if stand_in { Reason::WatchdogStandIn } else { missing });
+    let watchdog = &report.watchdog;
+    match watchdog.kind {
+        WatchdogKind::Kernel => {}
+        WatchdogKind::StandIn if fencing.allow_stand_in => {}
+        WatchdogKind::StandIn => return Err(Reason::WatchdogStandIn),
+        WatchdogKind::None => return Err(watchdog.reason.unwrap_or(Reason::WatchdogMissing)),
     }
-    if fencing.require_tested && !report.watchdog.tested {
+    if !watchdog.problem.is_empty() {
+        let problem = watchdog.reason.unwrap_or(Reason::WatchdogFailed);
+        if forgiven != Some(problem) {
+            return Err(problem);
+        }
+    }
+    if fencing.require_tested && !watchdog.tested {
         return Err(Reason::WatchdogUntested);
     }
     Ok(())
@@ -237,10 +234,7 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
         return Err(Reason::NoProofPossible);
     }
     // A daemon that is gone does not pet, so what was armed fires all the sooner.
-    match watchdog_counts(world, &report.value) {
-        Ok(()) | Err(Reason::WatchdogMissing) => watchdog_is_accepted(world, &report.value)?,
-        Err(reason) => return Err(reason),
-    }
+    watchdog_counts_but(world, &report.value, Some(Reason::WatchdogMissing))?;
     if report.value.is_virtual && !allow_unfenced {
         return Err(Reason::NoProofPossible);
     }

@@ -69,7 +69,7 @@ impl AgentCore {
             Purpose::Beat(beat) => self.beat_answer(now, beat, outcome),
             Purpose::Service { name, report } => self.service_answer(now, id, &name, report, outcome),
             Purpose::Forget { name } => self.forget_answer(now, id, &name, outcome),
-            Purpose::Doctor { report } => self.doctor_answer(id, report, outcome),
+            Purpose::Doctor { report } => self.doctor_answer(report, outcome),
             Purpose::Usage { report } => self.usage_answer(now, report, outcome),
             Purpose::Leave { report } => self.leave_answer(now, report, outcome),
         }

@@ -3,7 +3,7 @@
 //! Nothing is decided from it. It has a key of its own, as every permit guards the node's report.
 
 use super::commits::Purpose;
-use super::effect::{CommitId, Lane};
+use super::effect::Lane;
 use super::journal::{Journal, LastWords};
 use super::{AgentCore, Config, Now, watchdog_test};
 use crate::doctor::{Circumstances, MachineFacts, judge};
@@ -20,7 +20,6 @@ pub(super) struct Examining {
     facts: Option<MachineFacts>,
     /// What these facts were judged by.
     judged: Option<(Circumstances, WatchdogReport)>,
-    pub(super) write: Option<CommitId>,
     /// A boot that ended before this one, until it is told.
     previous: Option<Previous>,
     last_end: Option<LastEnd>,
@@ -57,8 +56,7 @@ impl AgentCore {
     pub(super) fn examining_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
         self.tell_previous(now);
-        // One that was under way when the epoch was lost is answered no more.
-        if self.examining.write.is_some_and(|id| self.commits.contains_key(&id)) {
+        if self.commits.values().any(|purpose| matches!(purpose, Purpose::Doctor { .. })) {
             return;
         }
         let Some(facts) = &self.examining.facts else { return };
@@ -85,8 +83,7 @@ impl AgentCore {
             .put(keys.doctor_report(node), self.view.doctor_reports.guard(node), value)
             .guard(keys.alive(node), Guard::Created(created))
             .guard(keys.fence(node), self.fence_guard());
-        self.examining.write =
-            Some(self.commit(transaction, Lane::Ordinary, Purpose::Doctor { report: found }));
+        self.commit(transaction, Lane::Ordinary, Purpose::Doctor { report: found });
     }
 
     fn circumstances(&self) -> Circumstances {
@@ -129,10 +126,7 @@ impl AgentCore {
     }
 
     /// Whatever was not applied is examined anew before long, against what the store says by then.
-    pub(super) fn doctor_answer(&mut self, id: CommitId, report: DoctorReport, outcome: &Outcome) {
-        if self.examining.write == Some(id) {
-            self.examining.write = None;
-        }
+    pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
         match outcome.applied() {
             Some(revision) => self.view.doctor_reports.wrote(&self.config.node.clone(), report, revision),
             None => self.tell_outcome("the doctor's report", outcome),

@@ -74,16 +74,33 @@ pub(super) enum ProbeFor {
 /// Why a service is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KillReason {
-    /// D − Ts has come (FENCING 4, stop then stay).
-    LeaseLost,
-    /// Nobody pets the watchdog that runs: the machine is about to be reset.
-    Unpetted,
+    /// The machine may be about to be reset: everything exclusive has to end before (FENCING 4, stop then stay).
+    BeforeReset(ResetCause),
     /// The epoch is not ours: cleared before registering.
     Clearing,
     /// It is assigned elsewhere.
     NotHere,
     /// Its migration to this node has failed.
     NotReceived,
+}
+
+/// Why the machine may be about to be reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResetCause {
+    /// D − Ts has come.
+    LeaseLost,
+    /// Nobody pets the watchdog that runs.
+    Unpetted,
+}
+
+impl ResetCause {
+    /// What has happened, as last words begin.
+    pub(super) fn told(self) -> &'static str {
+        match self {
+            ResetCause::LeaseLost => "no heartbeat was committed in time",
+            ResetCause::Unpetted => "ha-watchdogd was gone, so that nobody petted the watchdog",
+        }
+    }
 }
 
 /// How a service ended by itself.

@@ -2,7 +2,7 @@
 
 use super::effect::{Effect, Level};
 use super::migration::after_kill;
-use super::service::{KillReason, Presence, Service, Step};
+use super::service::{KillReason, Presence, ResetCause, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
 use ha_api_types::reason::Reason;
@@ -144,9 +144,9 @@ impl AgentCore {
             return;
         }
         let margin_ms = self.pace().stop_margin_ms;
-        let why = match self.left_ms(now) {
-            Some(left_ms) if left_ms <= margin_ms => KillReason::LeaseLost,
-            Some(_) | None if self.is_unpetted(now) => KillReason::Unpetted,
+        let cause = match self.left_ms(now) {
+            Some(left_ms) if left_ms <= margin_ms => ResetCause::LeaseLost,
+            Some(_) | None if self.is_unpetted(now) => ResetCause::Unpetted,
             Some(_) => return self.take_back_last_words(),
             None => return,
         };
@@ -156,13 +156,13 @@ impl AgentCore {
                 let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
                 let dying = matches!(
                     service.step,
-                    Step::Kill { why: KillReason::LeaseLost | KillReason::Unpetted, .. }
-                        | Step::KillVerify { why: KillReason::LeaseLost | KillReason::Unpetted, .. }
+                    Step::Kill { why: KillReason::BeforeReset(_), .. }
+                        | Step::KillVerify { why: KillReason::BeforeReset(_), .. }
                 );
                 if concerns && !dying {
                     if core.may_be_here(service) {
                         killed += 1;
-                        core.kill(now, service, why);
+                        core.kill(now, service, KillReason::BeforeReset(cause));
                     } else if matches!(
                         service.step,
                         Step::Permit { .. } | Step::Journal { .. } | Step::Start { .. }
@@ -174,10 +174,10 @@ impl AgentCore {
             });
         }
         if killed > 0 {
-            self.log(Level::Error, format!("{}: killing {killed} exclusive services", cause(why)));
+            self.log(Level::Error, format!("{}: killing {killed} exclusive services", cause.told()));
         }
         if killed > 0 || self.journal.last_words.is_some() {
-            self.tell_what_is_left(now, cause(why));
+            self.tell_what_is_left(now, cause.told());
         }
     }
 
@@ -271,7 +271,7 @@ impl AgentCore {
         let wait_ms = match why {
             // Only looked at so far.
             _ if tries == 0 => 0,
-            KillReason::LeaseLost | KillReason::Unpetted => KILL_RETRY_MS,
+            KillReason::BeforeReset(_) => KILL_RETRY_MS,
             KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived => {
                 (KILL_RETRY_MS << tries.min(10)).min(LONGEST_KILL_RETRY_MS)
             }
@@ -293,7 +293,7 @@ impl AgentCore {
         service.not_before = None;
         service.go(Step::Rest);
         self.changed = true;
-        if matches!(why, KillReason::LeaseLost | KillReason::Unpetted)
+        if matches!(why, KillReason::BeforeReset(_))
             && let Some(entry) = self.journal.services.get_mut(service.name())
         {
             entry.spent = true;
@@ -301,10 +301,10 @@ impl AgentCore {
         }
         let (reason, message) = match why {
             KillReason::Clearing => return,
-            KillReason::LeaseLost => {
+            KillReason::BeforeReset(ResetCause::LeaseLost) => {
                 (Reason::LeaseLost, "it was killed before the deadline, as no heartbeat committed in time")
             }
-            KillReason::Unpetted => (
+            KillReason::BeforeReset(ResetCause::Unpetted) => (
                 Reason::WatchdogMissing,
                 "it was killed, as nobody pets the watchdog, which will reset this machine",
             ),
@@ -345,15 +345,5 @@ impl AgentCore {
         let deadline = self.deadline_moment()?;
         let raw = Mono(deadline.monotonic_raw_ns / 1_000_000) - self.pace().stop_margin_ms;
         (raw > now_raw).then_some(raw)
-    }
-}
-
-/// Why everything exclusive is killed at once.
-fn cause(why: KillReason) -> &'static str {
-    match why {
-        KillReason::Unpetted => "ha-watchdogd was gone, so that nobody petted the watchdog",
-        KillReason::LeaseLost | KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived => {
-            "no heartbeat was committed in time"
-        }
     }
 }

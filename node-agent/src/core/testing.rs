@@ -1,6 +1,7 @@
 //! A small world around one core: store, watchdog daemon with its device, drivers, journal, and the leader's pen.
 
 mod adoption;
+mod beginnings;
 mod checks;
 mod device;
 mod examining;
@@ -174,26 +175,6 @@ impl World {
         world
     }
 
-    /// A node that is registered under epoch 1, with nothing to do.
-    pub(super) fn active() -> World {
-        let mut world = World::new();
-        world.open();
-        world.advance(1_500);
-        assert_eq!(world.report().mode, ha_api_types::record::Mode::Active, "{:?}", world.logs);
-        world
-    }
-
-    /// A node on which `web` runs under a permit.
-    pub(super) fn running() -> World {
-        let mut world = World::active();
-        world.resource("web");
-        world.assign("web", Action::Start);
-        world.advance(1_000);
-        assert!(world.copies["web"].running, "{:?} {:?}", world.logs, world.core.waiting(&world.now()));
-        assert_eq!(world.service("web").phase, Phase::Running);
-        world
-    }
-
     pub(super) fn now(&self) -> Now {
         Now { raw: Mono(self.now_ms), boot: Mono(self.now_ms + 5_000), wall_unix_ms: i128::from(self.now_ms) }
     }
@@ -208,24 +189,6 @@ impl World {
             self.daemon_input(daemon::Input::Connected);
         }
         self.sync();
-    }
-
-    /// Another agent process on the same machine; the old one is gone without a word.
-    pub(super) fn restart_agent(&mut self, boot_id: &str) {
-        self.actions += 1;
-        self.config = config(&format!("i{}", self.actions + 1), boot_id);
-        self.core = AgentCore::new(self.config.clone(), self.journal.clone());
-        self.held.clear();
-        self.asked.clear();
-        self.beats.clear();
-        self.proven_ms = None;
-        self.number = 0;
-        self.exit = None;
-        self.dead = false;
-        if self.daemon_up {
-            self.daemon_input(daemon::Input::Disconnected);
-        }
-        self.boot_core();
     }
 
     pub(super) fn sync(&mut self) {

@@ -119,8 +119,6 @@ impl World {
 
     /// The node whose controller leads.
     pub fn leader(&self) -> Option<String> {
-        let reading = self.store.get(&self.keys.leader());
-        let leader = reading.entries.first()?;
-        serde_json::from_slice::<Leader>(&leader.value).ok().map(|leader| leader.id)
+        self.record(&self.keys.leader()).map(|leader: Leader| leader.id)
     }
 }

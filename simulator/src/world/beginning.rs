@@ -99,9 +99,7 @@ impl World {
 
     fn has_formed(&self, on: &[String]) -> bool {
         let is_admitted = |node: &String| {
-            let reading = self.store.get(&self.keys.fence(node));
-            let fence =
-                reading.entries.first().and_then(|one| serde_json::from_slice::<Fence>(&one.value).ok());
+            let fence: Option<Fence> = self.record(&self.keys.fence(node));
             fence.is_some_and(|fence| fence.state == FenceState::Open)
                 && !self.store.get(&self.keys.alive(node)).entries.is_empty()
         };
@@ -130,13 +128,8 @@ impl World {
     }
 
     fn uid_of(&self, name: &str) -> String {
-        let reading = self.store.get(&self.keys.spec(Kind::Resource, name));
-        reading
-            .entries
-            .first()
-            .and_then(|entry| serde_json::from_slice::<Resource>(&entry.value).ok())
-            .map(|resource| resource.metadata.uid)
-            .unwrap_or_default()
+        let resource: Option<Resource> = self.record(&self.keys.spec(Kind::Resource, name));
+        resource.map(|resource| resource.metadata.uid).unwrap_or_default()
     }
 
     /// A service runs on a machine although nobody here has started it.

@@ -95,9 +95,7 @@ impl World {
 
     /// What a user sees of a node's epoch and boot before deciding about it.
     fn fence_as_stored(&self, node: &str) -> Fence {
-        let reading = self.store.get(&self.keys.fence(node));
-        let seen = reading.entries.first();
-        seen.and_then(|one| serde_json::from_slice(&one.value).ok()).unwrap_or_default()
+        self.record(&self.keys.fence(node)).unwrap_or_default()
     }
 
     /// The requested state that goes with a Start or Stop; a Disabled resource stays Disabled when it is stopped again. The

@@ -103,14 +103,11 @@ impl World {
     /// counted from the asking. Those are the ones whose key is there, and not newer than the node's report says it knows.
     fn note_grant(&mut self, question: &Question) {
         let Question { node, generation, id, candidate, asked_at } = question;
+        let report: Option<NodeReport> = self.record(&self.keys.node_report(node));
+        let terms = report.and_then(|report| report.hold_terms());
         self.holding.granted.retain(|(known, _, newest), _| known != node || newest == id);
         let granted = self.holding.granted.entry((node.clone(), *generation, *id)).or_default();
         granted.insert(candidate.clone());
-        let report = self.store.get(&self.keys.node_report(node)).entries;
-        let terms = report
-            .first()
-            .and_then(|entry| serde_json::from_slice::<NodeReport>(&entry.value).ok())
-            .and_then(|report| report.hold_terms());
         let candidates = self.store.list(&self.keys.candidates()).entries;
         let all = terms.is_some_and(|terms| {
             candidates.iter().filter(|entry| terms.include(entry.create_revision)).all(|entry| {

@@ -144,9 +144,7 @@ impl World {
     /// Whether a node's epoch is closed and its proof is still to come by itself.
     fn is_fencing(&self) -> bool {
         self.machines.keys().any(|node| {
-            let reading = self.store.get(&self.keys.fence(node));
-            let fence =
-                reading.entries.first().and_then(|one| serde_json::from_slice::<Fence>(&one.value).ok());
+            let fence: Option<Fence> = self.record(&self.keys.fence(node));
             fence.is_some_and(|fence| {
                 fence.state == FenceState::Fencing
                     && (fence.armed_wait_ms.is_some() || fence.device.is_some())

@@ -181,8 +181,7 @@ impl World {
     }
 
     pub(super) fn operation_status(&self, name: &str) -> Option<OperationStatus> {
-        let reading = self.store.get(&self.keys.status(Kind::Operation, name));
-        reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
+        self.status_of(Kind::Operation, name)
     }
 
     /// Operations that have not ended, by what the step said.
@@ -217,8 +216,7 @@ impl World {
 
     /// A stored status.
     pub(crate) fn status_of<T: DeserializeOwned>(&self, kind: Kind, name: &str) -> Option<T> {
-        let reading = self.store.get(&self.keys.status(kind, name));
-        reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
+        self.record(&self.keys.status(kind, name))
     }
 
     /// Whether there is an object.
@@ -228,7 +226,12 @@ impl World {
 
     /// A stored object.
     pub(crate) fn spec_of(&self, kind: Kind, name: &str) -> Option<Value> {
-        let reading = self.store.get(&self.keys.spec(kind, name));
+        self.record(&self.keys.spec(kind, name))
+    }
+
+    /// What the store holds under a key, if it is there and legible.
+    pub(crate) fn record<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let reading = self.store.get(key);
         reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
     }
 }

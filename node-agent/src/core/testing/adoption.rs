@@ -98,13 +98,7 @@ impl World {
 
 #[test]
 fn a_running_copy_found_unassigned_is_reported_and_armed_for_then_adopted_under_a_permit() {
-    let mut world = World::active();
-    world.copies.entry("web".into()).or_default().running = true;
-    world.resource("web");
-    world.advance(2_000);
-    let report = world.service("web");
-    assert_eq!((report.phase, report.action_uid, report.probed_generation), (Phase::ProbedRunning, None, 1));
-    assert!(world.report().armed);
+    let mut world = World::found_running();
     world.assign("web", Action::Start);
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::Running);

@@ -1,6 +1,7 @@
 //! What was found is written beside the protocol, and what happened before a reset is told after it.
 
 use super::*;
+use crate::core::commits::Purpose;
 use crate::core::effect::CommitId;
 use crate::doctor::{MachineFacts, Owner};
 use ha_api_types::check::Verdict;
@@ -93,8 +94,13 @@ fn only_a_device_whose_word_is_proof_makes_up_for_a_virtual_machine() {
 fn a_report_that_was_under_way_when_the_epoch_was_lost_holds_up_no_other() {
     let mut world = World::active();
     world.examine(MachineFacts::default());
-    // Its answer was dropped with the epoch.
-    world.core.examining.write = Some(CommitId(u64::MAX));
+    let report = world.doctor().expect("written");
+    // Nobody answers it any more.
+    world.core.commits.insert(CommitId(u64::MAX), Purpose::Doctor { report });
+    world.close();
+    world.advance(500);
+    world.open();
+    world.advance(1_500);
     let busy = MachineFacts {
         watchdog_owner: Some(Owner { pid: 9, name: "sbd".to_owned() }),
         ..MachineFacts::default()

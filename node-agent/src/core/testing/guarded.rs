@@ -6,18 +6,6 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::timing::Profile;
 
-/// The next agent process of this boot, which the store does not reach.
-fn restart_without_store(world: &mut World) {
-    world.net = Net::Down;
-    let config = config("i9", "boot-1");
-    world.core = AgentCore::new(config.clone(), world.journal.clone());
-    world.config = config;
-    world.number = 0;
-    world.asked.clear();
-    world.daemon_input(daemon::Input::Disconnected);
-    world.daemon_input(daemon::Input::Connected);
-}
-
 #[test]
 fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadline_again() {
     let mut world = World::running();
@@ -52,29 +40,15 @@ fn an_agent_that_starts_without_a_store_does_not_keep_alive_a_device_that_nobody
     let mut world = World::running();
     // Both processes are replaced, and nobody has kept the descriptor: the device runs on by itself.
     world.daemon = daemon::Core::new(protocol::Privileges::default());
-    restart_without_store(&mut world);
+    world.restart_agent_without_a_store();
     world.advance(60_000);
     assert!(world.reset, "{:?} {:?}", world.requests, world.logs);
 }
 
 #[test]
-fn an_agent_without_a_journal_of_this_boot_does_not_take_the_node_for_empty() {
-    let mut world = World::running();
-    world.journal = Journal::default();
-    restart_without_store(&mut world);
-    world.advance(60_000);
-    assert!(world.reset);
-}
-
-#[test]
 fn what_was_found_running_is_killed_before_the_deadline_by_the_next_agent_too() {
-    let mut world = World::active();
-    world.copies.insert("web".into(), Copy { running: true, ..Copy::default() });
-    world.resource("web");
-    world.advance(3_000);
-    assert_eq!(world.service("web").phase, Phase::ProbedRunning);
-    assert!(world.report().armed);
-    restart_without_store(&mut world);
+    let mut world = World::found_running();
+    world.restart_agent_without_a_store();
     world.advance(60_000);
     assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
 }
@@ -167,17 +141,11 @@ fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
     assert_eq!(asked.count(), 1, "{:?}", world.requests);
 }
 
-/// The daemon dies; what it petted last stays as it is.
-fn lose_the_daemon(world: &mut World) {
-    world.daemon_up = false;
-    world.input(Input::Watchdog(WatchdogNews::Disconnected { message: "it is gone".into() }));
-}
-
 #[test]
 fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
     let mut world = World::running();
     let patience_ms = 2_500;
-    lose_the_daemon(&mut world);
+    world.lose_the_daemon();
     world.advance(patience_ms - 100);
     assert!(world.copies["web"].running && world.report().watchdog.problem.is_empty());
     let before = world.commits.len();
@@ -202,7 +170,7 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
 fn a_daemon_that_is_back_in_time_costs_nothing() {
     let mut world = World::running();
     for _ in 0..5 {
-        lose_the_daemon(&mut world);
+        world.lose_the_daemon();
         world.advance(2_000);
         world.daemon_up = true;
         world.reconnect();
@@ -214,12 +182,8 @@ fn a_daemon_that_is_back_in_time_costs_nothing() {
 
 #[test]
 fn where_nobody_pets_nothing_is_begun_with_what_was_found() {
-    let mut world = World::active();
-    world.copies.entry("web".into()).or_default().running = true;
-    world.resource("web");
-    world.advance(2_000);
-    assert!(world.report().armed);
-    lose_the_daemon(&mut world);
+    let mut world = World::found_running();
+    world.lose_the_daemon();
     let (target, target_boot_id) = ("n2".to_owned(), "boot-n2".to_owned());
     world.assign("web", Action::Migrate { target, target_epoch: 1, target_boot_id });
     // It would look for it, and be told to kill it, for ever.

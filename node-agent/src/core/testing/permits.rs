@@ -17,14 +17,7 @@ fn check(case: &str, prepare: impl FnOnce(&mut World), starts: bool) {
 fn a_start_needs_every_precondition() {
     check("all is well", |_| {}, true);
     check("the watchdog cannot be armed", |world| world.refuse_arm = true, false);
-    check(
-        "no daemon",
-        |world| {
-            world.daemon_up = false;
-            world.input(Input::Watchdog(WatchdogNews::Disconnected { message: "gone".into() }));
-        },
-        false,
-    );
+    check("no daemon", World::lose_the_daemon, false);
     check("the journal cannot be written", |world| world.journal_fails = true, false);
     check("the store is away", |world| world.net = Net::Down, false);
     check("the epoch is closed", World::close, false);

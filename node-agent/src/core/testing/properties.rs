@@ -182,8 +182,7 @@ fn happen(world: &mut World, what: &Happening) {
         Happening::AgentStarts => world.restart_agent("boot-1"),
         Happening::DaemonAway(away) => {
             if *away && world.daemon_up {
-                world.daemon_up = false;
-                world.input(Input::Watchdog(WatchdogNews::Disconnected { message: "gone".into() }));
+                world.lose_the_daemon();
             } else if !*away && !world.daemon_up {
                 world.daemon_up = true;
                 world.reconnect();
@@ -331,13 +330,6 @@ proptest! {
 }
 
 impl World {
-    pub(super) fn reconnect(&mut self) {
-        self.number = 0;
-        self.asked.clear();
-        self.daemon_input(daemon::Input::Disconnected);
-        self.daemon_input(daemon::Input::Connected);
-    }
-
     fn mend(&mut self) {
         self.net = Net::Up;
         self.hold.clear();

@@ -80,7 +80,6 @@ fn a_start_under_way_at_the_margin_is_cancelled_and_killed() {
 #[test]
 fn an_agent_that_starts_without_a_store_still_kills_before_the_inherited_deadline() {
     let mut world = World::running();
-    world.net = Net::Down;
     world.restart_agent_without_a_store();
     world.advance(30_000);
     assert!(!world.copies["web"].running);
@@ -90,37 +89,11 @@ fn an_agent_that_starts_without_a_store_still_kills_before_the_inherited_deadlin
 #[test]
 fn an_agent_that_lost_its_journal_lets_the_reset_come_rather_than_call_the_node_empty() {
     let mut world = World::running();
-    world.net = Net::Down;
     world.journal = Journal::default();
     world.restart_agent_without_a_store();
     world.advance(30_000);
     assert!(world.copies["web"].running, "it does not even know of it");
     assert!(world.reset);
-}
-
-#[test]
-fn what_was_found_running_is_killed_in_time_by_the_next_process_too() {
-    let mut world = World::active();
-    world.copies.entry("web".into()).or_default().running = true;
-    world.resource("web");
-    world.advance(2_000);
-    assert!(world.report().armed);
-    world.net = Net::Down;
-    world.restart_agent_without_a_store();
-    world.advance(30_000);
-    assert!(!world.copies["web"].running && !world.reset);
-}
-
-impl World {
-    fn restart_agent_without_a_store(&mut self) {
-        let config = config("i9", "boot-1");
-        self.core = AgentCore::new(config.clone(), self.journal.clone());
-        self.config = config;
-        self.number = 0;
-        self.asked.clear();
-        self.daemon_input(daemon::Input::Disconnected);
-        self.daemon_input(daemon::Input::Connected);
-    }
 }
 
 #[test]

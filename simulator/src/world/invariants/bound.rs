@@ -108,8 +108,7 @@ impl World {
 
     /// The epoch that a node is to have next, while it has none.
     fn closed_epoch(&self, node: &str) -> Option<u64> {
-        let reading = self.store.get(&self.keys.fence(node));
-        let fence: Fence = serde_json::from_slice(&reading.entries.first()?.value).ok()?;
+        let fence: Fence = self.record(&self.keys.fence(node))?;
         match fence.state {
             FenceState::Open => None,
             FenceState::Fencing | FenceState::Fenced | FenceState::Closed => Some(fence.epoch),

@@ -64,12 +64,8 @@ impl World {
     }
 
     fn is_reported_running(&self, node: &str, name: &str) -> bool {
-        let reading = self.store.get(&self.keys.service_report(node, name));
-        let report = reading.entries.first();
-        report.is_some_and(|entry| {
-            serde_json::from_slice::<ServiceReport>(&entry.value)
-                .is_ok_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
-        })
+        let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
+        report.is_some_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
     }
 
     /// Whether a service counts on a node: it is there or on its way there, and not at rest.
