@@ -212,11 +212,19 @@ impl Rig {
         })
     }
 
-    /// Removes a service and everything that was made for it, but not its record.
+    /// Stops and removes a service and everything that was made for it, but not its record: deleted alone, it would run on
+    /// beside the next case.
     ///
     /// # Errors
     /// When it does not go.
     pub fn delete_service(&self, name: &str) -> Result<()> {
+        self.cluster.apply("resources", name, &json!({"state": "Stopped"}))?;
+        wait_until(&format!("{name} to be stopped"), CEILING, || {
+            self.cluster
+                .object("resources", name)
+                .is_some_and(|object| object["status"]["state"] == "Stopped")
+                && self.holding(name).is_empty()
+        })?;
         self.cluster.delete("resources", name)?;
         wait_until(&format!("{name} to be gone"), CEILING, || {
             self.cluster.object("resources", name).is_none()
