@@ -49,6 +49,10 @@ setup_tests() {
   setup
   local packages=()
   have openssl || packages+=(openssl)
+  # A management controller that speaks IPMI, and the fence agent for it.
+  [ -x /usr/sbin/fence_ipmilan ] || packages+=(fence-agents)
+  have ipmitool || packages+=(ipmitool)
+  have ipmi_sim || packages+=(openipmi)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   check_rust_lints
   find_kubectl

@@ -5,6 +5,7 @@ mod faults;
 mod journal_disk;
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -280,6 +281,11 @@ impl Cluster {
             let names: Vec<&str> = self.state.machines.iter().map(|machine| machine.name.as_str()).collect();
             format!("no machine is called {name}; there are {}", names.join(", "))
         })
+    }
+
+    /// The address at which machines reach what is outside all of them.
+    pub fn host_address(&self) -> Ipv4Addr {
+        self.state.network.address(1)
     }
 
     /// The name of a machine's network namespace.

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod background;
 pub mod binaries;
+pub mod bmc;
 pub mod certificates;
 pub mod checker;
 pub mod cluster;

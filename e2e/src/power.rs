@@ -57,6 +57,11 @@ impl PowerSupply {
         Ok(Self { socket: socket.to_owned(), shared, background })
     }
 
+    /// Where it listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// From now on every command fails, as with a device that lost its power together with the node.
     pub fn break_down(&self) {
         self.shared.broken.store(true, Ordering::Relaxed);

@@ -2,10 +2,14 @@
 
 use anyhow::{Context, Result};
 use ha_api_types::record::{Fence, Proof};
+use ha_e2e::bmc::Bmc;
 use ha_e2e::measure::devices;
+use ha_e2e::plan::Plan;
 use ha_e2e::power::PowerSupply;
 use ha_e2e::scenario::{Scenario, WITNESS};
+use ha_e2e::scratch;
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 fn with_devices(name: &str) -> Result<(Scenario, PowerSupply)> {
     let scenario = Scenario::start(name)?;
@@ -31,6 +35,31 @@ fn a_device_that_confirms_is_proof() -> Result<()> {
     assert!(!scenario.cluster.machine(&home)?.is_on());
     let proof = proof(&scenario, &home)?;
     assert!(matches!(proof, Proof::Device { .. }), "{proof:?}");
+    scenario.cluster.heal(&home)?;
+    scenario.cluster.power_on(&home)?;
+    scenario.cluster.wait_for_nodes()?;
+    scenario.finish()
+}
+
+/// Nothing of ours between the controller and the power: ClusterLabs' fence_ipmilan, ipmitool, and IPMI over the network.
+#[test]
+fn a_machine_is_switched_off_by_its_management_controller() -> Result<()> {
+    // With the fast profile silence might be proof before the agent, in Python, has ended on a busy machine.
+    let plan = Plan { profile: "Default".to_owned(), ..Plan::test(&scratch::folder("fence-ipmi")?) };
+    let mut scenario = Scenario::start_with(plan)?;
+    let supply =
+        PowerSupply::start(scenario.cluster.folder(), &scenario.cluster.volatile().join("power.sock"))?;
+    let home = scenario.home(WITNESS)?;
+    let folder = scenario.cluster.folder().join("bmc");
+    let bmc = Bmc::start(&folder, scenario.cluster.host_address(), &supply, &home)?;
+    let fencing = json!({"allowUnfenced": true, "devices": [bmc.device()]});
+    scenario.apply("nodes", &home, &json!({"fencing": fencing}))?;
+    scenario.cluster.cut(&home)?;
+    scenario.elsewhere(WITNESS, &home)?;
+    let proof = proof(&scenario, &home)?;
+    assert!(matches!(proof, Proof::Device { .. }), "{proof:?}");
+    assert_eq!(supply.switched_off(), 1, "the machine was not switched off");
+    assert!(!scenario.cluster.machine(&home)?.is_on());
     scenario.cluster.heal(&home)?;
     scenario.cluster.power_on(&home)?;
     scenario.cluster.wait_for_nodes()?;

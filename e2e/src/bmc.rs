@@ -1,0 +1,132 @@
+//! A machine's baseboard management controller: OpenIPMI's simulator speaks IPMI 2.0 for it, and its chassis is the power supply.
+
+use std::fs::{self, File, Permissions};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::binaries::own;
+use crate::command::{output, tool};
+use crate::power::PowerSupply;
+use crate::scenario::CEILING;
+use crate::wait::wait_until;
+
+const USER: &str = "admin";
+const PASSWORD: &str = "secret";
+/// The simulator is silent when it is asked which ciphers it has, and ipmitool would wait for ten seconds each time.
+const CIPHER: &str = "3";
+
+/// Answers until it is dropped, also when the program ends otherwise.
+pub struct Bmc {
+    child: Child,
+    address: SocketAddr,
+    secret: PathBuf,
+}
+
+impl Bmc {
+    /// The controller of `machine`, reached at `address`; what it needs is written to `folder`.
+    ///
+    /// # Errors
+    /// When the simulator (package openipmi) cannot be started, or does not answer.
+    pub fn start(folder: &Path, address: Ipv4Addr, supply: &PowerSupply, machine: &str) -> Result<Self> {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        // Nobody else binds there between: the address is the run's own.
+        let address = UdpSocket::bind((address, 0))?.local_addr()?;
+        let chassis = write(folder, "chassis", &chassis(supply, machine)?)?;
+        fs::set_permissions(&chassis, Permissions::from_mode(0o755))?;
+        let lan = write(folder, "lan.conf", &lan(address, &chassis))?;
+        let commands = write(folder, "commands", COMMANDS)?;
+        let secret = write(folder, "secret", &format!("password={PASSWORD}\n"))?;
+        let log = File::create(folder.join("log"))?;
+        let child = Command::new(tool("setpriv"))
+            .args(["--pdeathsig", "KILL", &tool("ipmi_sim"), "-n"])
+            .args([Path::new("-c"), &lan, Path::new("-f"), &commands, Path::new("-s"), &folder.join("state")])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("ipmi_sim could not be started")?;
+        let bmc = Self { child, address, secret };
+        wait_until(&format!("the management controller of {machine}"), CEILING, || bmc.is_on())?;
+        Ok(bmc)
+    }
+
+    /// Whether ipmitool sees the machine's power on.
+    fn is_on(&self) -> bool {
+        let (ip, port) = (self.address.ip().to_string(), self.address.port().to_string());
+        let arguments = ["-I", "lanplus", "-H", &ip, "-p", &port, "-U", USER, "-P", PASSWORD, "-C", CIPHER];
+        output(tool("ipmitool"), &[&arguments[..], &["power", "status"]].concat())
+            .is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == "Chassis Power is on")
+    }
+
+    /// The fence device of Node.spec for it: ClusterLabs' own agent for IPMI.
+    pub fn device(&self) -> Value {
+        json!({"name": "bmc", "kind": "Power", "action": "Off", "timeoutSeconds": 60,
+            "parts": [{"agent": "fence_ipmilan", "attributesFile": self.secret,
+                "attributes": {"ip": self.address.ip(), "ipport": self.address.port().to_string(),
+                    "username": USER, "lanplus": "1", "cipher": CIPHER}}]})
+    }
+}
+
+impl Drop for Bmc {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One controller at the usual address of the bus, with nothing on it.
+const COMMANDS: &str = "mc_setbmc 0x20
+mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
+mc_enable 0x20
+";
+
+fn lan(address: SocketAddr, chassis: &Path) -> String {
+    format!(
+        "name \"bmc\"
+set_working_mc 0x20
+  startlan 1
+    addr {} {}
+    priv_limit admin
+    allowed_auths_admin md5
+    guid a123456789abcdefa123456789abcdef
+  endlan
+  chassis_control \"{} 0x20\"
+  user 2 true \"{USER}\" \"{PASSWORD}\" admin 10 md5
+",
+        address.ip(),
+        address.port(),
+        chassis.display()
+    )
+}
+
+/// What the simulator runs as `chassis 0x20 get power` and `chassis 0x20 set power 0`.
+fn chassis(supply: &PowerSupply, machine: &str) -> Result<String> {
+    Ok(format!(
+        r#"#!/bin/sh
+ask() {{ printf 'socket=%s\nplug=%s\naction=%s\n' '{}' '{machine}' "$1" | '{}'; }}
+case "$2 $3 $4" in
+"get power "*)
+  ask status >&2
+  case $? in 0) echo power:1 ;; 2) echo power:0 ;; *) exit 1 ;; esac
+  ;;
+"set power 0") ask off >&2 ;;
+"set power 1") ask on >&2 ;;
+*) exit 1 ;;
+esac
+"#,
+        supply.socket().display(),
+        own("fence_sandbox")?.display()
+    ))
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
