@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 mod apply;
+pub(crate) mod balance;
 mod completion;
 mod config;
 mod create;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Create(create::Create),
     /// Edit an object
     Edit(edit::Edit),
+    /// Plan moves that balance a cluster read from a file
+    Balance(balance::Balance),
     /// Set fields of an object's spec
     Set(set::Set),
     /// Delete objects; a service itself is left as it is unless --stop is given
@@ -105,6 +108,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Diff(diff) => diff.run(session).await,
         Command::Create(create) => create.run(session).await,
         Command::Edit(edit) => edit.run(session).await,
+        Command::Balance(balance) => balance.run(session),
         Command::Set(set) => set.run(session).await,
         Command::Delete(delete) => delete.run(session).await,
         Command::Start(start) => start.run(session).await,

@@ -27,6 +27,11 @@ use session::Session;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    if std::path::Path::new(&program).file_name().is_some_and(|name| name == "hbal") {
+        return command::balance::hbal::main(words);
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! The real `hactl` binary against a scripted API on loopback.
 
 mod apply;
+mod balance;
 mod commands;
 mod connection;
 mod doctor;

@@ -106,6 +106,15 @@ proptest! {
         let plan = plan(&problem, &goal);
         prop_assert!(plan.steps.len() <= goal.max_length);
         check_plan(&problem, &plan);
+        // What is written to a file afterwards has the announced score; loads are not in files.
+        let plain = |mut cluster: super::model::Cluster| {
+            cluster.instances.iter_mut().for_each(|instance| instance.load = super::model::DEFAULT_LOAD);
+            cluster
+        };
+        let after = super::text::read(&super::text::write(&plan.applied(&cluster, &problem))).unwrap();
+        let after = Problem::new(&after, 0, &problem.settings);
+        let before = Problem::new(&plain(cluster), 0, &problem.settings);
+        prop_assert!((score(&after, &after.start) - score(&before, &plan.spots(&problem))).abs() < 1e-9);
         // The same again is the same.
         prop_assert_eq!(&search(&problem, &goal, &mut || true), &plan);
     }

@@ -1,0 +1,46 @@
+//! The commands that execute a plan, job set by job set.
+
+use super::planned::{Planned, Source};
+use ha_scheduler::balance::moves::Operation;
+use ha_scheduler::balance::plan::Step;
+
+/// The commands of a plan: the jobs of a set can be run at the same time.
+pub(super) fn text(source: &Source, planned: &Planned) -> String {
+    let mut text = String::new();
+    for (set, number) in planned.job_sets().iter().zip(1..) {
+        text += &format!("\n  echo jobset {number}, {} jobs\n", set.len());
+        for (step, job) in set.iter().zip(1..) {
+            text += &format!("    echo job {number}/{job}\n");
+            for command in commands(source, planned, step) {
+                text += &format!("    gnt-instance {command}\n");
+            }
+        }
+    }
+    text
+}
+
+/// The commands as a script that stops at the first that fails.
+pub(super) fn script(commands: &str) -> String {
+    format!("#!/bin/sh\n# Executes a plan of moves, job set by job set.\n\nset -e\n{commands}")
+}
+
+fn commands(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
+    let problem = &planned.problem;
+    let facts = &source.cluster.instances[problem.guests[step.guest].instance];
+    let name = &facts.name;
+    let mut spots = step.kind.spots(step.from, step.to).into_iter();
+    let mut here = step.from.primary;
+    let mut commands = Vec::new();
+    for operation in step.kind.operations(step.from, step.to) {
+        // What does not run, or whose node is off, cannot be migrated.
+        let migrates = facts.status.is_running() && !problem.hosts[here].down;
+        let verb = if migrates { "migrate" } else { "failover" };
+        commands.push(match operation {
+            Operation::Failover => format!("{verb} -f {name}"),
+            Operation::Replace(host) => format!("replace-disks -n {} {name}", source.node(problem, host)),
+            Operation::MoveTo(host) => format!("{verb} -f -n {} {name}", source.node(problem, host)),
+        });
+        here = spots.next().map_or(here, |spot| spot.primary);
+    }
+    commands
+}

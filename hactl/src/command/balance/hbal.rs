@@ -1,0 +1,198 @@
+//! The program under the name `hbal`: that tool's options and manner of printing, so that scripts go on working.
+
+use super::options::{Options, save_text, written};
+use super::planned::{Planned, Source, after};
+use super::{commands, instances, nodes, plans, steps};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::terminal::{ColorChoice, Terminal};
+use clap::error::ErrorKind;
+use clap::{ArgAction, Parser};
+use ha_scheduler::balance::score::{VALUES, usages, values};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Cluster balancer for Ganeti's text format
+#[derive(Parser, Debug)]
+#[command(name = "hbal", version, disable_version_flag = true, max_term_width = 110)]
+struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    /// Print one line: score before, number of steps, score after, and their ratio
+    #[arg(long, short = 'o')]
+    oneline: bool,
+    /// Print more; may be given several times
+    #[arg(long, short = 'v', action = ArgAction::Count)]
+    verbose: u8,
+    /// Print less
+    #[arg(long, short = 'q', action = ArgAction::Count)]
+    quiet: u8,
+    /// Print the version
+    #[arg(long, short = 'V', action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+/// Runs the program with the words after its name.
+pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let terminal = Terminal::new(ColorChoice::Never, false, 0);
+    let words: Vec<OsString> = words.map(attached).collect();
+    if let Some(failure) = refused(&words) {
+        terminal.failure(&failure);
+        return failure.exit.into();
+    }
+    match Arguments::try_parse_from(std::iter::once(OsString::from("hbal")).chain(words)) {
+        Ok(arguments) => match arguments.run(&terminal) {
+            Ok(exit) => exit.into(),
+            Err(failure) => {
+                terminal.failure(&failure);
+                failure.exit.into()
+            }
+        },
+        Err(error) => {
+            // Nothing sensible can be done when nobody reads the help.
+            let _ = error.print();
+            let asked_for = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion].contains(&error.kind());
+            if asked_for { Exit::Done.into() } else { Exit::Usage.into() }
+        }
+    }
+}
+
+/// `-CFILE` and `-pFIELDS` name their value without an equals sign.
+fn attached(word: OsString) -> OsString {
+    let Some(text) = word.to_str() else { return word };
+    for (short, long) in [("-C", "--print-commands="), ("-p", "--print-nodes=")] {
+        match text.strip_prefix(short) {
+            Some(value) if !value.is_empty() && !value.starts_with('=') => {
+                return format!("{long}{value}").into();
+            }
+            Some(_) | None => {}
+        }
+    }
+    word
+}
+
+/// Sources that this program does not have.
+fn refused(words: &[OsString]) -> Option<Failure> {
+    let sources = [
+        ("-m", "a Ganeti cluster cannot be asked by RAPI"),
+        ("--master", "a Ganeti cluster cannot be asked by RAPI"),
+        ("-L", "a running cluster cannot be balanced under this name"),
+        ("--luxi", "a running cluster cannot be balanced under this name"),
+        ("-I", "requests of iallocators are not read"),
+    ];
+    let word = words.iter().filter_map(|word| word.to_str()).find_map(|word| {
+        let is = |source: &str| {
+            word == source
+                || (word.starts_with(source) && !source.starts_with("--"))
+                || word.starts_with(&format!("{source}="))
+        };
+        sources.iter().find(|(source, _)| is(source))
+    });
+    word.map(|(source, why)| Failure::usage(format!("{source}: {why}")).help("give a file with -t FILE"))
+}
+
+impl Arguments {
+    fn run(&self, terminal: &Terminal) -> Outcome {
+        let options = &self.options;
+        let source = Source::read(options)?;
+        let [_group] = source.groups.as_slice() else {
+            let names: Vec<&str> =
+                source.groups.iter().map(|&group| source.cluster.groups[group].name.as_str()).collect();
+            return Err(Failure::usage(format!("found {} node groups: {}", names.len(), names.join(", ")))
+                .help("choose one with -G"));
+        };
+        let chosen = plans(&source, options, Instant::now());
+        for planned in &chosen {
+            let (plan, level) = (&planned.plan, 1 + i16::from(self.verbose) - i16::from(self.quiet));
+            if self.oneline {
+                let ratio = if plan.end() == 0.0 { 1.0 } else { plan.start / plan.end() };
+                let line = format!("{:.8} {} {:.8} {ratio:8.3}\n", plan.start, plan.steps.len(), plan.end());
+                terminal.out(&line);
+            } else {
+                terminal.out(&self.beginning(&source, planned, level));
+                terminal.out(&self.end(&source, planned, level));
+            }
+        }
+        options.save(&source.cluster, &after(&source, &chosen))?;
+        if let Some(file) = &options.print_commands {
+            let text: String = chosen.iter().map(|planned| commands::text(&source, planned)).collect();
+            match written(file) {
+                None => terminal.out(&format!("\nCommands to run to reach the above solution:\n{text}")),
+                Some(path) => save_text(path, &commands::script(&text))?,
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// What is printed before the steps.
+    fn beginning(&self, source: &Source, planned: &Planned, level: i16) -> String {
+        let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
+        let usages = usages(problem, &problem.start);
+        let bad: Vec<bool> = problem
+            .hosts
+            .iter()
+            .zip(&usages)
+            .map(|(host, usage)| !host.offline && usage.fails_n1())
+            .collect();
+        let mut text = String::new();
+        if level > 0 {
+            text += &format!("Loaded {} nodes, {} instances\n", cluster.nodes.len(), cluster.instances.len());
+        }
+        if level > 0 && bad.contains(&true) {
+            text += "Cluster is not N+1 happy, continuing but no guarantee that the cluster will end N+1 happy.\n";
+        }
+        if self.options.print_instances {
+            text += "\nInitial instance map:\n";
+            text += &instances::table(cluster, problem, &problem.start);
+        }
+        if self.options.print_nodes.is_some() {
+            text += "\nInitial cluster status:\n";
+            text += &nodes::table(cluster, problem, &problem.start, &self.options.node_fields());
+            text += "\n";
+        }
+        if plan.start < self.options.min_score {
+            return text
+                + &format!(
+                    "Cluster is already well balanced (initial score {:.6},\nminimum score {:.6}).\nNothing to do, exiting\n",
+                    plan.start, self.options.min_score
+                );
+        }
+        if level > 2 {
+            text += &format!("Initial coefficients: overall {:.8}\n", plan.start);
+            for (value, amount) in VALUES.iter().zip(values(problem, &problem.start)) {
+                let weight = format!("x{:.2}", value.weight);
+                text += &format!("   {:24} {amount:.8} {weight:>6}\n", value.name);
+            }
+        } else {
+            text += &format!("Initial score: {:.8}\n", plan.start);
+        }
+        text + "Trying to minimize the CV...\n"
+    }
+
+    /// The steps and what is printed after them.
+    fn end(&self, source: &Source, planned: &Planned, level: i16) -> String {
+        let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
+        if plan.start < self.options.min_score {
+            return String::new();
+        }
+        let mut text = steps::text(source, planned);
+        if plan.steps.is_empty() {
+            text += "No solution found\n";
+        } else {
+            text += &format!("Cluster score improved from {:.8} to {:.8}\n", plan.start, plan.end());
+        }
+        if level > 0 {
+            text += &format!("Solution length={}\n", plan.steps.len());
+        }
+        let spots = plan.spots(problem);
+        if self.options.print_instances {
+            text += "\nFinal instance map:\n";
+            text += &instances::table(cluster, problem, &spots);
+        }
+        if self.options.print_nodes.is_some() {
+            text += "\nFinal cluster status:\n";
+            text += &nodes::table(cluster, problem, &spots, &self.options.node_fields());
+        }
+        text
+    }
+}

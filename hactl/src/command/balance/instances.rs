@@ -1,0 +1,48 @@
+//! The table of instances.
+
+use ha_scheduler::balance::model::{Cluster, LOAD_UNIT};
+use ha_scheduler::balance::problem::{Problem, Spot};
+
+/// One line an instance: `R` when it runs, its nodes, whether memory is kept for it, its sizes and measured use.
+pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> String {
+    let node = |host: usize| cluster.nodes[problem.hosts[host].node].name.clone();
+    let mut rows = vec![
+        [
+            "F", "Name", "Pri_node", "Sec_node", "Auto_bal", "vcpu", "mem", "dsk", "lCpu", "lMem", "lDsk",
+            "lNet",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for (guest, spot) in problem.guests.iter().zip(spots) {
+        let facts = &cluster.instances[guest.instance];
+        let mut row = vec![
+            if facts.status.is_running() { "R" } else { " " }.to_owned(),
+            facts.name.clone(),
+            node(spot.primary),
+            spot.secondary.map(node).unwrap_or_default(),
+            if facts.auto_balance { "Y" } else { "N" }.to_owned(),
+            facts.vcpus.to_string(),
+            facts.memory.to_string(),
+            (facts.disk / 1024).to_string(),
+        ];
+        row.extend(guest.load.map(|load| format!("{:.3}", load as f64 / LOAD_UNIT as f64)));
+        rows.push(row);
+    }
+    aligned(&rows, 5)
+}
+
+/// Columns aligned, the first ones to the left and the others to the right, after one blank.
+pub(super) fn aligned(rows: &[Vec<String>], left: usize) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if column < left { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+        });
+        format!(" {}", cells.collect::<Vec<_>>().join(" ")).trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}

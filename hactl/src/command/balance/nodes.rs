@@ -1,0 +1,84 @@
+//! The table of nodes.
+
+use super::instances::aligned;
+use ha_scheduler::balance::model::{Cluster, LOAD_UNIT, Node};
+use ha_scheduler::balance::problem::{Problem, Spot};
+use ha_scheduler::balance::score::{Usage, usages};
+
+/// A column: the word that asks for it, its heading, and its text.
+type Column = (&'static str, &'static str, fn(&Row<'_>) -> String);
+
+struct Row<'a> {
+    node: &'a Node,
+    usage: &'a Usage,
+    offline: bool,
+    /// Memory of the instances that run here.
+    memory_used: i64,
+}
+
+/// Every column, in the order in which they are shown.
+const COLUMNS: [Column; 21] = [
+    ("status", "F", |row| {
+        if row.offline {
+            "-"
+        } else if row.usage.fails_n1() {
+            "*"
+        } else {
+            " "
+        }
+        .to_owned()
+    }),
+    ("name", "Name", |row| row.node.name.clone()),
+    ("tmem", "t_mem", |row| row.node.memory_total.to_string()),
+    ("nmem", "n_mem", |row| row.node.memory_own.to_string()),
+    ("imem", "i_mem", |row| row.memory_used.to_string()),
+    ("xmem", "x_mem", |row| {
+        let known = row.node.memory_own + row.memory_used + row.usage.memory_free;
+        (row.node.memory_total - known).to_string()
+    }),
+    ("fmem", "f_mem", |row| row.usage.memory_free.to_string()),
+    ("rmem", "r_mem", |row| row.usage.memory_reserved.to_string()),
+    ("tdsk", "t_dsk", |row| (row.node.disk_total / 1024).to_string()),
+    ("fdsk", "f_dsk", |row| (row.usage.disk_free / 1024).to_string()),
+    ("pcpu", "pcpu", |row| row.node.cpus.to_string()),
+    ("vcpu", "vcpu", |row| row.usage.vcpus.to_string()),
+    ("pcnt", "pcnt", |row| row.usage.primaries.to_string()),
+    ("scnt", "scnt", |row| row.usage.secondaries.to_string()),
+    ("pfmem", "p_fmem", |row| share(row.usage.memory_free, row.node.memory_total)),
+    ("pfdsk", "p_fdsk", |row| share(row.usage.disk_free, row.node.disk_total)),
+    ("rcpu", "r_cpu", |row| format!("{:.2}", row.usage.vcpus as f64 / row.node.cpus.max(1) as f64)),
+    ("lcpu", "lCpu", |row| load(row.usage.load[0])),
+    ("lmem", "lMem", |row| load(row.usage.load[1])),
+    ("ldsk", "lDsk", |row| load(row.usage.load[2])),
+    ("lnet", "lNet", |row| load(row.usage.load[3])),
+];
+
+/// One line a node: `-` when it is offline, `*` when it fails N+1. `fields` names columns, separated by commas; without any, or
+/// with a plus sign before them, all are shown.
+pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot], fields: &str) -> String {
+    let named: Vec<&str> = fields.split(',').filter(|name| !name.is_empty()).collect();
+    let all = named.is_empty() || fields.starts_with('+');
+    let columns: Vec<&Column> = if all {
+        COLUMNS.iter().collect()
+    } else {
+        named.iter().filter_map(|name| COLUMNS.iter().find(|column| column.0 == *name)).collect()
+    };
+    let mut memory = vec![0; problem.hosts.len()];
+    for (guest, spot) in problem.guests.iter().zip(spots) {
+        memory[spot.primary] += guest.memory_used;
+    }
+    let mut rows: Vec<Vec<String>> = vec![columns.iter().map(|column| column.1.to_owned()).collect()];
+    for ((host, usage), memory_used) in problem.hosts.iter().zip(&usages(problem, spots)).zip(memory) {
+        let row = Row { node: &cluster.nodes[host.node], usage, offline: host.offline, memory_used };
+        rows.push(columns.iter().map(|column| column.2(&row)).collect());
+    }
+    aligned(&rows, if all { 2 } else { 0 })
+}
+
+fn share(part: i64, whole: i64) -> String {
+    format!("{:.4}", part as f64 / whole.max(1) as f64)
+}
+
+fn load(amount: i64) -> String {
+    format!("{:.3}", amount as f64 / LOAD_UNIT as f64)
+}

@@ -1,0 +1,174 @@
+//! The options that `hactl balance` and `hbal` have in common, with hbal's meaning.
+
+use crate::failure::Failure;
+use clap::{ArgAction, Args, ValueHint};
+use ha_scheduler::balance::model::Cluster;
+use ha_scheduler::balance::problem::Settings;
+use ha_scheduler::balance::search::Goal;
+use ha_scheduler::balance::text;
+use std::path::{Path, PathBuf};
+
+/// The options.
+#[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub(crate) struct Options {
+    /// Read the cluster from this file, in Ganeti's text format
+    #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) text_data: PathBuf,
+    /// Treat a node as offline; may be given several times
+    #[arg(long, short = 'O', value_name = "NODE")]
+    pub(crate) offline: Vec<String>,
+    /// A score below this is good enough
+    #[arg(long, short = 'e', value_name = "SCORE", default_value_t = Goal::default().min_score)]
+    pub(crate) min_score: f64,
+    /// What a last step must gain, once the score is below --min-gain-limit
+    #[arg(long, short = 'g', value_name = "DELTA", default_value_t = Goal::default().min_gain)]
+    pub(crate) min_gain: f64,
+    /// The score from which on --min-gain counts
+    #[arg(long, value_name = "SCORE", default_value_t = Goal::default().min_gain_limit)]
+    pub(crate) min_gain_limit: f64,
+    /// Plan no more steps than this
+    #[arg(long, short = 'l', value_name = "N")]
+    pub(crate) max_length: Option<usize>,
+    /// Virtual cpus for each physical one at most; without it as the file's policy says, else 4
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub(crate) max_cpu: Option<f64>,
+    /// Share of a node's disk that stays free
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = share)]
+    pub(crate) min_disk: f64,
+    /// Copy no disks
+    #[arg(long)]
+    pub(crate) no_disk_moves: bool,
+    /// Migrate and fail over nothing
+    #[arg(long)]
+    pub(crate) no_instance_moves: bool,
+    /// Never move a primary to a third node by way of its secondary
+    #[arg(long)]
+    pub(crate) restricted_migration: bool,
+    /// Do not refuse moves for the vcpu ratio or for N+1
+    #[arg(long)]
+    pub(crate) ignore_soft_errors: bool,
+    /// Count measured use as 0
+    #[arg(long)]
+    pub(crate) ignore_dynu: bool,
+    /// Move only what lives on offline nodes
+    #[arg(long, short = 'E')]
+    pub(crate) evac_mode: bool,
+    /// Move only these instances
+    #[arg(long, value_name = "INSTANCES", value_delimiter = ',')]
+    pub(crate) select_instances: Vec<String>,
+    /// Leave these instances where they are
+    #[arg(long, value_name = "INSTANCES", value_delimiter = ',')]
+    pub(crate) exclude_instances: Vec<String>,
+    /// Keep instances with the same tag of these prefixes on different nodes
+    #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
+    pub(crate) exclusion_tags: Vec<String>,
+    /// Read measured use from this file: instance, cpu, memory, disk, net on each line
+    #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) dynu_file: Option<PathBuf>,
+    /// Save the cluster to FILE.original, and after the plan to FILE.balanced
+    #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) save: Option<PathBuf>,
+    /// Balance only this group, by name or uuid
+    #[arg(long, short = 'G', value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// Print the commands, or write them into a script
+    #[arg(long, short = 'C', value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) print_commands: Option<String>,
+    /// Print the nodes before and after; with + these fields too
+    #[arg(long, short = 'p', value_name = "FIELDS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) print_nodes: Option<String>,
+    /// Print the instances before and after
+    #[arg(long)]
+    pub(crate) print_instances: bool,
+    /// Stopped instances take memory too, as in versions before 2.10
+    #[arg(long)]
+    pub(crate) count_down_memory: bool,
+    /// Search no longer than this
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    pub(crate) budget: f64,
+    /// What chance follows: the same seed gives the same plan, unless the budget ends the search
+    #[arg(long, value_name = "N", default_value_t = 1, action = ArgAction::Set)]
+    pub(crate) seed: u64,
+}
+
+impl Options {
+    /// What of them is about moves.
+    pub(crate) fn settings(&self) -> Settings {
+        let names = |names: &[String]| names.iter().filter(|name| !name.is_empty()).cloned().collect();
+        Settings {
+            max_cpu: self.max_cpu,
+            min_disk: self.min_disk,
+            count_down_memory: self.count_down_memory,
+            ignore_load: self.ignore_dynu,
+            exclusion_tags: names(&self.exclusion_tags),
+            no_disk_moves: self.no_disk_moves,
+            no_instance_moves: self.no_instance_moves,
+            restricted_migration: self.restricted_migration,
+            evacuate: self.evac_mode,
+            selected: (!self.select_instances.is_empty())
+                .then(|| self.select_instances.iter().cloned().collect()),
+            excluded: self.exclude_instances.iter().cloned().collect(),
+            ignore_soft_errors: self.ignore_soft_errors,
+            ..Settings::default()
+        }
+    }
+
+    /// What of them is about when a plan is good or long enough.
+    pub(crate) fn goal(&self) -> Goal {
+        Goal {
+            min_score: self.min_score,
+            min_gain: self.min_gain,
+            min_gain_limit: self.min_gain_limit,
+            max_length: self.max_length.unwrap_or(usize::MAX),
+            seed: self.seed,
+            ..Goal::default()
+        }
+    }
+
+    /// The columns of the table of nodes.
+    pub(crate) fn node_fields(&self) -> String {
+        self.print_nodes.clone().unwrap_or_default()
+    }
+
+    /// Writes the files of `--save`.
+    pub(crate) fn save(&self, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
+        let Some(base) = &self.save else { return Ok(()) };
+        for (end, cluster) in [(".original", before), (".balanced", after)] {
+            let mut name = base.clone().into_os_string();
+            name.push(end);
+            save_text(Path::new(&name), &text::write(cluster))?;
+        }
+        Ok(())
+    }
+}
+
+/// The file that an option with an optional file names.
+pub(crate) fn written(value: &str) -> Option<&Path> {
+    (!value.is_empty()).then(|| Path::new(value))
+}
+
+/// Writes a text to a file.
+pub(crate) fn save_text(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::usage(format!("{}: cannot be written: {error}", path.display())))
+}
+
+fn number(text: &str, least: f64, most: f64, expected: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (least..=most).contains(&number) => Ok(number),
+        Ok(_) | Err(_) => Err(format!("expected {expected}")),
+    }
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 1e6, "a number, 0 or more")
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 1.0, "a number from 0 to 1")
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    number(text, 0.0, 1e6, "seconds, 0 or more")
+}

@@ -1,0 +1,122 @@
+//! Where the cluster comes from, and a group of it with its plan.
+
+use super::options::Options;
+use crate::failure::Failure;
+use ha_scheduler::balance::jobs::job_sets;
+use ha_scheduler::balance::model::{Cluster, Role};
+use ha_scheduler::balance::plan::{Plan, Step};
+use ha_scheduler::balance::problem::{Problem, Spot};
+use ha_scheduler::balance::search::search;
+use ha_scheduler::balance::text;
+use std::path::Path;
+
+/// A cluster with what was chosen of it.
+pub(crate) struct Source {
+    /// The cluster.
+    pub(crate) cluster: Cluster,
+    /// The groups to be balanced, by position.
+    pub(crate) groups: Vec<usize>,
+}
+
+/// A group with its plan.
+pub(crate) struct Planned {
+    /// The group, by position.
+    pub(crate) group: usize,
+    /// The group as a problem.
+    pub(crate) problem: Problem,
+    /// The plan.
+    pub(crate) plan: Plan,
+}
+
+impl Source {
+    /// Reads the files, and checks every name that options mention.
+    pub(crate) fn read(options: &Options) -> Result<Source, Failure> {
+        let path = &options.text_data;
+        let place = |path: &Path| path.display().to_string();
+        let mut cluster = text::read(&contents(path)?)
+            .map_err(|error| Failure::usage(error.to_string()).at(&place(path)))?;
+        if let Some(path) = &options.dynu_file {
+            text::read_utilisation(&mut cluster, &contents(path)?)
+                .map_err(|error| Failure::usage(error.to_string()).at(&place(path)))?;
+        }
+        for name in &options.offline {
+            let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
+            let node =
+                node.ok_or_else(|| Failure::usage(format!("-O {name}: the cluster has no such node")))?;
+            node.role = Role::Offline;
+        }
+        for name in options.select_instances.iter().chain(&options.exclude_instances) {
+            if !cluster.instances.iter().any(|instance| instance.name == *name) {
+                return Err(Failure::usage(format!("{name}: the cluster has no such instance")));
+            }
+        }
+        let groups = match &options.group {
+            None => (0..cluster.groups.len())
+                .filter(|&group| cluster.nodes.iter().any(|node| node.group == group))
+                .collect(),
+            Some(name) => {
+                let chosen =
+                    cluster.groups.iter().position(|group| group.name == *name || group.uuid == *name);
+                let chosen = chosen
+                    .ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))?;
+                vec![chosen]
+            }
+        };
+        Ok(Source { cluster, groups })
+    }
+
+    /// A node's name.
+    pub(crate) fn node(&self, problem: &Problem, host: usize) -> &str {
+        &self.cluster.nodes[problem.hosts[host].node].name
+    }
+
+    /// An instance's name.
+    pub(crate) fn instance(&self, problem: &Problem, guest: usize) -> &str {
+        &self.cluster.instances[problem.guests[guest].instance].name
+    }
+
+    /// A spot as `primary:secondary`.
+    pub(crate) fn spot(&self, problem: &Problem, spot: Spot) -> String {
+        let primary = self.node(problem, spot.primary);
+        match spot.secondary {
+            Some(secondary) => format!("{primary}:{}", self.node(problem, secondary)),
+            None => primary.to_owned(),
+        }
+    }
+}
+
+fn contents(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))
+}
+
+impl Planned {
+    /// Plans for a group.
+    pub(crate) fn new(
+        source: &Source,
+        options: &Options,
+        group: usize,
+        on: &mut dyn FnMut() -> bool,
+    ) -> Planned {
+        let problem = Problem::new(&source.cluster, group, &options.settings());
+        let plan = search(&problem, &options.goal(), on);
+        Planned { group, problem, plan }
+    }
+
+    /// By how much the score gets lower.
+    pub(crate) fn gain(&self) -> f64 {
+        self.plan.start - self.plan.end()
+    }
+
+    /// The steps that can be executed at the same time, set by set.
+    pub(crate) fn job_sets(&self) -> Vec<Vec<Step>> {
+        job_sets(&self.plan.steps)
+    }
+}
+
+/// The cluster after all plans.
+pub(crate) fn after(source: &Source, plans: &[Planned]) -> Cluster {
+    plans
+        .iter()
+        .fold(source.cluster.clone(), |cluster, planned| planned.plan.applied(&cluster, &planned.problem))
+}

@@ -1,0 +1,55 @@
+//! The steps of a plan: a line each, or a value each.
+
+use super::planned::{Planned, Source};
+use ha_scheduler::balance::moves::Operation;
+use ha_scheduler::balance::plan::Step;
+use serde_json::{Value, json};
+
+/// A numbered line for each step: instance, from where, to where, the score after it, and the operations.
+pub(super) fn text(source: &Source, planned: &Planned) -> String {
+    let problem = &planned.problem;
+    let width = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
+    let names = width(&mut (0..problem.guests.len()).map(|guest| source.instance(problem, guest).len()));
+    let spots = 1 + 2 * width(&mut (0..problem.hosts.len()).map(|host| source.node(problem, host).len()));
+    let line = |(step, number): (&Step, usize)| {
+        format!(
+            "{number:5}. {:names$} {:spots$} => {:spots$} {:12.8} a={}\n",
+            source.instance(problem, step.guest),
+            source.spot(problem, step.from),
+            source.spot(problem, step.to),
+            step.score,
+            operations(source, planned, step).join(" ")
+        )
+    };
+    planned.plan.steps.iter().zip(1..).map(line).collect()
+}
+
+/// A step for programs.
+pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value {
+    let problem = &planned.problem;
+    let spot = |spot: ha_scheduler::balance::problem::Spot| -> Vec<&str> {
+        [Some(spot.primary), spot.secondary]
+            .into_iter()
+            .flatten()
+            .map(|host| source.node(problem, host))
+            .collect()
+    };
+    json!({
+        "instance": source.instance(problem, step.guest),
+        "from": spot(step.from),
+        "to": spot(step.to),
+        "score": step.score,
+        "ops": operations(source, planned, step),
+    })
+}
+
+/// `f`, `r:X` and `fa:X`, in the order in which they are done.
+fn operations(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
+    let node = |host: usize| source.node(&planned.problem, host);
+    let operation = |operation: Operation| match operation {
+        Operation::Failover => "f".to_owned(),
+        Operation::Replace(host) => format!("r:{}", node(host)),
+        Operation::MoveTo(host) => format!("fa:{}", node(host)),
+    };
+    step.kind.operations(step.from, step.to).into_iter().map(operation).collect()
+}

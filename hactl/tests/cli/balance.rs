@@ -1,0 +1,112 @@
+//! `hactl balance` on files, and the program under the name `hbal`.
+
+use super::hactl::{command, file, run};
+use serde_json::{Value, json};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
+    a|1000|0|600|1000|1000|4|N|u1|1||N|0|0|1.0\n\
+    b|1000|0|1000|1000|1000|4|N|u1|1||N|0|0|1.0\n\
+    c|1000|0|700|10000|9000|4|N|u2|1||N|0|0|1.0\n\
+    d|1000|0|1000|10000|9000|4|N|u2|1||N|0|0|1.0\n\
+    e|1000|0|1000|10000|10000|4|N|u2|1||N|0|0|1.0\n\n\
+    i0|100|10|1|running|Y|a||rbd||1\ni1|100|10|1|running|Y|a||rbd||1\n\
+    i2|100|10|1|running|Y|a||rbd||1\ni3|100|10|1|running|Y|a||rbd||1\n\
+    j0|100|300|1|running|Y|c|d|drbd||1\nj1|100|300|1|running|Y|c|d|drbd||1\n\
+    j2|100|400|1|ADMIN_down|Y|c|d|drbd||1\n\n\n";
+
+/// The same binary under the other name.
+fn hbal(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hactl"));
+    command.arg0("/usr/bin/hbal").args(arguments).env_clear();
+    command
+}
+
+#[test]
+fn each_group_is_planned_and_what_improves_most_comes_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "cluster", CLUSTER);
+    let shown = run(&mut command(&["balance", "-t", &path, "-C", "-p"])).shows(
+        0,
+        &[
+            "Score before: 8.70000000",
+            "Score after:  0.00000000",
+            "2 moves in 2 job sets",
+            " a=fa:b",
+            "600 MiB",
+        ],
+    );
+    let position =
+        |part: &str| shown.stdout.find(part).unwrap_or_else(|| panic!("{part} in\n{}", shown.stdout));
+    assert!(position("Group g1: 2 nodes, 4 instances") < position("Group g2: 3 nodes, 3 instances"));
+    assert!(shown.stdout.contains("gnt-instance migrate -f -n b "));
+
+    let json = run(&mut command(&["balance", "-t", &path, "-G", "g2", "-o", "json"])).shows(0, &[]);
+    let value: Value = serde_json::from_str(&json.stdout).expect("JSON");
+    assert_eq!((&value["diskCopies"], &value["migrations"]), (&json!(2), &json!(2)));
+    let step = &value["moves"][0];
+    assert_eq!(
+        (&step["instance"], &step["from"], &step["to"]),
+        (&json!("j1"), &json!(["c", "d"]), &json!(["e", "c"]))
+    );
+    assert_eq!(step["ops"], json!(["r:e", "f"]));
+    assert_eq!(value["moves"][1]["score"], value["finalScore"]);
+}
+
+#[test]
+fn the_saved_state_is_balanced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "cluster", CLUSTER);
+    let saved = folder.path().join("saved").display().to_string();
+    run(&mut command(&["balance", "-t", &path, "-S", &saved])).shows(0, &[]);
+    let balanced = format!("{saved}.balanced");
+    run(&mut command(&["balance", "-t", &balanced])).shows(0, &["0 moves", "Score before: 0.10328427"]);
+    run(&mut command(&["balance", "-t", &format!("{saved}.original"), "-l", "1"])).shows(0, &["1 moves"]);
+}
+
+#[test]
+fn bad_input_is_told_with_its_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(
+        folder.path(),
+        "cluster",
+        &CLUSTER.replace("|e|", "|x|").replace("d|1000|0|1000", "d|1000|0|lots"),
+    );
+    run(&mut command(&["balance", "-t", &path]))
+        .fails(2, "cluster: line 7, free memory (field 4): expected a whole number, found `lots`");
+    let path = file(folder.path(), "cluster", CLUSTER);
+    run(&mut command(&["balance", "-t", &path, "-O", "x"])).fails(2, "-O x: the cluster has no such node");
+    run(&mut command(&["balance", "-t", &path, "-G", "x"])).fails(2, "-G x: the cluster has no such group");
+    run(&mut command(&["balance", "-t", &path, "--exclude-instances", "i0,x"]))
+        .fails(2, "x: the cluster has no such instance");
+    run(&mut command(&["balance", "-t", "/nonexistent"])).fails(2, "/nonexistent: cannot be read");
+    let loads = file(folder.path(), "loads", "i0 1 1 1 1\nx 1 1 1 1\n");
+    run(&mut command(&["balance", "-t", &path, "-U", &loads])).fails(2, "loads: line 2, instance (word 1)");
+}
+
+#[test]
+fn under_the_name_hbal_it_prints_in_that_manner() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = file(folder.path(), "cluster", CLUSTER);
+    run(&mut hbal(&["-t", &path])).fails(2, "choose one with -G");
+    let script = folder.path().join("script");
+    let shown = run(&mut hbal(&["-t", &path, "-G", "u2", "-pname,rmem", &format!("-C{}", script.display())]));
+    let shown = shown.shows(
+        0,
+        &[
+            "Loaded 5 nodes, 7 instances\n",
+            "Initial score: 6.48315520\nTrying to minimize the CV...\n",
+            "    1. j1 c:d => e:c   3.78413585 a=r:e f\n",
+            "Cluster score improved from 6.48315520 to 0.10328427\nSolution length=2\n",
+            "Initial cluster status:\n Name r_mem\n",
+        ],
+    );
+    assert!(!shown.stdout.contains("gnt-instance"));
+    let script = std::fs::read_to_string(script).expect("the script");
+    assert!(script.starts_with("#!/bin/sh\n") && script.contains("gnt-instance replace-disks -n e j1\n"));
+    run(&mut hbal(&["-t", &path, "-G", "g2", "-o"])).prints(0, "6.48315520 2 0.10328427   62.770\n");
+    run(&mut hbal(&["-t", &path, "-G", "g2", "-l0"])).shows(0, &["No solution found\nSolution length=0\n"]);
+    run(&mut hbal(&["-m", "somewhere"])).fails(2, "-m: a Ganeti cluster cannot be asked by RAPI");
+    run(&mut hbal(&["-V"])).shows(0, &["hbal "]);
+}
