@@ -81,6 +81,8 @@ reasons! {
     Preferred => "rules that are not strict prefer another node",
     /// Moved, or held, so that other services can come to where rules want them.
     MakesRoom => "services that must stay apart move one after another",
+    /// Moved because nodes were loaded unevenly for too long.
+    Rebalanced => "it evens the load of nodes",
     /// Moved because it is no longer allowed where it was.
     PlacementChanged => "it is no longer allowed where it was",
     /// Moved because its node is in maintenance.

@@ -272,6 +272,9 @@ pub struct ResourceStatus {
     /// The service of higher priority that it makes room for, until it runs again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub displaced_by: Option<String>,
+    /// The nodes with its data (Replicated), by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<String>,
     /// What the last move or restart was for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,

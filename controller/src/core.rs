@@ -39,7 +39,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
 use ha_store::election::{Election, ElectionView, Leadership, Readings, Step, Subject as ElectionSubject};
 use plan::{Note, Waiting};
-use situation::Situation;
+use situation::{Side, Situation};
 use std::collections::{BTreeMap, VecDeque};
 use world::{Touched, World};
 use writes::Writes;
@@ -86,6 +86,8 @@ pub struct Controller {
     late_at: Option<Mono>,
     /// The last plan had nothing to do and nothing to wait for.
     rests: bool,
+    /// Since when nodes have carried too much or too little. A new leader begins to count anew.
+    uneven: BTreeMap<String, Side>,
     waiting: Vec<Waiting>,
     refused: Option<String>,
     led: Option<Revision>,
@@ -125,6 +127,7 @@ impl Controller {
             heard: Vec::new(),
             late_at: None,
             rests: false,
+            uneven: BTreeMap::new(),
             waiting: Vec::new(),
             refused: None,
             led: None,
@@ -335,6 +338,7 @@ impl Controller {
         };
         self.led = term;
         self.dirty = true;
+        self.uneven.clear();
         self.writes.depose();
         self.waiting.clear();
         let event = Event {
@@ -388,6 +392,7 @@ impl Controller {
             commits: self.election.commits(),
             devices: &self.devices,
             probes: &self.probes,
+            uneven: &self.uneven,
             perhaps_closed: &perhaps_closed,
             placing: &placing,
             busy: &busy,
@@ -395,6 +400,14 @@ impl Controller {
         });
         self.next_uid += plan.uids;
         self.wake = plan.wake;
+        self.uneven = std::mem::take(&mut plan.uneven)
+            .into_iter()
+            .map(|(node, above)| {
+                let known = self.uneven.get(&node).filter(|side| side.above == above);
+                let since = known.map_or(self.now.raw, |side| side.since);
+                (node, Side { above, since })
+            })
+            .collect();
         self.heard = std::mem::take(&mut plan.heard);
         self.late_at = health::first_late_at(&self.world, self.election.commits(), &self.heard, self.now.raw);
         self.rests = plan.rests();

@@ -6,6 +6,7 @@ pub mod balance;
 pub mod filter;
 pub mod place;
 pub mod preempt;
+pub mod rebalance;
 pub mod reservation;
 pub mod rules;
 pub mod score;

@@ -3,6 +3,7 @@
 //!
 //! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; SCHEDULING section 1 for columns and weights.
 
+use crate::rebalance::Move;
 use crate::unit::{Unit, sum};
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
@@ -15,12 +16,7 @@ const WEIGHTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 /// The distance of each candidate from the ideal, in millionths; lower is better.
 pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
     let own = unit.load(view.settings.mode);
-    let nodes: Vec<Node<'_>> = view
-        .nodes
-        .iter()
-        .filter(|(_, node)| node.online.is_ok())
-        .map(|(name, facts)| Node { name, facts, others: others(view, unit, name) })
-        .collect();
+    let nodes = nodes(view, unit);
     let rows: Vec<[f64; 4]> = candidates.iter().map(|candidate| columns(&nodes, &own, candidate)).collect();
     candidates
         .iter()
@@ -29,7 +25,48 @@ pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<Stri
         .collect()
 }
 
+/// Those that carry load: all that are online.
+fn nodes<'a>(view: &'a View, unit: &Unit<'_>) -> Vec<Node<'a>> {
+    view.nodes
+        .iter()
+        .filter(|(_, node)| node.online.is_ok())
+        .map(|(name, facts)| Node { name, facts, others: others(view, unit, name) })
+        .collect()
+}
+
+/// Which of these moves has the best outcome: each is judged by what all nodes would carry after it; the first of equals.
+pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
+    let mode = view.settings.mode;
+    let nobody = Unit::new(Vec::new());
+    let nodes = nodes(view, &nobody);
+    let rows: Vec<[f64; 4]> = moves
+        .iter()
+        .map(|planned| {
+            let own = view.services.get(&planned.service).map(|facts| facts.load(mode)).unwrap_or_default();
+            let mut nodes = nodes.clone();
+            for node in nodes.iter_mut().filter(|node| node.name == planned.from) {
+                node.others = without(&node.others, &own);
+            }
+            columns(&nodes, &own, &planned.to)
+        })
+        .collect();
+    let closeness = closeness(&rows);
+    (0..moves.len()).min_by(|one, other| closeness[*one].total_cmp(&closeness[*other]))
+}
+
+fn without(all: &Amounts, own: &Amounts) -> Amounts {
+    let less = |all: Option<Quantity>, own: Option<Quantity>| {
+        all.map(|all| Quantity::from_milli(all.milli().saturating_sub(own.unwrap_or_default().milli())))
+    };
+    Amounts {
+        cpu: less(all.cpu, own.cpu),
+        memory: less(all.memory, own.memory),
+        disk: less(all.disk, own.disk),
+    }
+}
+
 /// A node that carries load, without the unit that a place is looked for.
+#[derive(Clone)]
 struct Node<'a> {
     name: &'a str,
     facts: &'a NodeFacts,

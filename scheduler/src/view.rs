@@ -65,6 +65,8 @@ pub struct ServiceFacts {
     pub failback: bool,
     /// What it needs.
     pub requests: Amounts,
+    /// Its driver can move it without stopping it.
+    pub moves_live: bool,
     /// What it was measured to use where it runs; nothing for one that does not run, or cannot be measured.
     pub measured: Amounts,
     /// The storage pool that it needs.

@@ -39,6 +39,9 @@ pub struct Explanation {
     pub waiting_for: Vec<String>,
     /// The resource's conditions.
     pub conditions: Vec<Condition>,
+    /// How uneven the load of nodes is, and what `scheduler.autoRebalance` makes of it; `None`: that is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub balance: Option<String>,
     /// Every node: the best first, then the refused ones, by name.
     pub nodes: Vec<Verdict>,
     /// What would help, as sentences; empty when nothing is wrong.

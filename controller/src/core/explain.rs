@@ -8,9 +8,11 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{Explanation, Verdict, VerdictCause};
 use ha_scheduler::place::{class_name, score_terms};
+use ha_scheduler::rebalance::{Loads, best_move, stays};
 use ha_scheduler::score::{Class, Score, class_of};
 use ha_scheduler::topsis::carried;
 use ha_scheduler::{Placement, ServiceFacts, Unit, Verdict as Judged, View, place};
+use std::collections::BTreeSet;
 
 /// What any replica can say about a service: it needs nothing that only the leader knows.
 pub fn explain(world: &World, resource: &Resource) -> Explanation {
@@ -41,9 +43,33 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
             .map_or_else(|| Reason::NotSeenYet.sentence().to_owned(), |ready| ready.message.clone()),
         waiting_for,
         conditions: status.conditions.clone(),
+        balance: balance(&view, name, &service),
         nodes: verdicts(&view, name, &status, &placement),
         help: help(resource, &status, &placement, world),
     }
+}
+
+/// What evening the load by itself makes of it; `None`: that is off, or it is not at rest.
+fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
+    let settings = &view.settings.auto_rebalance;
+    if !settings.enabled || !service.movable {
+        return None;
+    }
+    let unevenness = Loads::of(view).unevenness();
+    let verdict = if let Some(why) = stays(view, name, service) {
+        format!("it is left where it is, as {why}")
+    } else if unevenness <= settings.threshold {
+        "that is even enough".to_owned()
+    } else {
+        match best_move(view, &BTreeSet::from([name]), |_, _| true) {
+            Some(planned) => format!("on {} it would be {:.2}", planned.to, planned.after),
+            None => format!("no move of it that is allowed gains {:.0} %", settings.margin * 100.0),
+        }
+    };
+    let threshold = settings.threshold;
+    Some(format!(
+        "the load of nodes is uneven by {unevenness:.2}, too much is more than {threshold}: {verdict}"
+    ))
 }
 
 /// Allowed nodes first, the best before others, then the refused ones by name.

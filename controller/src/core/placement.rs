@@ -176,13 +176,12 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         group: spec.group.clone(),
         failback: spec.failback,
         requests: spec.requests,
+        moves_live: spec.driver.can_migrate(),
         measured: usage::of_service(world, resource, status).map(Usage::amounts).unwrap_or_default(),
         storage_pool: storage.map(|storage| storage.pool.clone()).filter(|pool| !pool.is_empty()),
         storage_nodes: storage.and_then(|storage| match storage.mode {
             StorageMode::Shared => None,
-            StorageMode::Replicated => {
-                Some(known_nodes().into_iter().chain(storage.secondary.clone()).collect::<BTreeSet<_>>())
-            }
+            StorageMode::Replicated => Some(replicas(resource, status)),
             // Where its data is becomes known when it is first placed.
             StorageMode::Local => status.node.is_some().then(known_nodes),
         }),
@@ -200,6 +199,20 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
             && status.state != ServiceState::Error,
         movable: status.state == ServiceState::Started,
     }
+}
+
+/// The nodes with the data of a replicated service: its node and its secondary; after a failover its node is the secondary,
+/// and the one where it was before has the other copy. That holds until another secondary, or none, is declared.
+pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet<String> {
+    let Some(storage) =
+        resource.spec.storage.as_ref().filter(|storage| storage.mode == StorageMode::Replicated)
+    else {
+        return BTreeSet::new();
+    };
+    let now: BTreeSet<String> = status.node.iter().chain(&storage.secondary).cloned().collect();
+    let known: BTreeSet<String> = status.replicas.iter().cloned().collect();
+    let holds = storage.secondary.is_some() && now.is_subset(&known);
+    if holds { known } else { now }
 }
 
 /// The nodes that a service uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error

@@ -7,7 +7,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Mono;
 use ha_store::Transaction;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A plan: made from one situation, carried out by guarded transactions that say for themselves whether they still fit.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +22,8 @@ pub struct Plan {
     pub wake: Option<(Mono, &'static str)>,
     /// Nodes that are in time: the same world would also be judged anew once one of them is not heard any more.
     pub heard: Vec<String>,
+    /// The load of nodes is too uneven, and nothing else goes on: which of them carry more than the mean. Empty: it is not so.
+    pub uneven: BTreeMap<String, bool>,
     /// Action uids that were used.
     pub uids: u64,
 }

@@ -15,6 +15,7 @@ mod policy;
 mod preemption;
 mod probe;
 mod queued;
+mod rebalance;
 mod recover;
 mod start;
 mod stop;
@@ -22,6 +23,7 @@ mod stop;
 pub(super) use disarm::holds_up as holds_up_disarm;
 
 use super::health::NodeTable;
+use super::placement::replicas;
 use super::plan::{Note, Plan, Subject};
 use super::situation::Situation;
 use super::world::{Versioned, guard_of};
@@ -46,6 +48,8 @@ pub struct Planner<'a> {
     pub turns: BTreeMap<String, Turn>,
     /// Services that this plan moves because an operator asked for it.
     pub moved_by_operator: BTreeSet<String>,
+    /// Moves that even the load of nodes, by service.
+    rebalances: BTreeMap<String, ha_scheduler::rebalance::Move>,
     /// The plan.
     pub plan: Plan,
     /// Services that have to make room for one of higher priority, by name.
@@ -61,6 +65,7 @@ impl<'a> Planner<'a> {
             turns: ha_scheduler::turns(&view),
             view,
             moved_by_operator: BTreeSet::new(),
+            rebalances: BTreeMap::new(),
             plan,
             displaced: BTreeMap::new(),
         }
@@ -226,6 +231,7 @@ pub fn plan(planner: &mut Planner<'_>) {
     let mut order: Vec<(&String, &Versioned<Resource>)> = world.resources.iter().collect();
     order.sort_by_key(|(name, resource)| (Reverse(resource.value.spec.priority), *name));
     let operations = operation::requests(&planner.situation);
+    rebalance::plan(planner, &operations);
     for (name, resource) in order {
         if planner.situation.busy.contains(&Subject::Service(name.clone())) {
             continue;
@@ -329,6 +335,7 @@ fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
 /// Writes the draft, if it says anything new.
 fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     let situation = planner.situation;
+    draft.status.replicas = replicas(&service.resource.value, &draft.status).into_iter().collect();
     outcome::settle(&situation, service, &mut draft);
     conditions::fill(&situation, service, &mut draft);
     for (reason, message) in std::mem::take(&mut draft.waiting) {

@@ -4,7 +4,7 @@ use super::interface::Config;
 use super::plan::Subject;
 use super::world::World;
 use ha_api_types::record::Revision;
-use ha_api_types::time::Now;
+use ha_api_types::time::{Mono, Now};
 use ha_store::election::CommitClock;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,10 +29,21 @@ pub struct Situation<'a> {
     pub probes: &'a super::fencing::probes::DeviceProbes,
     /// Nodes that an unknown commit of this process may have closed: they count as closed and as not closed.
     pub perhaps_closed: &'a BTreeSet<String>,
+    /// Since when each node has carried more than the mean, or less, while the load was too uneven and nothing else went on.
+    pub uneven: &'a BTreeMap<String, Side>,
     /// Where services will be once the writes under way are seen: the nodes that each uses.
     pub placing: &'a BTreeMap<String, BTreeSet<String>>,
     /// What a write is under way about: it is not planned again before that is seen.
     pub busy: &'a BTreeSet<Subject>,
     /// The number of the next action uid of this term.
     pub next_uid: u64,
+}
+
+/// On which side of the mean a node's load is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// It carries more.
+    pub above: bool,
+    /// Since when, on this process's clock.
+    pub since: Mono,
 }

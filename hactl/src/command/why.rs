@@ -61,6 +61,9 @@ fn text(session: &Session, why: &Explanation, object: &Value) -> String {
     if let Some(usage) = &why.usage {
         text += &format!("  measured: {}\n", crate::render::usage::sentence(usage));
     }
+    if let Some(balance) = &why.balance {
+        text += &format!("  balance: {balance}\n");
+    }
     text += &list(session, "Waits for", &why.waiting_for);
     if !why.nodes.is_empty() {
         text += "\n";

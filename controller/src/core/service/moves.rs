@@ -3,7 +3,7 @@
 use super::assign::{assign, start_on, stop_on};
 use super::policy::{choose, nowhere, why_nowhere};
 use super::start::wants_stop;
-use super::{Draft, Planner, Service, Standing, error, recover};
+use super::{Draft, Planner, Service, Standing, error, rebalance, recover};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -13,7 +13,7 @@ use ha_scheduler::{Placement, Turn, Verdict};
 use std::collections::BTreeSet;
 
 /// The pause before a move that the controller wants is tried again: 10 s, 20 s, … up to an hour.
-fn pause_ms(failures: u32) -> Millis {
+pub(super) fn pause_ms(failures: u32) -> Millis {
     if failures == 0 { 0 } else { (10_000_u64 << (failures - 1).min(9)).min(3_600_000) }
 }
 
@@ -67,6 +67,9 @@ pub(super) fn improve(
         Reason::PlacementChanged
     };
     let Some(target) = target else {
+        if driven.is_empty() && rebalance::carry_out(planner, service, draft, placement) {
+            return;
+        }
         cannot_leave(service, draft, placement, &node, &driven, reason);
         return;
     };

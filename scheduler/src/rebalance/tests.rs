@@ -1,0 +1,203 @@
+//! Evening the load, as tables and as a property: moves end, each gains, and none is against a rule or a limit.
+
+use super::*;
+use crate::view::NodeFacts;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::reason::Reason;
+use proptest::prelude::*;
+
+/// Cores and GiB.
+fn amounts(cpu: i128, memory: i128) -> Amounts {
+    Amounts {
+        cpu: Some(Quantity::from_units(cpu)),
+        memory: Some(Quantity::from_units(memory << 30)),
+        disk: None,
+    }
+}
+
+fn service(node: &str, cpu: i128, memory: i128) -> ServiceFacts {
+    ServiceFacts {
+        node: Some(node.to_owned()),
+        uses: BTreeSet::from([node.to_owned()]),
+        driver: Some(DriverKind::Exec),
+        requests: amounts(cpu, memory),
+        moves_live: true,
+        movable: true,
+        wanted: true,
+        ..ServiceFacts::default()
+    }
+}
+
+/// Nodes of 16 cores and 64 GiB, and services that ask for so much where they are.
+fn cluster(nodes: &[&str], services: &[(&str, &str, i128, i128)]) -> View {
+    let mut view = View::default();
+    view.settings.mode = SchedulerMode::Static;
+    view.settings.auto_rebalance.enabled = true;
+    for node in nodes {
+        let facts = NodeFacts { capacity: amounts(16, 64), ..NodeFacts::default() };
+        view.nodes.insert((*node).to_owned(), facts);
+    }
+    for (name, node, cpu, memory) in services {
+        view.services.insert((*name).to_owned(), service(node, *cpu, *memory));
+    }
+    view
+}
+
+fn next(view: &View) -> Option<Move> {
+    best_move(view, &view.services.keys().map(String::as_str).collect(), |_, _| true)
+}
+
+fn check(view: &View, expected: Option<(&str, &str)>) {
+    let found = next(view);
+    let names = found.as_ref().map(|found| (found.service.as_str(), found.to.as_str()));
+    assert_eq!(names, expected, "{found:?} {:?}", Loads::of(view));
+}
+
+#[test]
+fn unevenness_is_the_coefficient_of_variation() {
+    let check = |services: &[(&str, &str, i128, i128)], expected: f64| {
+        let found = Loads::of(&cluster(&["n1", "n2"], services)).unevenness();
+        assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    };
+    check(&[], 0.0);
+    check(&[("a", "n1", 4, 16)], 1.0);
+    check(&[("a", "n1", 4, 16), ("b", "n2", 4, 16)], 0.0);
+    // Shares of 0.375 and 0.125: a mean of 0.25, a deviation of 0.125.
+    check(&[("a", "n1", 4, 32), ("b", "n2", 2, 8)], 0.5);
+    // The mean of both shares counts: all cores here, all memory there.
+    check(&[("a", "n1", 16, 0), ("b", "n2", 0, 64)], 0.0);
+}
+
+#[test]
+fn nodes_that_take_no_part() {
+    let services = [("a", "n1", 4, 16), ("b", "n2", 4, 16)];
+    let mut view = cluster(&["n1", "n2", "n3"], &services);
+    assert!(Loads::of(&view).unevenness() > 0.7);
+    view.nodes.get_mut("n3").expect("there").maintenance = true;
+    assert!(Loads::of(&view).unevenness() < 1e-9);
+    view = cluster(&["n1", "n2", "n3"], &services);
+    view.nodes.get_mut("n3").expect("there").online = Err(Reason::Fencing);
+    assert!(Loads::of(&view).unevenness() < 1e-9);
+    // Of a node whose capacity is not known nobody can say how full it is: it is no empty one.
+    view = cluster(&["n1", "n2", "n3"], &services);
+    view.nodes.get_mut("n3").expect("there").capacity = Amounts::default();
+    assert!(Loads::of(&view).unevenness() < 1e-9);
+    check(&view, None);
+}
+
+#[test]
+fn the_move_that_evens_most_is_chosen() {
+    let services = [("a", "n1", 6, 24), ("b", "n1", 2, 8), ("c", "n1", 1, 4)];
+    check(&cluster(&["n1", "n2"], &services), Some(("a", "n2")));
+    // Two that do equally: the smaller one is moved.
+    check(&cluster(&["n1", "n2"], &[("a", "n1", 6, 24), ("b", "n1", 2, 8)]), Some(("b", "n2")));
+    // A swap of roles is no gain.
+    check(&cluster(&["n1", "n2"], &[("a", "n1", 2, 8)]), None);
+    check(&cluster(&["n1", "n2"], &[("a", "n1", 2, 8), ("b", "n1", 2, 8), ("c", "n2", 2, 8)]), None);
+}
+
+#[test]
+fn a_small_gain_moves_nothing() {
+    let services = [("a", "n1", 8, 32), ("b", "n1", 1, 2)];
+    let mut view = cluster(&["n1", "n2"], &services);
+    view.settings.auto_rebalance.margin = 0.5;
+    check(&view, None);
+    view.settings.auto_rebalance.margin = 0.1;
+    check(&view, Some(("b", "n2")));
+}
+
+#[test]
+fn what_may_not_be_moved_stays() {
+    let services = [("a", "n1", 6, 24), ("b", "n1", 4, 16)];
+    let stays = |change: fn(&mut View), expected: Option<(&str, &str)>| {
+        let mut view = cluster(&["n1", "n2"], &services);
+        change(&mut view);
+        check(&view, expected);
+    };
+    stays(|_| {}, Some(("b", "n2")));
+    stays(|view| view.services.get_mut("b").expect("there").moves_live = false, Some(("a", "n2")));
+    stays(|view| view.services.get_mut("b").expect("there").movable = false, Some(("a", "n2")));
+    stays(
+        |view| view.services.get_mut("b").expect("there").maintenance_node = Some("n2".to_owned()),
+        Some(("a", "n2")),
+    );
+    stays(
+        |view| view.services.get_mut("b").expect("there").failed_nodes = BTreeSet::from(["n2".to_owned()]),
+        Some(("a", "n2")),
+    );
+    stays(|view| view.nodes.get_mut("n2").expect("there").schedulable = false, None);
+    // It would go straight back.
+    stays(
+        |view| {
+            let nodes = ha_api_types::placement::NodePriorities(
+                [("n1".to_owned(), 2), ("n2".to_owned(), 1)].into_iter().collect(),
+            );
+            let group = ha_api_types::placement::GroupSpec { nodes, ..Default::default() };
+            view.groups.insert("g".to_owned(), group);
+            view.services.get_mut("b").expect("there").group = Some("g".to_owned());
+        },
+        Some(("a", "n2")),
+    );
+}
+
+#[test]
+fn dynamic_goes_by_what_was_measured() {
+    let mut view = cluster(&["n1", "n2"], &[("a", "n1", 1, 1), ("b", "n1", 1, 1), ("c", "n2", 8, 32)]);
+    check(&view, None);
+    view.settings.mode = SchedulerMode::Dynamic;
+    view.services.get_mut("a").expect("there").measured = amounts(6, 24);
+    view.services.get_mut("b").expect("there").measured = amounts(5, 20);
+    view.services.get_mut("c").expect("there").measured = amounts(0, 1);
+    check(&view, Some(("b", "n2")));
+}
+
+#[test]
+fn topsis_goes_by_the_outcome() {
+    // The mean of the shares is as even with `a` moved as with `b`: with `b`, memory is, which weighs more.
+    let services = [("a", "n1", 8, 2), ("b", "n1", 1, 30), ("c", "n2", 0, 4), ("d", "n1", 0, 30)];
+    let mut view = cluster(&["n1", "n2"], &services);
+    check(&view, Some(("a", "n2")));
+    view.settings.auto_rebalance.method = RebalanceMethod::Topsis;
+    let planned = next(&view).expect("one gains");
+    assert_ne!(planned.service, "a", "memory is what is uneven: {planned:?}");
+}
+
+proptest! {
+    #[test]
+    fn moves_end_and_each_gains(
+        placed in proptest::collection::vec((0..4_usize, 0..8_i128, 0..24_i128), 0..14),
+        topsis in any::<bool>(),
+    ) {
+        let names: Vec<String> = (0..placed.len()).map(|at| format!("s{at}")).collect();
+        let nodes = ["n1", "n2", "n3", "n4"];
+        let services: Vec<(&str, &str, i128, i128)> = placed
+            .iter()
+            .zip(&names)
+            .map(|((node, cpu, memory), name)| (name.as_str(), nodes[*node], *cpu, *memory))
+            .collect();
+        let mut view = cluster(&nodes, &services);
+        if topsis {
+            view.settings.auto_rebalance.method = RebalanceMethod::Topsis;
+        }
+        let mut moves = 0;
+        while let Some(planned) = next(&view) {
+            let before = Loads::of(&view).unevenness();
+            prop_assert!((before - planned.before).abs() < 1e-9);
+            let facts = view.services.get(&planned.service).expect("there").clone();
+            let verdict = place(&view, &planned.service, &facts).verdicts.remove(&planned.to);
+            prop_assert!(matches!(verdict, Some(Verdict::Allowed(_))), "{planned:?} {verdict:?}");
+            let moved = view.services.get_mut(&planned.service).expect("there");
+            moved.node = Some(planned.to.clone());
+            moved.uses = BTreeSet::from([planned.to.clone()]);
+            // What was worked out for one move is what a full look finds after it.
+            let after = Loads::of(&view).unevenness();
+            prop_assert!((after - planned.after).abs() < 1e-6, "{after} {planned:?}");
+            prop_assert!(after <= before * 0.9 + 1e-9);
+            // It stays there by itself.
+            let stays = place(&view, &planned.service, &view.services[&planned.service]);
+            prop_assert_eq!(stays.node.as_deref(), Some(planned.to.as_str()));
+            moves += 1;
+            prop_assert!(moves < 200, "it does not end");
+        }
+    }
+}
