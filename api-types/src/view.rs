@@ -1,8 +1,9 @@
-//! What the API answers beyond the Kubernetes shape: the overview of a cluster, why a service is where it is, what a change would do.
+//! What the API answers beyond the Kubernetes shape: the overview of a cluster, why a service is where it is, what a change would do, what is used.
 
 mod explanation;
 mod overview;
 mod plan;
+mod usage_overview;
 
 pub use explanation::{Explanation, Verdict, VerdictCause};
 pub use overview::{
@@ -10,3 +11,4 @@ pub use overview::{
     StoreMember, StoreOverview,
 };
 pub use plan::{Deletion, EffectKind, Plan, PlanRequest, PlannedEffect};
+pub use usage_overview::{NodeUsage, ResourceUsage, UsageOverview};

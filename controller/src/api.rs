@@ -23,6 +23,7 @@ mod read;
 mod request;
 mod selector;
 mod table;
+mod usage;
 mod warnings;
 mod watch;
 mod what_if;
@@ -185,6 +186,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/openapi/v3", get(openapi::index))
         .route("/openapi/v3/{*path}", get(openapi::group_version))
         .route("/apis/hactl.io/v1/status", get(overview::handler::<S>))
+        .route("/apis/hactl.io/v1/usage", get(usage::handler::<S>))
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))

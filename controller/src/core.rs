@@ -15,6 +15,7 @@ pub mod service;
 pub mod situation;
 pub mod stored_view;
 pub mod usage;
+pub mod usage_overview;
 pub mod world;
 
 mod hold;

@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
-use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest};
+use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest, UsageOverview};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -185,6 +185,11 @@ impl Client {
     /// The cluster on one screen.
     pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["status"]))).await
+    }
+
+    /// What nodes and services use.
+    pub(crate) async fn usage(&self) -> Result<UsageOverview, Failure> {
+        self.ours(&Call::new(Method::GET, ours_path(&["usage"]))).await
     }
 
     /// Why a service is where it is.

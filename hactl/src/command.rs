@@ -20,6 +20,7 @@ mod set;
 mod simulate;
 mod status;
 mod timing;
+pub(crate) mod top;
 mod version;
 mod wait;
 mod why;
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Describe(describe::Describe),
     /// Say why a service is where it is: per node whether it may run there, or what speaks against it
     Why(why::Why),
+    /// Show what nodes or services use, as measured
+    Top(top::Top),
     /// Show what happened and why
     Events(events::Events),
     /// Make the cluster as the files say
@@ -103,6 +106,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Get(get) => get.run(session).await,
         Command::Describe(describe) => describe.run(session).await,
         Command::Why(why) => why.run(session).await,
+        Command::Top(top) => top.run(session).await,
         Command::Events(events) => events.run(session).await,
         Command::Apply(apply) => apply.run(session).await,
         Command::Diff(diff) => diff.run(session).await,

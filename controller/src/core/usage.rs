@@ -152,6 +152,17 @@ mod tests {
     }
 
     #[test]
+    fn people_are_told_what_counts() {
+        let of_web = |state| {
+            let overview = crate::core::usage_overview::overview(&world(2, "b2", state));
+            let web = overview.resources.first().expect("it uses a node").clone();
+            (web.node, web.usage.and_then(|usage| usage.memory), web.requests.memory)
+        };
+        assert_eq!(of_web(FenceState::Open), ("n1".to_owned(), gib(3), gib(4)));
+        assert_eq!(of_web(FenceState::Fencing), ("n1".to_owned(), None, gib(4)));
+    }
+
+    #[test]
     fn only_figures_of_what_runs_there_count() {
         let check = |change: fn(&mut Resource, &mut ResourceStatus), expected: Option<Quantity>| {
             let mut world = world(2, "b2", FenceState::Open);

@@ -61,6 +61,9 @@ impl Get {
             session.terminal().progress(&format!("no {}{matching}", plurals.join(", ")));
             return Ok(Exit::Done);
         }
+        if format == Some(Format::Wide) {
+            super::top::add_to(session, &mut found).await?;
+        }
         print(session, &found, format, false)?;
         Ok(Exit::Done)
     }
@@ -142,6 +145,9 @@ async fn objects(session: &Session, targets: &[Target], format: Option<Format>) 
             }
             Err(failure) => return Err(failure),
         }
+    }
+    if format == Some(Format::Wide) {
+        super::top::add_to(session, &mut found).await?;
     }
     print(session, &found, format, targets.len() == 1)?;
     failed.map_or(Ok(Exit::Done), Err)

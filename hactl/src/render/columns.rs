@@ -13,7 +13,7 @@ pub(crate) fn table(kind: Kind, wide: bool) -> Table {
     let (narrow, more): (&[&str], &[&str]) = match kind {
         Kind::Resource => (
             &["NAME", "REQUESTED", "STATE", "NODE", "READY", "AGE"],
-            &["TARGET", "GROUP", "PRIORITY", "FAILED-NODES", "REASON", "MESSAGE"],
+            &["TARGET", "CPU-USED", "MEMORY-USED", "GROUP", "PRIORITY", "FAILED-NODES", "REASON", "MESSAGE"],
         ),
         Kind::Node => (
             &["NAME", "STATE", "AGENT", "WATCHDOG", "SERVICES", "LAST-SEEN", "AGE"],
@@ -76,6 +76,8 @@ pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<
             ],
             vec![
                 at("/status/target"),
+                at("/status/usage/cpu"),
+                at("/status/usage/memory"),
                 at("/spec/group"),
                 or(object, "/spec/priority", "0"),
                 at("/status/failedNodes"),

@@ -10,4 +10,5 @@ mod objects;
 mod operations;
 mod server;
 mod timing;
+mod top;
 mod watching;

@@ -1,0 +1,33 @@
+//! What nodes and services use now, for people.
+
+use super::placement::uses;
+use super::stored_view::status_of;
+use super::usage;
+use super::world::World;
+use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
+
+/// What any replica can say of what is used: the figures that count now, and what nodes have and services ask for beside them.
+pub fn overview(world: &World) -> UsageOverview {
+    let nodes = world.nodes.keys().map(|name| {
+        let status = world.node_statuses.get(name).map(|status| &status.value);
+        NodeUsage {
+            name: name.clone(),
+            usage: usage::of_node(world, name).map(|report| report.node).filter(|usage| !usage.is_empty()),
+            capacity: status.map(|status| status.capacity).unwrap_or_default(),
+            allocated: status.map(|status| status.allocated).unwrap_or_default(),
+        }
+    });
+    let resources = world.resources.iter().filter_map(|(name, resource)| {
+        let resource = &resource.value;
+        let status = status_of(world, resource);
+        let node = status.node.clone().filter(|node| uses(&status).contains(node))?;
+        Some(ResourceUsage {
+            name: name.clone(),
+            type_name: resource.spec.driver.type_name(),
+            node,
+            usage: usage::of_service(world, resource, &status).copied(),
+            requests: resource.spec.requests,
+        })
+    });
+    UsageOverview { nodes: nodes.collect(), resources: resources.collect() }
+}

@@ -1,0 +1,159 @@
+//! `hactl top`: what nodes or services use, as measured.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::Target;
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use clap::{Args, ValueEnum};
+use ha_api_types::kind::Kind;
+use ha_api_types::quantity::Quantity;
+use ha_api_types::usage::Usage;
+use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+
+/// Show what nodes or services use, as measured
+#[derive(Args, Debug)]
+#[command(
+    after_help = "What was not measured is shown as -: of services, driver exec is measured. Figures are means of about a minute."
+)]
+pub(crate) struct Top {
+    /// nodes or resources
+    #[arg(value_name = "KIND")]
+    kind: String,
+    /// Only these
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// The largest first, rather than by name
+    #[arg(long, value_name = "AMOUNT")]
+    sort_by: Option<SortBy>,
+}
+
+/// What the largest is the first of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SortBy {
+    /// Cores
+    Cpu,
+    /// Memory
+    Memory,
+}
+
+impl Top {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let kind = Kind::parse(&self.kind).filter(|kind| matches!(kind, Kind::Node | Kind::Resource));
+        let kind = kind.ok_or_else(|| {
+            Failure::usage(format!("nothing is measured of {:?}", self.kind)).help("write nodes or resources")
+        })?;
+        let mut names = Vec::new();
+        for name in &self.names {
+            let target = Target::parse(&format!("{}/{name}", kind.singular()))?;
+            session.client()?.target(&target).await?;
+            names.push(target.name.name);
+        }
+        let wanted = |name: &String| names.is_empty() || names.contains(name);
+        let UsageOverview { mut nodes, mut resources } = session.client()?.usage().await?;
+        nodes.retain(|node| wanted(&node.name));
+        resources.retain(|resource| wanted(&resource.name));
+        if let Some(sort_by) = self.sort_by {
+            nodes.sort_by_key(|node| Reverse(sort_by.of(node.usage.as_ref())));
+            resources.sort_by_key(|resource| Reverse(sort_by.of(resource.usage.as_ref())));
+        }
+        let (value, table) = if kind == Kind::Node {
+            (json!({"nodes": nodes}), of_nodes(&nodes))
+        } else {
+            (json!({"resources": resources}), of_resources(&resources))
+        };
+        if !session.print_value(format, &value)? {
+            session.terminal().out(&table.render(session.terminal(), 0));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl SortBy {
+    fn of(self, usage: Option<&Usage>) -> Option<Quantity> {
+        match self {
+            SortBy::Cpu => usage?.cpu,
+            SortBy::Memory => usage?.memory,
+        }
+    }
+}
+
+fn of_nodes(nodes: &[NodeUsage]) -> Table {
+    let mut table = Table::new(&["NAME", "CPU", "CPU%", "MEMORY", "MEMORY%", "DISK/S", "NETWORK/S"]);
+    for node in nodes {
+        let usage = node.usage.unwrap_or_default();
+        table.row(vec![
+            Cell::plain(&node.name),
+            amount(usage.cpu),
+            percent(usage.cpu, node.capacity.cpu),
+            amount(usage.memory),
+            percent(usage.memory, node.capacity.memory),
+            amount(usage.disk_rate),
+            amount(usage.network_rate),
+        ]);
+    }
+    table
+}
+
+fn of_resources(resources: &[ResourceUsage]) -> Table {
+    let mut table = Table::new(&[
+        "NAME",
+        "NODE",
+        "CPU",
+        "CPU-REQUEST",
+        "MEMORY",
+        "MEMORY-REQUEST",
+        "DISK/S",
+        "NETWORK/S",
+    ]);
+    for resource in resources {
+        let usage = resource.usage.unwrap_or_default();
+        table.row(vec![
+            Cell::plain(&format!("{}:{}", resource.type_name, resource.name)),
+            Cell::plain(&resource.node),
+            amount(usage.cpu),
+            amount(resource.requests.cpu),
+            amount(usage.memory),
+            amount(resource.requests.memory),
+            amount(usage.disk_rate),
+            amount(usage.network_rate),
+        ]);
+    }
+    table
+}
+
+fn amount(amount: Option<Quantity>) -> Cell {
+    Cell::plain(&amount.map(|amount| amount.to_string()).unwrap_or_default())
+}
+
+fn percent(used: Option<Quantity>, capacity: Option<Quantity>) -> Cell {
+    let share = used
+        .zip(capacity.filter(|capacity| capacity.milli() > 0))
+        .map(|(used, capacity)| format!("{:.0}%", 100.0 * used.as_f64() / capacity.as_f64()));
+    Cell::plain(&share.unwrap_or_default())
+}
+
+/// Puts what was measured of services beside what is known of them, for a wide table.
+pub(crate) async fn add_to(session: &Session, found: &mut [(Kind, Value)]) -> Result<(), Failure> {
+    if !found.iter().any(|(kind, _)| *kind == Kind::Resource) {
+        return Ok(());
+    }
+    let overview = match session.client()?.usage().await {
+        // A controller that knows of none: the columns stay empty.
+        Err(failure) if failure.exit == Exit::Refused => return Ok(()),
+        known => known?,
+    };
+    for (_, object) in found.iter_mut().filter(|(kind, _)| *kind == Kind::Resource) {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        let known = overview.resources.iter().find(|known| Some(known.name.as_str()) == name);
+        let usage = known.and_then(|known| known.usage.as_ref());
+        if let (Some(usage), Some(status)) = (usage, object.get_mut("status").and_then(Value::as_object_mut))
+        {
+            status.insert("usage".to_owned(), json!(usage));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! `hactl top`, and what was measured in wide lists.
+
+use super::hactl::hactl;
+use super::server::{Scripted, Server};
+use serde_json::{Value, json};
+
+fn server() -> Server {
+    let usage = json!({
+        "nodes": [
+            {"name": "node1", "usage": {"cpu": "1500m", "memory": "3Gi", "diskRate": "2Mi"},
+             "capacity": {"cpu": "6", "memory": "8Gi"}, "allocated": {}},
+            {"name": "node2", "capacity": {}, "allocated": {}}],
+        "resources": [
+            {"name": "db", "type": "exec", "node": "node1", "usage": {"cpu": "200m", "memory": "2Gi"}, "requests": {"cpu": "1"}},
+            {"name": "vm1", "type": "vm", "node": "node2", "requests": {}},
+            {"name": "web", "type": "exec", "node": "node1", "usage": {"cpu": "900m"}, "requests": {}}],
+    });
+    let answer =
+        move |path: &str| (path == "/apis/hactl.io/v1/usage").then(|| Scripted::Answer(200, usage.clone()));
+    let server = Server::with(move |request| answer(&request.path), |_, _| false);
+    for (name, status) in [("web", json!({"state": "Started", "node": "node1"})), ("vm1", Value::Null)] {
+        let driver = json!({"exec": {"command": ["sleep"]}});
+        server.put(
+            "resources",
+            json!({"metadata": {"name": name}, "spec": {"driver": driver}, "status": status}),
+        );
+    }
+    server.put("nodes", json!({"metadata": {"name": "node1"}, "spec": {}}));
+    server
+}
+
+#[test]
+fn nodes_and_resources_are_listed_with_what_they_use() {
+    let server = server();
+    hactl(&server, &["top", "nodes"]).prints(
+        0,
+        "NAME   CPU    CPU%  MEMORY  MEMORY%  DISK/S  NETWORK/S\n\
+         node1  1500m  25%   3Gi     38%      2Mi     -\n\
+         node2  -      -     -       -        -       -\n",
+    );
+    hactl(&server, &["top", "no", "node1", "-o", "json"]).shows(0, &["\"1500m\""]);
+    hactl(&server, &["top", "resources", "--sort-by", "cpu"]).prints(
+        0,
+        "NAME      NODE   CPU   CPU-REQUEST  MEMORY  MEMORY-REQUEST  DISK/S  NETWORK/S\n\
+         exec:web  node1  900m  -            -       -               -       -\n\
+         exec:db   node1  200m  1            2Gi     -               -       -\n\
+         vm:vm1    node2  -     -            -       -               -       -\n",
+    );
+    let one = hactl(&server, &["top", "har", "exec:web"]).shows(0, &["900m"]);
+    assert!(!one.stdout.contains("exec:db"), "{}", one.stdout);
+    hactl(&server, &["top", "har", "wep"]).fails(1, "did you mean web?");
+    hactl(&server, &["top", "groups"]).fails(2, "write nodes or resources");
+}
+
+#[test]
+fn a_wide_list_has_what_is_used() {
+    let wide = hactl(&server(), &["get", "resources", "-o", "wide"]).shows(0, &["CPU-USED", "900m"]);
+    assert!(!wide.stdout.contains("200m"), "{}", wide.stdout);
+    // A controller that cannot tell leaves them empty.
+    let older = Server::start();
+    older.put(
+        "resources",
+        json!({"metadata": {"name": "web"}, "spec": {"driver": {"exec": {"command": ["sleep"]}}}}),
+    );
+    hactl(&older, &["get", "resources", "-o", "wide"]).shows(0, &["CPU-USED", "exec:web"]);
+}
