@@ -28,7 +28,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::fmt::Write;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -238,7 +238,14 @@ impl Driver for ExecDriver {
             let (context, service) = (Arc::clone(&self.context), service.clone());
             // Reading files may block. The group that was recorded at the launch comes last, and is the one that it is in.
             let read = move || {
-                context.search(&service).cgroups.iter().rev().find_map(|cgroup| measure::sample(cgroup, at))
+                let search = context.search(&service);
+                let of_group = search.cgroups.iter().rev().find_map(|cgroup| measure::sample(cgroup, at));
+                let supervisor = search.record.map(|record| record.supervisor);
+                of_group.or_else(|| {
+                    let supervisor =
+                        supervisor.filter(|supervisor| supervisor.is_alive().unwrap_or(false))?;
+                    measure::of_processes(Path::new("/proc"), supervisor.pid, at)
+                })
             };
             tokio::task::spawn_blocking(read).await.ok().flatten()
         })

@@ -4,6 +4,7 @@
 
 mod adoption;
 mod launch;
+mod measured;
 mod node;
 mod scripts;
 mod supervised;

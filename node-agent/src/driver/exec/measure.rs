@@ -1,4 +1,5 @@
-//! What a service uses, read from the counters of its control group, as far as the kernel keeps them.
+//! What a service uses, read from the counters of its control group, as far as the kernel keeps them; without a group, of its
+//! processes.
 
 use super::cgroup::ServiceCgroup;
 use crate::core::Meter;
@@ -25,6 +26,54 @@ pub(super) fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
         // The kernel counts no packets of a control group.
         network: None,
     })
+}
+
+/// `/proc/PID/stat` counts in hundredths of a second on every architecture that has Linux.
+const TICK_US: u64 = 10_000;
+
+/// What the processes use that a supervisor has begotten, where the agent may make no groups; `None`: there are none, or this
+/// kernel does not tell children (`CONFIG_PROC_CHILDREN`).
+///
+/// Those who lose their parents become the supervisor's children, so none is missed. The time of one that has ended is its
+/// parent's; should the sum fall nevertheless, it is taken for a counter that starts anew.
+pub(super) fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
+    let mut pids = children(proc, supervisor)?;
+    let (mut ticks, mut memory) = (times(proc, supervisor)?.1, 0);
+    let mut next = 0;
+    while let Some(pid) = pids.get(next).copied() {
+        next += 1;
+        pids.extend(children(proc, pid).unwrap_or_default());
+        ticks += times(proc, pid).map_or(0, |(own, ended)| own + ended);
+        memory += anonymous(proc, pid).unwrap_or(0);
+    }
+    (!pids.is_empty()).then_some(Sample {
+        at,
+        cpu: Some(Meter::Total(ticks * TICK_US)),
+        memory: Some(memory),
+        disk: None,
+        network: None,
+    })
+}
+
+/// The children of all threads of a process.
+fn children(proc: &Path, pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(proc.join(pid.to_string()).join("task")).ok()? {
+        let text = fs::read_to_string(task.ok()?.path().join("children")).ok()?;
+        found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    Some(found)
+}
+
+/// Ticks on processors: its own, and those of its children that have ended.
+fn times(proc: &Path, pid: i32) -> Option<(u64, u64)> {
+    let text = fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
+    // The program's name may hold anything, also brackets and blanks: the numbers come after the last bracket.
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    // Field 14 of the file is the twelfth after the name.
+    let at = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some((at(11)? + at(12)?, at(13)? + at(14)?))
 }
 
 /// What a line of the form `name number` says.
@@ -92,6 +141,43 @@ mod tests {
         let all = Sample { memory: Some(5_000_000), disk: Some(Meter::Total(123)), ..least };
         check(&[cpu, memory, io], Some(all));
         check(&[("cpu.stat", "user_usec 1\n")], None);
+    }
+
+    #[test]
+    fn without_a_group_processes_are_added_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let process = |pid: i32, threads: &[(i32, &str)], stat: &str, status: &str| {
+            let path = folder.path().join(pid.to_string());
+            for (thread, children) in threads {
+                let task = path.join("task").join(thread.to_string());
+                fs::create_dir_all(&task).expect("made");
+                fs::write(task.join("children"), children).expect("written");
+            }
+            fs::write(path.join("stat"), stat).expect("written");
+            fs::write(path.join("status"), status).expect("written");
+        };
+        let read = || of_processes(folder.path(), 10, Mono(5));
+        assert_eq!(read(), None);
+        let stat =
+            |name: &str, times: &str| format!("1 ({name}) S 1 1 1 0 -1 0 0 0 0 0 {times} 20 0 1 0 9 9 9\n");
+        process(10, &[(10, "")], &stat("shim", "1000 1000 3 4"), "RssAnon: 900 kB\n");
+        assert_eq!(read(), None, "the service has ended");
+        process(10, &[(10, "20 ")], &stat("shim", "1000 1000 3 4"), "RssAnon: 900 kB\n");
+        process(
+            20,
+            &[(20, ""), (21, "30 31 ")],
+            &stat("a) b (c", "10 20 1 2"),
+            "RssAnon: 100 kB\nRssShmem: 1 kB\n",
+        );
+        process(30, &[(30, "")], &stat("worker", "100 200 0 0"), "RssAnon: 10 kB\n");
+        // 31 has ended since: it is not counted, and nothing else is held up by it.
+        let expected = Sample {
+            at: Mono(5),
+            cpu: Some(Meter::Total(340 * TICK_US)),
+            memory: Some(111 * 1024),
+            ..Sample::default()
+        };
+        assert_eq!(read(), Some(expected));
     }
 
     #[test]

@@ -1,0 +1,59 @@
+//! What a real service uses is what is measured, with and without a control group.
+
+use crate::node::{Node, until};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Mono;
+use ha_node_agent::core::{Meter, Sample};
+use ha_node_agent::driver::Driver;
+use nix::unistd::{SysconfVar, sysconf};
+use std::fs;
+
+async fn sample(node: &Node, service: &ServiceDefinition) -> Option<Sample> {
+    node.driver.measure(service, Mono(7)).await
+}
+
+fn cpu_us(sample: &Sample) -> u64 {
+    match sample.cpu {
+        Some(Meter::Total(us)) => us,
+        Some(Meter::Rate(_)) | None => panic!("a counter: {sample:?}"),
+    }
+}
+
+/// What the kernel has counted for a process itself, in microseconds.
+fn of_process(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    ticks * 1_000_000 / u64::try_from(sysconf(SysconfVar::CLK_TCK).unwrap().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn cpu_and_memory_are_those_of_the_service() {
+    for cgroups in [true, false] {
+        let node = Node::new(cgroups);
+        // 64 MiB that are in memory; then one child works for ever, and one has worked and ended.
+        let service = node.shell(
+            "text=$(head -c 50331648 /dev/zero | tr '\\0' x); (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); \
+             touch ready; while :; do :; done; echo $text",
+        );
+        assert_eq!(sample(&node, &service).await, None, "it does not run");
+        node.driver.start(&service).await.unwrap();
+        until("it is ready", || node.path("ready").exists()).await;
+        let main = node.main_process().unwrap();
+        until("it has worked", || of_process(main) > 500_000).await;
+        let before = of_process(main);
+        let measured = sample(&node, &service).await.unwrap_or_else(|| panic!("nothing, cgroups {cgroups}"));
+        // What its children have used is in it, too, and nothing is counted twice.
+        let most = 2 * of_process(main) + 5_000_000;
+        let cpu = cpu_us(&measured);
+        assert!((before..most).contains(&cpu), "{cpu} µs, {before}, {most}, cgroups {cgroups}");
+        let memory = measured.memory.unwrap();
+        assert!((48 << 20..400 << 20).contains(&memory), "{memory} bytes, cgroups {cgroups}");
+        until("it has worked more", || of_process(main) > before + 300_000).await;
+        let later = sample(&node, &service).await.unwrap();
+        assert!(cpu_us(&later) >= cpu + 250_000, "{later:?} after {measured:?}, cgroups {cgroups}");
+        node.driver.stop(&service, 1000).await.unwrap();
+        let after = sample(&node, &service).await;
+        assert!(after.is_none_or(|sample| sample.memory == Some(0)), "{after:?}, cgroups {cgroups}");
+    }
+}
