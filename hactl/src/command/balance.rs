@@ -70,8 +70,9 @@ fn plans(source: &Source, options: &Options, begun: Instant) -> Vec<Planned> {
         .zip(1..)
         .map(|(&group, nth)| {
             // What one group leaves of its time is the next one's.
-            let end = begun + budget * nth / count;
-            Planned::new(source, options, group, &mut || Instant::now() < end)
+            let (first, last) = (begun.elapsed().as_secs_f64(), (budget * nth / count).as_secs_f64());
+            let mut used = || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9);
+            Planned::new(source, options, group, &mut used)
         })
         .collect();
     plans.sort_by(|one, other| other.gain().total_cmp(&one.gain()));

@@ -6,6 +6,7 @@
 use super::moves::Kind;
 use super::problem::{Problem, Spot};
 use super::random::Random;
+use super::search::Clock;
 use super::state::State;
 
 /// How far the search may go.
@@ -31,10 +32,17 @@ struct Spent {
 }
 
 impl Spent {
-    fn price(self, unit: f64) -> f64 {
-        unit * (self.copies as f64
-            + STEP_SHARE * self.steps as f64
-            + 0.1 * STEP_SHARE * self.migrations as f64)
+    /// What all of it must gain.
+    fn price(self, allowance: Allowance) -> f64 {
+        allowance.price
+            * (self.copies as f64
+                + STEP_SHARE * self.steps as f64
+                + 0.1 * STEP_SHARE * self.migrations as f64)
+    }
+
+    /// Copies beyond what is allowed.
+    fn excess(self, allowance: Allowance) -> usize {
+        self.copies.saturating_sub(allowance.copies)
     }
 
     fn replace(&mut self, old: Spent, new: Spent) {
@@ -58,49 +66,63 @@ fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
 /// Heats to begin with, as shares of what a random change does to the score; each round begins where the best one ended.
 const ROUNDS: [f64; 3] = [0.03, 0.01, 0.004];
 
+/// What a copy beyond the allowance costs, in heats at the beginning of a round.
+const FINE: f64 = 3.0;
+
 /// How much colder a round ends.
 const COOLING: f64 = 0.01;
+
+/// The share of the time that is left to what comes after this search.
+const MOST_TIME: f64 = 0.95;
+
+/// The share of the time from which on the clock decides how fast it cools.
+const SHORT_TIME: f64 = 0.5;
 
 /// The last part of a round, in which nothing is made worse any more.
 const QUENCH: f64 = 0.1;
 
 /// The search: where instances should end. `state` is where the search begins, and where it ends after it: never at a higher score,
 /// and with no more copies of disks than are allowed or were spent before.
-pub(super) fn anneal(
-    state: &mut State<'_>,
-    allowance: Allowance,
-    random: &mut Random,
-    on: &mut dyn FnMut() -> bool,
-) {
+pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut Random, clock: Clock<'_>) {
     let problem = state.problem();
     let movable: Vec<usize> =
         (0..problem.guests.len()).filter(|&guest| problem.guests[guest].movable).collect();
     if movable.is_empty() || problem.hosts.len() < 2 {
         return;
     }
-    for round in ROUNDS {
+    for (round, rounds_left) in ROUNDS.into_iter().zip((1..=ROUNDS.len()).rev()) {
+        let begun = clock();
+        let allotted = (MOST_TIME - begun) / rounds_left as f64;
         let mut search = Search::new(state, &movable, allowance);
         let heat = round * search.typical_change(state, random);
-        let before = (search.score + search.spent.price(allowance.price), state.spots().to_vec());
+        let before = (search.score + search.spent.price(allowance), state.spots().to_vec());
         let trials = allowance.trials / ROUNDS.len();
-        let mut time_left = true;
+        search.fine = FINE * heat;
+        let mut hurry = 0.0;
         for trial in 0..trials {
-            if trial % 1024 == 0 && !on() {
-                time_left = false;
+            if trial % 512 == 0 {
+                let now = clock();
+                if now >= MOST_TIME {
+                    break;
+                }
+                // Work decides how fast it cools, so that the same problem gives the same plan; once time is short, the clock.
+                hurry = if now > SHORT_TIME { (now - begun) / allotted } else { 0.0 };
+            }
+            let progress = f64::max(trial as f64 / trials as f64, hurry);
+            if progress >= 1.0 {
                 break;
             }
-            let progress = trial as f64 / trials as f64;
             let heat = if progress > 1.0 - QUENCH { 0.0 } else { heat * COOLING.powf(progress) };
             search.trial(state, heat, random);
         }
-        if search.score + search.spent.price(allowance.price) > before.0 {
+        if search.score + search.spent.price(allowance) > before.0 {
             for (guest, spot) in before.1.into_iter().enumerate() {
                 if state.spot(guest) != spot {
                     state.restore(guest, spot);
                 }
             }
         }
-        if !time_left {
+        if clock() >= MOST_TIME {
             return;
         }
     }
@@ -114,6 +136,8 @@ struct Search<'a> {
     position: Vec<usize>,
     spent: Spent,
     allowance: Allowance,
+    /// What each copy beyond the allowance costs.
+    fine: f64,
     score: f64,
 }
 
@@ -127,6 +151,7 @@ impl<'a> Search<'a> {
             position: vec![usize::MAX; problem.guests.len()],
             spent: Spent::default(),
             allowance,
+            fine: 0.0,
             score: state.score(),
         };
         for guest in 0..problem.guests.len() {
@@ -136,15 +161,16 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// How much a random change changes the score, typically.
+    /// How much a random change changes what is not counted, typically: what is counted should hardly get worse.
     fn typical_change(&mut self, state: &mut State<'_>, random: &mut Random) -> f64 {
+        let smooth = state.smooth_score();
         let mut changes = Vec::new();
         for _ in 0..200 {
             let guest = self.movable[random.below(self.movable.len())];
             let from = state.spot(guest);
             let Some(to) = self.somewhere(guest, random) else { continue };
             if state.change(&[(guest, to)]) {
-                changes.push((state.score() - self.score).abs());
+                changes.push((state.smooth_score() - smooth).abs());
                 state.restore(guest, from);
             }
         }
@@ -242,8 +268,9 @@ impl<'a> Search<'a> {
             return;
         }
         let score = state.score();
-        let worse =
-            score - self.score + spent.price(self.allowance.price) - self.spent.price(self.allowance.price);
+        let price =
+            |spent: Spent| spent.price(self.allowance) + spent.excess(self.allowance) as f64 * self.fine;
+        let worse = score - self.score + price(spent) - price(self.spent);
         if worse <= 0.0 || (heat > 0.0 && random.share() < (-worse / heat).exp()) {
             self.score = score;
             self.spent = spent;

@@ -4,18 +4,22 @@ use super::moves::{destinations, execute};
 use super::plan::{Step, step};
 use super::problem::Spot;
 use super::random::Random;
+use super::search::Clock;
 use super::state::State;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+/// The share of the time after which the quicker search leaves the rest to others.
+const MOST_TIME: f64 = 0.4;
+
 /// Less than this is rounding.
 pub(super) const LEAST_GAIN: f64 = 1e-9;
 
-/// Does the best step of all again and again, until none lowers the score. `on` is asked before each whether to go on.
-pub fn steepest(state: &mut State<'_>, most: usize, on: &mut dyn FnMut() -> bool) -> Vec<Step> {
+/// Does the best step of all again and again, until none lowers the score. It ends when time is over.
+pub fn steepest(state: &mut State<'_>, most: usize, clock: Clock<'_>) -> Vec<Step> {
     let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
     let mut steps = Vec::new();
-    while steps.len() < most && on() {
+    while steps.len() < most && clock() < 1.0 {
         let before = state.score();
         let mut best: Option<(f64, usize, Spot)> = None;
         for guest in 0..state.problem().guests.len() {
@@ -84,12 +88,7 @@ const TARGETS: usize = 40;
 
 /// Does a step that is nearly the best again and again: gains are looked at anew only once they are the greatest, and in large
 /// clusters some nodes are tried instead of all.
-pub fn lazy(
-    state: &mut State<'_>,
-    random: &mut Random,
-    most: usize,
-    on: &mut dyn FnMut() -> bool,
-) -> Vec<Step> {
+pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Clock<'_>) -> Vec<Step> {
     let guests: Vec<usize> =
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
     let mut steps = Vec::new();
@@ -98,7 +97,7 @@ pub fn lazy(
             guests.iter().map(|&guest| Promise { gain: f64::INFINITY, guest }).collect();
         let done = steps.len();
         while let Some(promise) = heap.pop() {
-            if steps.len() >= most || !on() {
+            if steps.len() >= most || clock() >= MOST_TIME {
                 return steps;
             }
             let before = state.score();

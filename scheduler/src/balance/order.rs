@@ -1,7 +1,7 @@
 //! From where instances should end to an order in which each step keeps every hard limit.
 
 use super::greedy::{LEAST_GAIN, best_step};
-use super::moves::execute;
+use super::moves::Kind;
 use super::plan::{Step, step};
 use super::problem::Spot;
 use super::state::State;
@@ -57,21 +57,29 @@ pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
                 heap.extend(blocked.drain(..));
             }
         }
-        let Some(detour) = detour(state, &mut blocked, &hosts) else { return steps };
+        let Some(detour) = detour(state, targets, &mut blocked, &hosts) else { return steps };
         steps.push(detour);
         heap.extend(blocked.drain(..));
     }
 }
 
 /// The best step of one that waits, which then waits no longer.
-fn detour(state: &mut State<'_>, blocked: &mut Vec<Pending>, hosts: &[usize]) -> Option<Step> {
+fn detour(
+    state: &mut State<'_>,
+    targets: &[Spot],
+    blocked: &mut Vec<Pending>,
+    hosts: &[usize],
+) -> Option<Step> {
     let before = state.score();
     while let Some(pending) = blocked.pop() {
         let Some((score, to)) = best_step(state, pending.guest, hosts) else { continue };
         if score < before - LEAST_GAIN {
             let from = state.spot(pending.guest);
-            let kind = execute(state, pending.guest, to)?;
-            return Some(Step { guest: pending.guest, from, to, kind, score: state.score() });
+            let copies = |to| Kind::between(state.problem(), pending.guest, from, to).map_or(0, Kind::copies);
+            // Instead of what was to be copied, no more is.
+            if copies(to) <= copies(targets[pending.guest]) {
+                return step(state, pending.guest, to);
+            }
         }
     }
     None

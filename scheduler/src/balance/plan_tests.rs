@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 fn plan(problem: &Problem, goal: &Goal) -> Plan {
-    search(problem, goal, &mut || true)
+    search(problem, goal, &mut || 0.0)
 }
 
 fn quick() -> Goal {
@@ -116,7 +116,7 @@ proptest! {
         let before = Problem::new(&plain(cluster), 0, &problem.settings);
         prop_assert!((score(&after, &after.start) - score(&before, &plan.spots(&problem))).abs() < 1e-9);
         // The same again is the same.
-        prop_assert_eq!(&search(&problem, &goal, &mut || true), &plan);
+        prop_assert_eq!(&search(&problem, &goal, &mut || 0.0), &plan);
     }
 
     #[test]
@@ -125,7 +125,7 @@ proptest! {
         let problem = Problem::new(&cluster, 0, &settings(bits));
         let mut state = State::new(&problem, &problem.start);
         let start = state.score();
-        let steps = steepest(&mut state, usize::MAX, &mut || true);
+        let steps = steepest(&mut state, usize::MAX, &mut || 0.0);
         check_plan(&problem, &Plan { start, steps });
     }
 
@@ -162,7 +162,7 @@ fn time_that_is_over_leaves_everything_as_it_is() {
     );
     let cluster = super::text::read(&text).unwrap();
     let problem = Problem::new(&cluster, 0, &Settings::default());
-    assert_eq!(search(&problem, &Goal::default(), &mut || false).steps, Vec::new());
+    assert_eq!(search(&problem, &Goal::default(), &mut || 1.0).steps, Vec::new());
     let plan = plan(&problem, &Goal::default());
     assert_eq!((plan.steps.len(), plan.copies(), plan.migrations()), (2, 0, 2));
     assert!(plan.end() < 1e-9);

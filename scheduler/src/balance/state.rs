@@ -124,9 +124,13 @@ impl<'a> State<'a> {
             + 2 * counts.clashes
             + counts.misplaced
             + counts.location_clashes;
+        self.smooth_score() + weighted as f64
+    }
+
+    /// The part of the score that is not counted: deviations and shares.
+    pub fn smooth_score(&self) -> f64 {
         let deviations = self.sums.iter().zip(&self.columns.weights);
         deviations.map(|(sums, weight)| weight * sums.deviation(self.online)).sum::<f64>()
-            + weighted as f64
             + self.reserved.deviation(self.online)
             + 0.25 * self.reserved.total()
     }

@@ -6,7 +6,7 @@ use ha_scheduler::balance::jobs::job_sets;
 use ha_scheduler::balance::model::{Cluster, Role};
 use ha_scheduler::balance::plan::{Plan, Step};
 use ha_scheduler::balance::problem::{Problem, Spot};
-use ha_scheduler::balance::search::search;
+use ha_scheduler::balance::search::{Clock, search};
 use ha_scheduler::balance::text;
 use std::path::Path;
 
@@ -92,14 +92,9 @@ fn contents(path: &Path) -> Result<String, Failure> {
 
 impl Planned {
     /// Plans for a group.
-    pub(crate) fn new(
-        source: &Source,
-        options: &Options,
-        group: usize,
-        on: &mut dyn FnMut() -> bool,
-    ) -> Planned {
+    pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> Planned {
         let problem = Problem::new(&source.cluster, group, &options.settings());
-        let plan = search(&problem, &options.goal(), on);
+        let plan = search(&problem, &options.goal(), clock);
         Planned { group, problem, plan }
     }
 

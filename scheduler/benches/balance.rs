@@ -1,0 +1,116 @@
+//! How good plans are and how long they take: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N]`.
+//!
+//! One line a seeded cluster: the single-step search and ours, and how they compare. `--nodes` is the greatest size (default 200),
+//! `--single` the greatest for the single-step search that tries everything (100). If Ganeti's `hbal` is installed, the score of
+//! every cluster is compared with its own, and up to `--hbal` nodes (20) it plans the same file. If it is not, that is said.
+
+#![allow(clippy::print_stdout, reason = "a program that prints figures")]
+
+#[path = "balance/clusters.rs"]
+mod clusters;
+#[path = "balance/other.rs"]
+mod other;
+
+use clusters::{Family, cluster};
+use ha_scheduler::balance::greedy::steepest;
+use ha_scheduler::balance::moves::Kind;
+use ha_scheduler::balance::problem::{Problem, Settings};
+use ha_scheduler::balance::score::{score, values};
+use ha_scheduler::balance::search::{Goal, search};
+use ha_scheduler::balance::state::State;
+use ha_scheduler::balance::text;
+use std::time::Instant;
+
+const SIZES: [(usize, usize); 5] = [(20, 80), (40, 200), (100, 600), (200, 1500), (400, 4000)];
+
+/// How long a search may take: what was promised for the largest size.
+const BUDGET_SECONDS: f64 = 60.0;
+
+fn main() {
+    let most = |name: &str, default: usize| {
+        let mut words = std::env::args().skip_while(|word| word != name).skip(1);
+        words.next().and_then(|number| number.parse().ok()).unwrap_or(default)
+    };
+    let (largest, single, largest_other) = (most("--nodes", 200), most("--single", 100), most("--hbal", 20));
+    let other = other::version();
+    println!(
+        "{}",
+        other.clone().unwrap_or_else(|| "hbal is not installed: nothing is compared with it".to_owned())
+    );
+    println!(
+        "{:10} {:>9} {:>9} | {:>9} {:>5} {:>6} {:>7} | {:>9} {:>5} {:>6} {:>7} {:>6} | {:>5} {:>5} | hbal",
+        "family",
+        "size",
+        "start",
+        "single",
+        "steps",
+        "copies",
+        "s",
+        "ours",
+        "steps",
+        "copies",
+        "s",
+        "GiB",
+        "ratio",
+        "again"
+    );
+    for (nodes, instances) in SIZES.into_iter().filter(|(nodes, _)| *nodes <= largest) {
+        for (family, name) in Family::ALL {
+            let file = cluster(family, nodes, instances, 1);
+            line(name, &file, (nodes, instances), nodes <= single);
+            if other.is_some() {
+                print!(" {}", other::compared(&file, nodes <= largest_other, &own_values(&file)));
+            }
+            println!();
+        }
+    }
+    println!("peak memory {}", peak().unwrap_or_else(|| "unknown".to_owned()));
+}
+
+/// The score and its values, in their order.
+fn own_values(file: &str) -> Vec<f64> {
+    let cluster = text::read(file).expect("what the generator writes can be read");
+    let problem = Problem::new(&cluster, 0, &Settings::default());
+    let mut all = vec![score(&problem, &problem.start)];
+    all.extend(values(&problem, &problem.start));
+    all
+}
+
+fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool) {
+    let cluster = text::read(file).expect("what the generator writes can be read");
+    let problem = Problem::new(&cluster, 0, &Settings::default());
+    let mut state = State::new(&problem, &problem.start);
+    print!("{name:10} {:>9} {:9.4} | ", format!("{nodes}x{instances}"), state.score());
+    let mut reached = None;
+    if single {
+        let begun = Instant::now();
+        let steps = steepest(&mut state, usize::MAX, &mut || 0.0);
+        let copies: usize = steps.iter().map(|step| Kind::copies(step.kind)).sum();
+        print!("{:9.4} {:5} {copies:6} {:7.2} | ", state.score(), steps.len(), begun.elapsed().as_secs_f64());
+        reached = Some(state.score());
+    } else {
+        print!("{:>9} {:>5} {:>6} {:>7} | ", "-", "-", "-", "-");
+    }
+    let begun = Instant::now();
+    let mut used = || begun.elapsed().as_secs_f64() / BUDGET_SECONDS;
+    let plan = search(&problem, &Goal::default(), &mut used);
+    print!(
+        "{:9.4} {:5} {:6} {:7.2} {:6} | {:>5}",
+        plan.end(),
+        plan.steps.len(),
+        plan.copies(),
+        begun.elapsed().as_secs_f64(),
+        plan.copied_mib(&problem) / 1024,
+        reached.map_or_else(|| "-".to_owned(), |single| format!("{:.2}", plan.end() / single))
+    );
+    let after = Problem { start: plan.spots(&problem), ..problem };
+    let begun = Instant::now();
+    let again = search(&after, &Goal::default(), &mut || begun.elapsed().as_secs_f64() / BUDGET_SECONDS);
+    print!(" {:5} |", again.steps.len());
+}
+
+/// The most memory that this process had.
+fn peak() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    Some(status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().to_owned())
+}

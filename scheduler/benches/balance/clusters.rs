@@ -1,0 +1,122 @@
+//! Clusters by seed and family, in Ganeti's text format.
+
+use ha_scheduler::balance::random::Random;
+
+/// What a cluster is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// Every disk has two copies; four sizes of instances.
+    Replicated,
+    /// Every disk is on shared storage.
+    Shared,
+    /// Replicated, shared and local ones.
+    Mixed,
+    /// Replicated, with exclusion tags and failure domains.
+    Tagged,
+    /// Replicated, and a twentieth of the nodes is offline.
+    Offline,
+    /// Replicated, two sizes of nodes, and stopped instances.
+    Uneven,
+}
+
+impl Family {
+    /// All of them, with their names.
+    pub(crate) const ALL: [(Family, &str); 6] = [
+        (Family::Replicated, "replicated"),
+        (Family::Shared, "shared"),
+        (Family::Mixed, "mixed"),
+        (Family::Tagged, "tagged"),
+        (Family::Offline, "offline"),
+        (Family::Uneven, "uneven"),
+    ];
+}
+
+/// Sizes of instances: memory, disk, cpus.
+const SIZES: [(i64, i64, i64); 4] =
+    [(1024, 20_480, 1), (2048, 51_200, 2), (4096, 102_400, 2), (8192, 204_800, 4)];
+
+struct Machine {
+    memory: i64,
+    memory_free: i64,
+    disk_free: i64,
+}
+
+const DISK: i64 = 4_000_000;
+
+/// A cluster as text; the same for the same seed. Instances stand where chance and room put them, as after years.
+pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64) -> String {
+    let mut random = Random::new(seed);
+    let per_node = i64::try_from(instances / nodes + 1).unwrap_or(1);
+    let memory = (per_node * 4096 * 2).max(65_536);
+    let mut machines: Vec<Machine> = (0..nodes)
+        .map(|index| {
+            let memory = if family == Family::Uneven && index % 3 == 0 { memory * 2 } else { memory };
+            Machine { memory, memory_free: memory - 1024, disk_free: DISK }
+        })
+        .collect();
+    let mut lines = Vec::new();
+    for index in 0..instances {
+        lines.push(instance(family, index, &mut machines, &mut random));
+    }
+    let offline = |index: usize| family == Family::Offline && index % 20 == 7;
+    let machine = |(index, machine): (usize, &Machine)| {
+        format!(
+            "node{index:04}|{}|1024|{}|{DISK}|{}|{}|{}|uuid-1|12|{}|N|0|0|1.0\n",
+            machine.memory,
+            machine.memory_free,
+            machine.disk_free,
+            per_node * 2,
+            if offline(index) { "Y" } else { "N" },
+            if family == Family::Tagged { format!("rack:{}", index % 8) } else { String::new() },
+        )
+    };
+    let machines: String = machines.iter().enumerate().map(machine).collect();
+    let tags = if family == Family::Tagged { "htools:iextags:service\nhtools:nlocation:rack\n" } else { "" };
+    let sizes = "128,1,1024,1,1,1;65536,16,1048576,16,1,16";
+    format!(
+        "default|uuid-1|preferred||\n\n{machines}\n{}\n{tags}\n|128,1,1024,1,1,1|{sizes}|diskless,plain,drbd,rbd|4.0|32.0\n",
+        lines.concat()
+    )
+}
+
+fn instance(family: Family, index: usize, machines: &mut [Machine], random: &mut Random) -> String {
+    let (memory, disk, cpus) = SIZES[random.below(SIZES.len())];
+    let template = match (family, random.below(4)) {
+        (Family::Shared, _) | (Family::Mixed, 0) => "rbd",
+        (Family::Mixed, 1) => "plain",
+        _ => "drbd",
+    };
+    let (mut primary, mut secondary) = (0, 1);
+    // A node with room is soon found: there is about twice as much as is needed.
+    for _ in 0..1000 {
+        primary = random.below(machines.len());
+        secondary = (primary + 1 + random.below(machines.len() - 1)) % machines.len();
+        if machines[primary].memory_free > memory
+            && machines[primary].disk_free.min(machines[secondary].disk_free) > disk
+        {
+            break;
+        }
+    }
+    let running = family != Family::Uneven || !index.is_multiple_of(10);
+    if running {
+        machines[primary].memory_free -= memory;
+    }
+    if template != "rbd" {
+        machines[primary].disk_free -= disk;
+    }
+    let second = if template == "drbd" {
+        machines[secondary].disk_free -= disk;
+        format!("node{secondary:04}")
+    } else {
+        String::new()
+    };
+    let tag = if family == Family::Tagged && index.is_multiple_of(4) {
+        format!("service:{}", random.below(1 + machines.len() / 4))
+    } else {
+        String::new()
+    };
+    let status = if running { "running" } else { "ADMIN_down" };
+    format!(
+        "inst{index:05}|{memory}|{disk}|{cpus}|{status}|Y|node{primary:04}|{second}|{template}|{tag}|1|-\n"
+    )
+}
