@@ -131,7 +131,7 @@ fn held(host: &Host, index: usize) -> (i64, f64) {
     let (base, whole) = match index {
         0 => (host.memory_base, host.memory_total),
         1 => (host.memory_base_forthcoming, host.memory_total),
-        2 | 3 if host.exclusive => (-host.spindles_base, host.spindles_total),
+        2 | 3 if host.exclusive => (host.spindles_free_base(), host.spindles_total),
         2 | 3 => (host.disk_base, host.disk_total),
         4 | 5 => (host.cpus_own, host.cpus * host.cpu_speed),
         6 | 7 => (0, host.spindles),

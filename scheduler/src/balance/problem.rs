@@ -122,6 +122,14 @@ pub struct Guest {
     pub desired: Vec<Option<usize>>,
 }
 
+impl Host {
+    /// Spindles free if no instance of the group were here.
+    #[expect(clippy::cast_possible_truncation, reason = "spindles are bounded where they are read")]
+    pub fn spindles_free_base(&self) -> i64 {
+        self.spindles_total as i64 - self.spindles_base
+    }
+}
+
 impl Guest {
     /// The spindles that it takes on a host.
     pub fn spindles_on(&self, host: &Host) -> i64 {

@@ -14,6 +14,7 @@ pub(super) fn sample(seed: u64) -> Cluster {
     let offline = random.below(3) == 0 && count > 3;
     let domains = random.below(2) == 0;
     let tagged = random.below(2) == 0;
+    let exclusive = seed.is_multiple_of(3);
     let node = |index: usize| Node {
         name: format!("n{index}"),
         memory_total: memory + 512 * i64::from(index.is_multiple_of(3)),
@@ -26,8 +27,8 @@ pub(super) fn sample(seed: u64) -> Cluster {
         group: 0,
         spindles: 4,
         tags: if domains { vec![format!("rack:{}", index % 2)] } else { Vec::new() },
-        exclusive_storage: false,
-        spindles_free: 0,
+        exclusive_storage: exclusive && !index.is_multiple_of(2),
+        spindles_free: 3,
         cpus_own: 1,
         cpu_speed: 1.0,
     };
@@ -99,7 +100,7 @@ fn instance(index: usize, count: usize, tagged: bool, domains: bool, random: &mu
         template,
         tags,
         spindle_use: 1,
-        disk_spindles: None,
+        disk_spindles: Some(i64::from(size > 256)),
         forthcoming: random.below(15) == 0,
         load,
     }
