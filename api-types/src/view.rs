@@ -3,6 +3,7 @@
 mod explanation;
 mod overview;
 mod plan;
+mod reservation;
 mod usage_overview;
 
 pub use explanation::{Explanation, Verdict, VerdictCause};
@@ -11,4 +12,7 @@ pub use overview::{
     StoreMember, StoreOverview,
 };
 pub use plan::{Deletion, EffectKind, Plan, PlanRequest, PlannedEffect};
+pub use reservation::{
+    FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
+};
 pub use usage_overview::{NodeUsage, ResourceUsage, UsageOverview};

@@ -21,6 +21,7 @@ mod overview;
 mod patch;
 mod read;
 mod request;
+mod reservation;
 mod selector;
 mod table;
 mod usage;
@@ -188,6 +189,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/apis/hactl.io/v1/status", get(overview::handler::<S>))
         .route("/apis/hactl.io/v1/usage", get(usage::handler::<S>))
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
+        .route("/apis/hactl.io/v1/reservation", get(reservation::handler::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
         .route("/apis/hactl.io/v1/nodes/{name}/hold", post(hold::handler::<S>))

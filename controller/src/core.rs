@@ -11,6 +11,7 @@ pub mod interface;
 pub mod placement;
 pub mod plan;
 pub mod reconcile;
+pub mod reservation;
 pub mod service;
 pub mod situation;
 pub mod stored_view;
@@ -40,6 +41,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
 use ha_store::election::{Election, ElectionView, Leadership, Readings, Step, Subject as ElectionSubject};
 use plan::{Note, Waiting};
+use reservation::Reservation;
 use situation::{Side, Situation};
 use std::collections::{BTreeMap, VecDeque};
 use world::{Touched, World};
@@ -90,6 +92,7 @@ pub struct Controller {
     /// Since when nodes have carried too much or too little. A new leader begins to count anew.
     uneven: BTreeMap<String, Side>,
     waiting: Vec<Waiting>,
+    reservation: Reservation,
     refused: Option<String>,
     led: Option<Revision>,
     ended: bool,
@@ -130,6 +133,7 @@ impl Controller {
             rests: false,
             uneven: BTreeMap::new(),
             waiting: Vec::new(),
+            reservation: Reservation::default(),
             refused: None,
             led: None,
             ended: false,
@@ -194,7 +198,8 @@ impl Controller {
             let look = (self.looked_at + LOOK_EVERY_MS, "look at everything again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
             let late = self.late_at.map(|at| (at, "a heartbeat is due"));
-            [Some(look), self.wake, late, pause].into_iter().flatten().min()
+            let check = self.reservation.deadline().map(|at| (at, "the reservation check goes on"));
+            [Some(look), self.wake, late, pause, check].into_iter().flatten().min()
         });
         self.election.deadline().into_iter().chain(planner.flatten()).min()
     }
@@ -217,6 +222,11 @@ impl Controller {
     /// What the leader waits for.
     pub fn waiting(&self) -> &[Waiting] {
         &self.waiting
+    }
+
+    /// What the reservation check found, while this controller leads.
+    pub fn reservation(&self) -> Option<&reservation::Finding> {
+        self.reservation.finding()
     }
 
     /// What the store said when it last refused a write; `None` after a write was applied.
@@ -307,6 +317,10 @@ impl Controller {
         }
         self.note_leadership();
         self.plan();
+        if self.planning().is_some() && self.reservation.go_on(self.now.raw, &self.config.cluster) {
+            self.dirty = true;
+            self.plan();
+        }
         if let Some(id) = self.readings.begin() {
             self.effects.push_back(Effect::Refresh { id });
         }
@@ -342,6 +356,7 @@ impl Controller {
         self.uneven.clear();
         self.writes.depose();
         self.waiting.clear();
+        self.reservation = Reservation::default();
         let event = Event {
             kind: Kind::Cluster,
             name: ha_api_types::cluster::CLUSTER_NAME.to_owned(),
@@ -397,6 +412,7 @@ impl Controller {
             perhaps_closed: &perhaps_closed,
             placing: &placing,
             busy: &busy,
+            reservation: self.reservation.finding(),
             next_uid: self.next_uid,
         });
         self.next_uid += plan.uids;
@@ -412,6 +428,9 @@ impl Controller {
         self.heard = std::mem::take(&mut plan.heard);
         self.late_at = health::first_late_at(&self.world, self.election.commits(), &self.heard, self.now.raw);
         self.rests = plan.rests();
+        if let Some(view) = plan.view.take() {
+            self.reservation.look_at(view, self.now.raw);
+        }
         let mut next = self.next_commit;
         let sent = self.writes.send(&mut plan, &leadership, self.now.raw, || {
             next += 1;

@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::names::{Target, name_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
-use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest, UsageOverview};
+use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest, ReservationReport, UsageOverview};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -195,6 +195,20 @@ impl Client {
     /// Why a service is where it is.
     pub(crate) async fn explanation(&self, name: &str) -> Result<Explanation, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["resources", name, "explain"]))).await
+    }
+
+    /// Whether services would find a place if nodes failed; `proof`: also where.
+    pub(crate) async fn reservation(
+        &self,
+        failures: u32,
+        by: &str,
+        proof: bool,
+    ) -> Result<ReservationReport, Failure> {
+        let call = Call::new(Method::GET, ours_path(&["reservation"]))
+            .query("failures", &failures.to_string())
+            .query("by", by)
+            .query("proof", if proof { "true" } else { "false" });
+        self.ours(&call).await
     }
 
     /// What a change would do.

@@ -2,6 +2,7 @@
 
 mod apply;
 pub(crate) mod balance;
+mod check;
 mod completion;
 mod config;
 mod create;
@@ -86,6 +87,8 @@ pub(crate) enum Command {
     Simulate(simulate::Simulate),
     /// Examine a node, or the cluster: each check, what was seen, and the line that mends it
     Doctor(doctor::Doctor),
+    /// Check whether every service would find a place if nodes failed now
+    Check(check::Check),
     /// Show how long a failover takes at worst, part by part, for the settings in force and each node
     Timing(timing::Timing),
     /// The clusters that hactl knows
@@ -128,6 +131,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Explain(explain) => explain.run(session),
         Command::Simulate(simulate) => simulate.run(session),
         Command::Doctor(doctor) => doctor.run(session).await,
+        Command::Check(check) => check.run(session).await,
         Command::Timing(timing) => timing.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,

@@ -93,6 +93,11 @@ impl Terminal {
         }
     }
 
+    /// Whether `-v` was given.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
     /// Whether nobody reads standard output any more; watches end then.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
 //! `/apis/hactl.io/v1/plan`: what a change would do to services, without making it.
 
-mod effects;
+pub(super) mod effects;
 
 use super::ApiState;
 use super::admission::{Context, admit};

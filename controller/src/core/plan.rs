@@ -6,6 +6,7 @@ use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Mono;
+use ha_scheduler::View;
 use ha_store::Transaction;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,8 @@ pub struct Plan {
     pub uneven: BTreeMap<String, bool>,
     /// Action uids that were used.
     pub uids: u64,
+    /// The cluster as it is with this plan carried out, for the reservation check; `None` while its nodes are still coming.
+    pub view: Option<View>,
 }
 
 /// One thing to write.

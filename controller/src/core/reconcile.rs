@@ -24,6 +24,8 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     fencing::plan(situation, &nodes, &mut planner.plan);
     service::plan(&mut planner);
     let mut plan = planner.plan;
+    let settles = placement::settling_until(situation).is_some_and(|until| situation.now.raw < until);
+    plan.view = (!settles && !planner.view.nodes.is_empty()).then_some(planner.view);
     status::plan(situation, &nodes, &conflicts, &mut plan);
     plan.actions.retain(|action| !situation.busy.contains(&action.subject));
     plan

@@ -35,6 +35,8 @@ pub struct Situation<'a> {
     pub placing: &'a BTreeMap<String, BTreeSet<String>>,
     /// What a write is under way about: it is not planned again before that is seen.
     pub busy: &'a BTreeSet<Subject>,
+    /// What the reservation check found; `None`: nothing yet.
+    pub reservation: Option<&'a super::reservation::Finding>,
     /// The number of the next action uid of this term.
     pub next_uid: u64,
 }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod node;
+mod reservation;
 mod rules;
 
 use super::health::NodeTable;

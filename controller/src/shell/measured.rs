@@ -19,6 +19,7 @@ pub(super) struct Measured {
     core: Controller,
     leader: IntGauge,
     waiting: IntGauge,
+    tolerance: IntGauge,
     node_state: States,
     resource_state: States,
     failovers: IntCounter,
@@ -57,6 +58,10 @@ impl Measured {
             core,
             leader: metrics.gauge("hactl_leader", "1 while this controller leads.")?,
             waiting: metrics.gauge("hactl_waiting", "What the leader waits for, counted.")?,
+            tolerance: metrics.gauge(
+                "hactl_failure_tolerance",
+                "How many nodes may fail with a place for every service, as far as is checked: 1 or 0; -1 where it is not known.",
+            )?,
             node_state: states("hactl_node_state", "1 for the state that a node is in.", "node")?,
             resource_state: states(
                 "hactl_resource_state",
@@ -97,6 +102,8 @@ impl Measured {
     fn look(&mut self) {
         self.leader.set(i64::from(self.core.term().is_some()));
         self.waiting.set(i64::try_from(self.core.waiting().len()).unwrap_or(i64::MAX));
+        let holds = self.core.reservation().and_then(|finding| finding.holds);
+        self.tolerance.set(holds.map_or(-1, i64::from));
         let now = self.now.raw;
         if self.looked_at.is_some_and(|at| now.since(at) < LOOK_EVERY_MS) {
             return;

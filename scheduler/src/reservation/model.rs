@@ -79,7 +79,8 @@ impl Model {
         Model::of(view.clone())
     }
 
-    pub(super) fn of(view: View) -> Model {
+    /// The model of a view that is not needed any more.
+    pub fn of(view: View) -> Model {
         let mut model = Model {
             nodes: Vec::new(),
             services: Vec::new(),

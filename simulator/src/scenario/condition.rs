@@ -27,6 +27,8 @@ pub enum Condition {
     ServiceSays(String, Reason),
     /// `node N says REASON`.
     NodeSays(String, Reason),
+    /// `cluster says REASON`.
+    ClusterSays(Reason),
     /// `why R says REASON on N`: the verdict of `hactl why R` about the node.
     WhySays(String, Reason, String),
     /// `command TEXT says REASON`: how the last command with this text was answered.
@@ -53,7 +55,7 @@ const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
 /// What a condition looks like.
 const FORMS: &str = "write `service R is STATE`, `service R on NODE`, `service R running`, `node N is STATE`, \
      `leader is N`, `no service on N`, `cluster is Armed|Disarming|Disarmed`, `service R says REASON`, \
-     `node N says REASON`, `why R says REASON on N`, `command TEXT says REASON`, `event REASON about NAME`, \
+     `node N says REASON`, `cluster says REASON`, `why R says REASON on N`, `command TEXT says REASON`, `event REASON about NAME`, \
      or `not` and one of them";
 
 /// A reason of the vocabulary.
@@ -109,6 +111,7 @@ impl Condition {
             ["node", node, "says", word] => {
                 reason(word).map(|reason| Condition::NodeSays((*node).to_owned(), reason)).map_err(about)
             }
+            ["cluster", "says", word] => reason(word).map(Condition::ClusterSays).map_err(about),
             ["why", resource, "says", word, "on", node] => reason(word)
                 .map(|reason| Condition::WhySays(bare(resource), reason, (*node).to_owned()))
                 .map_err(about),
@@ -135,6 +138,7 @@ impl Condition {
             | Condition::LeaderIs(_)
             | Condition::NoServiceOn(_)
             | Condition::ClusterIs(_)
+            | Condition::ClusterSays(_)
             | Condition::NodeSays(..)
             | Condition::CommandSays(..)
             | Condition::Told(..) => None,
@@ -154,6 +158,7 @@ impl Condition {
             Condition::ServiceIs(..)
             | Condition::ServiceRunning(_)
             | Condition::ClusterIs(_)
+            | Condition::ClusterSays(_)
             | Condition::ServiceSays(..)
             | Condition::CommandSays(..)
             | Condition::Told(..) => None,

@@ -100,6 +100,7 @@ fn names_must_exist() {
     check("place: {web: {node: node1, state: Migrate}}\n", 4, &["needs a target"]);
     check("place: {web: {node: node1, target: node2}}\n", 4, &["only a service in state Migrate"]);
     check("steps:\n  - check: service web says Runing\n", 5, &["\"Runing\" is not a reason", "\"Running\""]);
+    check("steps:\n  - check: cluster says Runing\n", 5, &["\"Runing\" is not a reason", "\"Running\""]);
     check("steps:\n  - check: service wep says Running\n", 5, &["wep"]);
     check("steps:\n  - check: why web says Allowed on node9\n", 5, &["node9"]);
     check("steps:\n  - check: event about web\n", 5, &["event REASON about NAME"]);

@@ -117,6 +117,7 @@ impl World {
             }
             Condition::ServiceSays(name, reason) => self.says(Kind::Resource, name, *reason),
             Condition::NodeSays(node, reason) => self.says(Kind::Node, node, *reason),
+            Condition::ClusterSays(reason) => self.says(Kind::Cluster, CLUSTER_NAME, *reason),
             Condition::WhySays(resource, reason, node) => self.why_says(resource, *reason, node),
             Condition::CommandSays(text, reason) => self.answered_with(text, *reason),
             Condition::Told(reason, name) => self.told.contains(&(*reason, name.clone())),

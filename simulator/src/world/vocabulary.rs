@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::vocabulary::{Vocabulary, why};
+use ha_api_types::cluster::ClusterStatus;
 use ha_api_types::event::Event;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
@@ -58,7 +59,8 @@ impl World {
         let conditions = match kind {
             Kind::Node => self.status_of::<NodeStatus>(kind, name).map(|status| status.conditions),
             Kind::Resource => self.status_of::<ResourceStatus>(kind, name).map(|status| status.conditions),
-            Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Cluster | Kind::Operation => None,
+            Kind::Cluster => self.status_of::<ClusterStatus>(kind, name).map(|status| status.conditions),
+            Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Operation => None,
         };
         conditions.into_iter().flatten().any(|condition| condition.reason == reason)
     }

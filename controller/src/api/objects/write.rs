@@ -7,6 +7,7 @@ use crate::api::commit::{Written, commit};
 use crate::api::error::ApiError;
 use crate::api::read::{self, Half, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
+use crate::api::reservation::gate;
 use crate::api::table::Rows;
 use crate::api::{ApiState, convert, managed, patch, warnings};
 use crate::core::commands::maintenance_refused;
@@ -114,6 +115,7 @@ impl<'a, S: Store> Writer<'a, S> {
     async fn insert(&self, admitted: Admitted) -> Result<Response, ApiError> {
         let Admitted { name, value, mut warnings } = admitted;
         check_creatable(self.kind, &name)?;
+        warnings.extend(gate::check(self.state, self.kind, &name, None, &value).await?);
         let key = self.state.keys().spec(self.kind, &name);
         let revision = if self.parameters.dry_run {
             if read::get(self.state.store(), self.state.keys(), self.kind, &name).await?.is_some() {
@@ -169,6 +171,8 @@ impl<'a, S: Store> Writer<'a, S> {
         let mut stored = Stored { spec: current.spec.clone(), status: status.cloned() };
         if value != current.spec.value {
             self.refuse_maintenance(&name, current, &value).await?;
+            let told = gate::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
+            warnings.extend(told);
             let finished = value.pointer("/metadata/deletionTimestamp").is_some()
                 && value.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
             let key = self.state.keys().spec(self.kind, &name);

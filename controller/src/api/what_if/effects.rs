@@ -18,21 +18,45 @@ pub(crate) fn of(before: &World, after: &World) -> Plan {
     let (view_before, conflicts_before) = view(before);
     let (view_after, conflicts_after) = view(after);
     let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
-    let names: BTreeSet<&String> = before.resources.keys().chain(after.resources.keys()).collect();
-    let mut order: Vec<&String> = names.into_iter().collect();
-    order.sort_by_key(|name| {
-        let priority = after.resources.get(*name).map_or(0, |resource| resource.value.spec.priority);
-        (Reverse(priority), (*name).clone())
-    });
-    for name in order {
-        comparison.compare(name);
-    }
+    comparison.compare_all(before.resources.keys().chain(after.resources.keys()).collect());
     let mut plan = comparison.plan;
     plan.effects.sort_by(|one, other| one.resource.cmp(&other.resource));
     for conflict in conflicts_after.iter().filter(|conflict| !conflicts_before.contains(conflict)) {
         plan.warnings.push(format!("rule {} would not be applied: {}", conflict.rule, conflict.message));
     }
     plan
+}
+
+/// Resources of which all are followed; in larger clusters those that a change names.
+const MOST_FOLLOWED: usize = 300;
+
+/// The cluster once it has come to rest after a change: where services would be then. `only`: no other resource changes.
+pub(crate) fn settled(before: &World, after: &World, only: Option<&str>) -> View {
+    let (view_before, _) = view(before);
+    let (view_after, _) = view(after);
+    let mut comparison = Comparison { before, after, view_before, view_after, plan: Plan::default() };
+    let companions = only.map(|name| comparison.view_after.rules.companions(name)).unwrap_or_default();
+    let only = only.map(str::to_owned);
+    let names: BTreeSet<&String> = match &only {
+        Some(name) => companions.iter().chain([name]).collect(),
+        None if after.resources.len() <= MOST_FOLLOWED => {
+            before.resources.keys().chain(after.resources.keys()).collect()
+        }
+        None => BTreeSet::new(),
+    };
+    comparison.compare_all(names.clone());
+    // A stopped service that has no place yet gets one too.
+    for name in names {
+        let facts = comparison.view_after.services.get(name);
+        let Some(facts) = facts.filter(|facts| facts.stopped && facts.node.is_none()).cloned() else {
+            continue;
+        };
+        let place = place(&comparison.view_after, name, &facts).node;
+        if let Some(facts) = comparison.view_after.services.get_mut(name) {
+            facts.node = place;
+        }
+    }
+    comparison.view_after
 }
 
 struct Comparison<'a> {
@@ -53,6 +77,18 @@ fn managed<'w>(world: &'w World, name: &str) -> Option<&'w Resource> {
 }
 
 impl Comparison<'_> {
+    /// Services of higher priority first, as recovery serves them.
+    fn compare_all(&mut self, names: BTreeSet<&String>) {
+        let mut order: Vec<&String> = names.into_iter().collect();
+        order.sort_by_key(|name| {
+            let priority = self.after.resources.get(*name).map_or(0, |resource| resource.value.spec.priority);
+            (Reverse(priority), (*name).clone())
+        });
+        for name in order {
+            self.compare(name);
+        }
+    }
+
     fn compare(&mut self, name: &str) {
         let old = managed(self.before, name);
         let new = managed(self.after, name);

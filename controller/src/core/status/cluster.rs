@@ -1,6 +1,6 @@
 //! The status of the cluster: who leads, what is waited for, what was fenced.
 
-use super::{condition, write};
+use super::{condition, reservation, write};
 use crate::core::health::{Health, NodeTable};
 use crate::core::plan::Plan;
 use crate::core::service;
@@ -30,7 +30,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             return;
         }
     }
-    write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status, Vec::new());
+    let events = reservation::events(situation, &status);
+    write(situation, plan, Kind::Cluster, CLUSTER_NAME, known, &status, events);
 }
 
 fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> ClusterStatus {
@@ -47,6 +48,7 @@ fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> C
     let conditions = &mut status.conditions;
     let message = Reason::Accepted.sentence();
     condition(situation, conditions, "Ready", true, Reason::Accepted, message, generation);
+    reservation::show(situation, conditions, generation);
     status
 }
 

@@ -1,0 +1,65 @@
+//! `/apis/hactl.io/v1/reservation`: whether services would find a place if nodes failed.
+
+pub(super) mod gate;
+mod report;
+
+use super::ApiState;
+use super::error::ApiError;
+use super::facts;
+use crate::core::stored_view::view;
+use crate::core::world::World;
+use axum::Json;
+use axum::extract::{Query, Request, State};
+use axum::response::{IntoResponse, Response};
+use ha_store::Store;
+use report::{Failure, Question};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// GET with `failures` (1 or 2), `by` (`node`, `group` or a label key) and `proof` (also where services would go).
+pub(crate) async fn handler<S: Store>(
+    State(state): State<ApiState<S>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(request.uri())
+        .map_err(|error| ApiError::bad_request(format!("the query cannot be read: {error}")))?;
+    let mut question = Question { cluster: state.options().cluster.clone(), ..Question::default() };
+    let mut by = "node".to_owned();
+    for (name, value) in pairs {
+        match name.as_str() {
+            "failures" => {
+                question.failures = match value.as_str() {
+                    "1" => 1,
+                    "2" => 2,
+                    _ => return Err(ApiError::bad_request(format!("failures={value}: must be 1 or 2"))),
+                }
+            }
+            "by" => by = value,
+            "proof" => question.proof = matches!(value.as_str(), "true" | "1"),
+            _ => {}
+        }
+    }
+    if question.failures == 2 && by != "node" {
+        return Err(ApiError::bad_request("failures=2 is about nodes: leave out by"));
+    }
+    let world = facts::world(&state).await?;
+    let failures = failures(&world, &by);
+    let report = tokio::task::spawn_blocking(move || report::of(view(&world).0, &question, &failures)).await;
+    let report = report.map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok(Json(report).into_response())
+}
+
+/// What may fail as one: each node, or the nodes of each group, or those with the same value of a label.
+fn failures(world: &World, by: &str) -> Vec<Failure> {
+    let mut domains: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, node) in &world.nodes {
+        let domain = match by {
+            "node" => Some(name),
+            "group" => node.value.spec.node_group.as_ref(),
+            label => node.value.metadata.labels.get(label),
+        };
+        if let Some(domain) = domain {
+            domains.entry(format!("{by} {domain}")).or_default().insert(name.clone());
+        }
+    }
+    domains.into_iter().map(|(what, nodes)| Failure { what, nodes }).collect()
+}

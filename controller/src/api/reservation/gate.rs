@@ -1,0 +1,171 @@
+//! What a change would do to the reservation check, before it is written: a warning, or, with `reservation.enforce`, a
+//! refusal.
+
+use crate::api::error::ApiError;
+use crate::api::what_if::effects::settled;
+use crate::api::{ApiState, facts};
+use crate::core::reservation::{failed, lines};
+use crate::core::stored_view::view;
+use crate::core::world::World;
+use axum::http::StatusCode;
+use ha_api_types::kind::Kind;
+use ha_api_types::names::bare;
+use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::reason::Reason;
+use ha_api_types::time::Mono;
+use ha_scheduler::View;
+use ha_scheduler::reservation::{EFFORT, Failing, Model, Verdict};
+use ha_store::{Change, Entry, Store};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Services that are named in a warning.
+const MOST_NAMED: usize = 10;
+/// In larger clusters (nodes times services) only `enforce` looks at each change before it is written; the condition says
+/// soon after what it did.
+const MOST_WARNED: usize = 5_000_000;
+
+/// What is said of a change before it is written: nothing, a warning, or an error that refuses it.
+///
+/// Only nodes count whose failure would have been survived before, or was not proven otherwise. Maintenance of a node
+/// is never refused: an operator must be able to begin it.
+pub(in crate::api) async fn check<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    current: Option<&Value>,
+    value: &Value,
+) -> Result<Vec<String>, ApiError> {
+    if !matters(kind, current, value) {
+        return Ok(Vec::new());
+    }
+    let before = facts::world(state).await?;
+    let Some(change) = Proposal::of(&before, state.keys().spec(kind, name), kind, name, value)? else {
+        return Ok(Vec::new());
+    };
+    let cluster = state.options().cluster.clone();
+    let enforce = change.after.settings().reservation.enforce && kind != Kind::Node;
+    let size = before.nodes.len() * before.resources.len();
+    if !enforce && size > MOST_WARNED {
+        return Ok(Vec::new());
+    }
+    let broken = tokio::task::spawn_blocking(move || change.newly_broken(&before)).await;
+    let broken = broken.map_err(|error| ApiError::internal(error.to_string()))?;
+    if broken.is_empty() {
+        return Ok(Vec::new());
+    }
+    let message = message(&cluster, &broken);
+    if !enforce {
+        return Ok(vec![format!("with this change {message}")]);
+    }
+    let text = format!("reservation.enforce refuses it, since {message}");
+    let cause = (Reason::ReservationFailed.as_str().to_owned(), "spec".to_owned(), text.clone());
+    Err(ApiError::new(StatusCode::CONFLICT, "Conflict", text).about(kind, name).with_causes(vec![cause]))
+}
+
+/// Whether a change can matter at all.
+fn matters(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
+    match kind {
+        Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Node | Kind::Cluster => {
+            current.and_then(|current| current.get("spec")) != value.get("spec")
+        }
+        Kind::Operation => current.is_none(),
+    }
+}
+
+fn message(cluster: &str, broken: &[(String, Failing)]) -> String {
+    let nodes: Vec<&str> = broken.iter().map(|(node, _)| node.as_str()).collect();
+    let mut details: Vec<String> = broken.iter().flat_map(|(node, failing)| lines(node, failing)).collect();
+    let more = details.len().saturating_sub(MOST_NAMED);
+    details.truncate(MOST_NAMED);
+    if more > 0 {
+        details.push(format!("and {more} more"));
+    }
+    let sentence = failed(cluster, &nodes.join(", ")).replacen(" failed ", " would fail ", 1);
+    format!("{sentence}: {}", details.join("; "))
+}
+
+/// A change, and the cluster with it.
+struct Proposal {
+    kind: Kind,
+    name: String,
+    after: World,
+    /// A service that an operator moves, and where to.
+    moved: Option<(String, String)>,
+}
+
+impl Proposal {
+    fn of(
+        before: &World,
+        key: String,
+        kind: Kind,
+        name: &str,
+        value: &Value,
+    ) -> Result<Option<Proposal>, ApiError> {
+        let mut after = before.clone();
+        if kind == Kind::Operation {
+            let spec: OperationSpec = crate::api::read::spec_of(value);
+            let moves = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
+            let moved = spec.resource.zip(spec.node).filter(|_| moves);
+            let moved = moved.map(|(resource, node)| (bare(&resource).to_owned(), node));
+            return Ok(moved.map(|moved| Proposal {
+                kind,
+                name: name.to_owned(),
+                after,
+                moved: Some(moved),
+            }));
+        }
+        let revision = before.revision + 1;
+        let bytes = serde_json::to_vec(value).map_err(|error| ApiError::internal(error.to_string()))?;
+        let entry =
+            Entry { key, value: bytes.into(), create_revision: revision, mod_revision: revision, lease: 0 };
+        after.apply(vec![Change::Put(entry)], revision, Mono(0));
+        Ok(Some(Proposal { kind, name: name.to_owned(), after, moved: None }))
+    }
+
+    /// Nodes whose failure would certainly not be survived any more.
+    fn newly_broken(&self, before: &World) -> Vec<(String, Failing)> {
+        let fails = |model: &Model, node: &str| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT)
+        {
+            Verdict::Fails(failing) => Some(failing),
+            Verdict::Survives(_) | Verdict::Unknown(_) => None,
+        };
+        let after = Model::of(self.settled(before));
+        let names: Vec<String> = after.nodes_with_services().map(str::to_owned).collect();
+        let broken: Vec<(String, Failing)> = names
+            .into_iter()
+            .filter_map(|node| Some((fails(&after, &node)?, node)))
+            .map(|(f, n)| (n, f))
+            .collect();
+        if broken.is_empty() {
+            return broken;
+        }
+        // What the change asks to be counted is counted before it as well.
+        let mut was = view(before).0;
+        was.reservation.clone_from(&self.after.settings().reservation);
+        let was = Model::of(was);
+        broken.into_iter().filter(|(node, _)| fails(&was, node).is_none()).collect()
+    }
+
+    /// The cluster once it has come to rest with the change.
+    fn settled(&self, before: &World) -> View {
+        let Some((resource, node)) = &self.moved else {
+            let only = (self.kind == Kind::Resource).then_some(self.name.as_str());
+            return settled(before, &self.after, only);
+        };
+        let mut view = view(before).0;
+        let mut moving = view.rules.companions(resource);
+        moving.insert(resource.clone());
+        for name in moving {
+            if let Some(facts) = view.services.get_mut(&name)
+                && (!facts.uses.is_empty() || name == *resource)
+            {
+                facts.node = Some(node.clone());
+                if !facts.uses.is_empty() {
+                    facts.uses = BTreeSet::from([node.clone()]);
+                }
+            }
+        }
+        view
+    }
+}

@@ -1,0 +1,172 @@
+//! The answer: each failure with its verdict and what proves it.
+
+use crate::core::reservation::failed;
+use ha_api_types::view::{
+    FailureReport, ReservationLack, ReservationMove, ReservationReport, ReservationVerdict, WithoutPlace,
+};
+use ha_scheduler::View;
+use ha_scheduler::reservation::{Certificate, EFFORT, Model, Move, Unplaced, Verdict};
+use std::collections::BTreeSet;
+
+/// Candidates that are looked at for one answer, some seconds of work; failures beyond that are not decided.
+const MOST_EFFORT: u64 = 200_000_000;
+/// Failures that are listed.
+const MOST_LISTED: usize = 2_000;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) cluster: String,
+    pub(super) failures: u32,
+    pub(super) proof: bool,
+}
+
+impl Default for Question {
+    fn default() -> Question {
+        Question { cluster: String::new(), failures: 1, proof: false }
+    }
+}
+
+/// What fails as one.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) what: String,
+    pub(super) nodes: BTreeSet<String>,
+}
+
+pub(super) fn of(view: View, question: &Question, failures: &[Failure]) -> ReservationReport {
+    let (basis, count_stopped) = (view.reservation.basis, view.reservation.count_stopped);
+    let model = Model::of(view);
+    let single_nodes = failures.iter().all(|failure| failure.what.starts_with("node "));
+    let mut answers =
+        Answers { model: &model, proof: question.proof, effort: 0, report: ReservationReport::default() };
+    for failure in failures {
+        answers.judge(failure, true);
+    }
+    let mut tolerance = u32::from(answers.all_survive());
+    if question.failures == 2 {
+        for (at, one) in failures.iter().enumerate() {
+            for other in &failures[at + 1..] {
+                let nodes: BTreeSet<String> = one.nodes.union(&other.nodes).cloned().collect();
+                let what = format!("nodes {}", nodes.iter().cloned().collect::<Vec<_>>().join(", "));
+                answers.judge(&Failure { what, nodes }, false);
+            }
+        }
+        tolerance += u32::from(tolerance == 1 && answers.all_survive());
+    }
+    let mut report = answers.report;
+    report.message = message(&question.cluster, &report);
+    ReservationReport {
+        cluster: question.cluster.clone(),
+        basis,
+        count_stopped,
+        failures: question.failures,
+        failure_tolerance: single_nodes.then_some(tolerance),
+        ..report
+    }
+}
+
+/// The sentence about what is not survived: about nodes if any is not, else about what fails together.
+fn message(cluster: &str, report: &ReservationReport) -> String {
+    let fails = |item: &&FailureReport| item.verdict == ReservationVerdict::Fails;
+    let failing: Vec<&FailureReport> = report.items.iter().filter(fails).collect();
+    let single: Vec<&str> = failing.iter().filter_map(|item| item.what.strip_prefix("node ")).collect();
+    match (single.is_empty(), failing.is_empty()) {
+        (false, _) => failed(cluster, &single.join(", ")),
+        (true, false) => {
+            let what: Vec<&str> = failing.iter().map(|item| item.what.as_str()).collect();
+            failed(cluster, &what.join("; "))
+        }
+        (true, true) => String::new(),
+    }
+}
+
+struct Answers<'m> {
+    model: &'m Model,
+    proof: bool,
+    effort: u64,
+    report: ReservationReport,
+}
+
+impl Answers<'_> {
+    fn all_survive(&self) -> bool {
+        self.report.items.iter().all(|item| item.verdict == ReservationVerdict::Survives)
+            && self.report.verdict == ReservationVerdict::Survives
+    }
+
+    /// Judges a failure; one that is survived is listed only if `list` says so.
+    fn judge(&mut self, failure: &Failure, list: bool) {
+        if self.report.checked == 0 {
+            self.report.verdict = ReservationVerdict::Survives;
+        }
+        self.report.checked += 1;
+        let mut item = FailureReport {
+            what: failure.what.clone(),
+            nodes: failure.nodes.iter().cloned().collect(),
+            ..FailureReport::default()
+        };
+        if self.effort >= MOST_EFFORT {
+            "there was not the time to look at it: ask about fewer failures".clone_into(&mut item.because);
+        } else {
+            let (verdict, steps) = self.model.check_counting(&failure.nodes, EFFORT);
+            self.effort += steps;
+            fill(&mut item, verdict, self.proof);
+        }
+        self.report.verdict = self.report.verdict.max(item.verdict);
+        let survives = item.verdict == ReservationVerdict::Survives;
+        if (list || self.proof || !survives) && self.report.items.len() < MOST_LISTED {
+            self.report.items.push(item);
+        }
+    }
+}
+
+fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
+    match verdict {
+        Verdict::Survives(found) => {
+            item.verdict = ReservationVerdict::Survives;
+            item.because = match (found.moves.len(), found.make_room.len()) {
+                (0, _) => "nothing there needs another place".to_owned(),
+                (count, 0) => format!("{count} services find a place"),
+                (count, room) => {
+                    format!("{count} services find a place where {room} of lower priority make room")
+                }
+            };
+            if proof {
+                item.moves = moves(found.moves);
+                item.make_room = moves(found.make_room);
+            }
+        }
+        Verdict::Fails(failing) => {
+            item.verdict = ReservationVerdict::Fails;
+            item.because = match failing.certificate {
+                Certificate::NoNode => "no node can take them".to_owned(),
+                Certificate::Capacity { message, .. } | Certificate::Apart { message } => message,
+                Certificate::Searched => {
+                    "no arrangement has a place for all of them: every one was looked at".to_owned()
+                }
+            };
+            item.without_place = failing.services.into_iter().map(without_place).collect();
+        }
+        Verdict::Unknown(left) => {
+            item.verdict = ReservationVerdict::Unknown;
+            "no placement was found, and none was proven impossible".clone_into(&mut item.because);
+            item.without_place = left.into_iter().map(without_place).collect();
+        }
+    }
+}
+
+fn moves(moves: Vec<Move>) -> Vec<ReservationMove> {
+    moves
+        .into_iter()
+        .map(|one| ReservationMove { resource: one.service, from: one.from, to: one.to })
+        .collect()
+}
+
+fn without_place(service: Unplaced) -> WithoutPlace {
+    let lacks = service.lacks.into_iter().map(|lack| ReservationLack {
+        node: lack.node,
+        reason: lack.reason,
+        message: lack.message,
+    });
+    WithoutPlace { resource: service.service, node: service.node, lacks: lacks.collect(), more: service.more }
+}

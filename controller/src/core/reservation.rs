@@ -1,0 +1,188 @@
+//! The leader's reservation check: whether every service would find a place if a node failed now.
+//!
+//! It goes on beside planning, a bounded piece at a time, and never holds it up. What it found is told once every node is
+//! judged.
+
+use ha_api_types::reason::Reason;
+use ha_api_types::time::{Millis, Mono};
+use ha_scheduler::View;
+use ha_scheduler::reservation::{Certificate, Failing, Unplaced, Verdict, Watch};
+
+/// Candidates that are looked at in one piece: some milliseconds.
+const EFFORT_AT_ONCE: u64 = 200_000;
+/// Between two pieces others have their turn, milliseconds.
+const PAUSE_MS: Millis = 20;
+/// Services that are named in a message, and nodes that are named for each.
+const MOST_NAMED: usize = 10;
+const MOST_NODES: usize = 4;
+
+/// What the check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whether every service would find a place; `None`: it could not be decided.
+    pub holds: Option<bool>,
+    /// The same in a word: `ReservationHolds`, `ReservationFailed` or `ReservationUndecided`.
+    pub reason: Reason,
+    /// In a sentence, with the nodes.
+    pub headline: String,
+    /// The services and what they lack, in sentences.
+    pub details: Vec<String>,
+}
+
+/// The check, as far as it has come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reservation {
+    watch: Option<Watch>,
+    /// When everything was last judged from the beginning, and how long that may be ago.
+    begun: Mono,
+    interval_ms: Millis,
+    /// When to go on.
+    next: Option<Mono>,
+    finding: Option<Finding>,
+}
+
+impl Reservation {
+    pub(super) fn finding(&self) -> Option<&Finding> {
+        self.finding.as_ref()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Mono> {
+        self.next
+    }
+
+    /// Takes in the cluster as it is now.
+    pub(super) fn look_at(&mut self, view: View, now: Mono) {
+        self.interval_ms = Millis::from(view.reservation.interval_seconds) * 1_000;
+        let is_due = now >= self.begun + self.interval_ms;
+        match &mut self.watch {
+            Some(watch) if !is_due => watch.update(view),
+            Some(_) | None => {
+                self.watch = Some(Watch::new(view));
+                self.begun = now;
+            }
+        }
+        self.next.get_or_insert(now);
+    }
+
+    /// Does the next piece if it is time. Gives whether something else was found than before.
+    pub(super) fn go_on(&mut self, now: Mono, cluster: &str) -> bool {
+        if self.next.is_none_or(|at| now < at) {
+            return false;
+        }
+        let Some(watch) = &mut self.watch else { return false };
+        if !watch.work(EFFORT_AT_ONCE) {
+            self.next = Some(now + PAUSE_MS);
+            return false;
+        }
+        self.next = None;
+        let found = finding(cluster, watch.not_survived());
+        let is_new = self.finding.as_ref() != Some(&found);
+        self.finding = Some(found);
+        is_new
+    }
+}
+
+fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a Verdict)>) -> Finding {
+    let mut failing = Vec::new();
+    let mut undecided = Vec::new();
+    for (node, verdict) in not_survived {
+        match verdict {
+            Verdict::Survives(_) => {}
+            Verdict::Fails(fails) => failing.push((node, fails)),
+            Verdict::Unknown(left) => undecided.push((node, left)),
+        }
+    }
+    let mut details: Vec<String> = failing.iter().flat_map(|(node, fails)| lines(node, fails)).collect();
+    let names = |nodes: Vec<&str>| nodes.join(", ");
+    if !failing.is_empty() {
+        if !undecided.is_empty() {
+            let nodes = names(undecided.iter().map(|(node, _)| *node).collect());
+            details.push(format!("node(s) {nodes}: {}", Reason::ReservationUndecided.sentence()));
+        }
+        let nodes = names(failing.iter().map(|(node, _)| *node).collect());
+        return Finding {
+            holds: Some(false),
+            reason: Reason::ReservationFailed,
+            headline: failed(cluster, &nodes),
+            details,
+        };
+    }
+    if !undecided.is_empty() {
+        let nodes = names(undecided.iter().map(|(node, _)| *node).collect());
+        let headline = format!(
+            "cluster {cluster}: it could not be decided whether services on node(s) {nodes} would find a place after a failover"
+        );
+        let left = undecided.iter().flat_map(|(_, left)| left.iter().map(unplaced));
+        let details = left.collect();
+        return Finding { holds: None, reason: Reason::ReservationUndecided, headline, details };
+    }
+    let headline = Reason::ReservationHolds.sentence().to_owned();
+    Finding { holds: Some(true), reason: Reason::ReservationHolds, headline, details }
+}
+
+/// The sentence of condition, event and alert.
+pub fn failed(cluster: &str, nodes: &str) -> String {
+    format!(
+        "cluster {cluster} failed the HA reservation check: services on node(s) {nodes} would not find a place after a \
+         failover; add capacity or stop unused services"
+    )
+}
+
+/// What stands in the condition: the sentence, then the services and what they lack.
+pub fn message_of(finding: &Finding) -> String {
+    if finding.details.is_empty() {
+        return finding.headline.clone();
+    }
+    let mut told: Vec<&str> = finding.details.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let more = finding.details.len().saturating_sub(MOST_NAMED);
+    let rest = format!("and {more} more");
+    if more > 0 {
+        told.push(&rest);
+    }
+    format!("{}: {}", finding.headline, told.join("; "))
+}
+
+/// The part of a message that says which nodes it is about.
+pub fn headline(message: &str) -> &str {
+    let end = "stop unused services";
+    message.find(end).map_or(message, |at| message.get(..at + end.len()).unwrap_or(message))
+}
+
+/// Why a failure is not survived: each service and what it lacks.
+pub fn lines(node: &str, failing: &Failing) -> Vec<String> {
+    let mut lines: Vec<String> = failing.services.iter().map(unplaced).collect();
+    match &failing.certificate {
+        Certificate::Capacity { message, .. } | Certificate::Apart { message } => {
+            lines.push(format!("all of {node}: {message}"));
+        }
+        Certificate::NoNode | Certificate::Searched => {}
+    }
+    lines
+}
+
+/// A service and what it lacks.
+fn unplaced(service: &Unplaced) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for lack in &service.lacks {
+        match reasons.iter_mut().find(|(message, _)| *message == lack.message) {
+            Some((_, nodes)) => nodes.push(&lack.node),
+            None => reasons.push((&lack.message, vec![&lack.node])),
+        }
+    }
+    let mut listed = 0;
+    let told: Vec<String> = reasons
+        .into_iter()
+        .take(MOST_NODES)
+        .map(|(message, nodes)| {
+            listed += nodes.len();
+            format!("{message} ({})", nodes.join(", "))
+        })
+        .collect();
+    let more = service.more + service.lacks.len() - listed;
+    let rest = if more > 0 { format!(", and {more} nodes more") } else { String::new() };
+    let told = if told.is_empty() { "there is no other node".to_owned() } else { told.join(", ") };
+    format!("{} on {}: {told}{rest}", service.service, service.node)
+}
+
+#[cfg(test)]
+mod tests;

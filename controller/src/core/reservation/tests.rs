@@ -1,0 +1,61 @@
+//! What is said of verdicts.
+
+use super::*;
+use ha_scheduler::reservation::Lack;
+
+fn without_place(service: &str, node: &str, lacks: &[(&str, &str)]) -> Unplaced {
+    let lack = |(node, message): &(&str, &str)| Lack {
+        node: (*node).to_owned(),
+        reason: Reason::NotEnoughMemory,
+        message: (*message).to_owned(),
+    };
+    Unplaced {
+        service: service.to_owned(),
+        node: node.to_owned(),
+        lacks: lacks.iter().map(lack).collect(),
+        more: 0,
+    }
+}
+
+fn check(found: &[(&str, Verdict)], reason: Reason, expected: &str) {
+    let found = finding("default", found.iter().map(|(node, verdict)| (*node, verdict)));
+    assert_eq!((found.reason, message_of(&found).as_str()), (reason, expected));
+}
+
+#[test]
+fn what_fails_names_nodes_and_services() {
+    let failing = |services| Verdict::Fails(Failing { certificate: Certificate::NoNode, services });
+    let web =
+        without_place("web", "node1", &[("node2", "too small"), ("node3", "too small"), ("node4", "away")]);
+    let db = without_place("db", "node2", &[]);
+    check(
+        &[("node1", failing(vec![web])), ("node2", failing(vec![db]))],
+        Reason::ReservationFailed,
+        "cluster default failed the HA reservation check: services on node(s) node1, node2 would not find a place after a \
+         failover; add capacity or stop unused services: web on node1: too small (node2, node3), away (node4); \
+         db on node2: there is no other node",
+    );
+}
+
+#[test]
+fn what_could_not_be_decided_says_so() {
+    let left = vec![without_place("web", "node1", &[("node2", "too small")])];
+    check(
+        &[("node1", Verdict::Unknown(left))],
+        Reason::ReservationUndecided,
+        "cluster default: it could not be decided whether services on node(s) node1 would find a place after a failover: \
+         web on node1: too small (node2)",
+    );
+}
+
+#[test]
+fn what_is_survived_is_one_sentence() {
+    check(&[], Reason::ReservationHolds, "every service would find a place after a failover");
+}
+
+#[test]
+fn the_headline_tells_of_which_nodes_it_is() {
+    let sentence = failed("default", "node1");
+    assert_eq!(headline(&format!("{sentence}: web on node1: too small (node2)")), sentence);
+    assert_eq!(headline("something else"), "something else");
+}

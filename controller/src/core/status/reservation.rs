@@ -1,0 +1,53 @@
+//! What is shown of the reservation check: a condition of the cluster, and an event when it changes.
+
+use crate::core::plan::event;
+use crate::core::reservation::{headline, message_of};
+use crate::core::situation::Situation;
+use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus};
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::kind::Kind;
+use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
+use ha_api_types::reason::Reason;
+
+/// The condition's type.
+const CONDITION: &str = "Reservation";
+
+/// Sets the condition; what a leader before found stands until this one has found something.
+pub(super) fn show(situation: &Situation<'_>, conditions: &mut Vec<Condition>, generation: i64) {
+    let Some(finding) = situation.reservation else { return };
+    let status = match finding.holds {
+        Some(true) => ConditionStatus::True,
+        Some(false) => ConditionStatus::False,
+        None => ConditionStatus::Unknown,
+    };
+    let condition = Condition {
+        kind: CONDITION.to_owned(),
+        status,
+        reason: finding.reason,
+        message: message_of(finding),
+        last_transition_time: None,
+        observed_generation: generation,
+    };
+    set_condition(conditions, condition, &situation.now.timestamp());
+}
+
+/// What is told when the status becomes this: that the check fails, for other nodes than before, or does not fail any more.
+pub(super) fn events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<Event> {
+    let find = |status: &ClusterStatus| {
+        status.conditions.iter().find(|condition| condition.kind == CONDITION).cloned()
+    };
+    let before = situation.world.cluster_status.as_ref().and_then(|known| find(&known.value));
+    let Some(now) = find(status) else { return Vec::new() };
+    let changed = match &before {
+        Some(before) => before.reason != now.reason || headline(&before.message) != headline(&now.message),
+        None => now.reason != Reason::ReservationHolds,
+    };
+    if !changed {
+        return Vec::new();
+    }
+    let event_type =
+        if now.reason == Reason::ReservationHolds { EventType::Normal } else { EventType::Warning };
+    let uid = situation.world.cluster.as_ref().map(|known| known.value.metadata.uid.clone());
+    let uid = uid.unwrap_or_default();
+    vec![event(situation, Kind::Cluster, CLUSTER_NAME, &uid, event_type, now.reason, now.message)]
+}

@@ -1,0 +1,151 @@
+//! What the API says of the reservation check: the answer with its proof, the warning before a change, and the refusal.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/http.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod http;
+
+use ha_api_types::kind::Kind;
+use ha_store::MemoryStore;
+use http::{Api, resource};
+use serde_json::{Value, json};
+
+/// Nodes of 4Gi as their agents and the leader describe them.
+async fn cluster(nodes: &[&str]) -> Api<MemoryStore> {
+    let api = Api::over(MemoryStore::new());
+    for name in nodes {
+        let object = json!({"apiVersion": "hactl.io/v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"rack": if *name == "node3" { "r2" } else { "r1" }}}});
+        assert_eq!(api.post("nodes", &object).await.code, 201);
+        api.status(Kind::Node, name, &json!({"state": "Online"})).await;
+        let report = json!({"drivers": ["simulated"], "watchdog": {"kind": "Kernel"}, "mode": {"kind": "Active"},
+            "capacity": {"cpu": "8", "memory": "4Gi"}});
+        api.write(&api.keys.node_report(name), &report).await;
+    }
+    api
+}
+
+fn sized(name: &str, memory: &str) -> Value {
+    let mut resource = resource(name);
+    resource["spec"]["requests"] = json!({"memory": memory});
+    resource
+}
+
+async fn runs(api: &Api<MemoryStore>, name: &str, node: &str, memory: &str) {
+    assert_eq!(api.post("resources", &sized(name, memory)).await.code, 201);
+    api.status(Kind::Resource, name, &json!({"state": "Started", "node": node, "running": true})).await;
+}
+
+fn enforce(enforce: bool) -> Value {
+    json!({"apiVersion": "hactl.io/v1", "kind": "Cluster", "metadata": {"name": "default"},
+        "spec": {"reservation": {"enforce": enforce}}})
+}
+
+#[tokio::test]
+async fn each_failure_is_answered_with_its_proof() {
+    let api = cluster(&["node1", "node2", "node3"]).await;
+    runs(&api, "web", "node1", "3Gi").await;
+    runs(&api, "db", "node2", "2Gi").await;
+    let report = api.get("reservation?proof=true").await;
+    assert_eq!(report.code, 200, "{}", report.body);
+    assert_eq!((report.at("/verdict"), report.at("/failureTolerance")), (&json!("Survives"), &json!(1)));
+    assert_eq!(report.at("/items/0/what"), "node node1");
+    assert_eq!(report.at("/items/0/moves"), &json!([{"resource": "web", "from": "node1", "to": "node3"}]));
+    assert_eq!(report.at("/items/2/because"), "nothing there needs another place");
+    let report = api.get("reservation?failures=2").await;
+    assert_eq!((report.at("/verdict"), report.at("/failureTolerance")), (&json!("Fails"), &json!(1)));
+    assert_eq!(
+        (report.at("/checked"), report.at("/items/3/what")),
+        (&json!(6), &json!("nodes node1, node2"))
+    );
+    let report = api.get("reservation?by=rack").await;
+    assert_eq!(
+        (report.at("/items/0/what"), report.at("/items/1/what")),
+        (&json!("rack r1"), &json!("rack r2"))
+    );
+    assert_eq!(
+        (report.at("/items/0/verdict"), report.at("/items/1/verdict")),
+        (&json!("Fails"), &json!("Survives"))
+    );
+    assert_eq!(report.at("/failureTolerance"), &Value::Null);
+    for wrong in ["reservation?failures=3", "reservation?failures=2&by=rack"] {
+        assert_eq!(api.get(wrong).await.code, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn what_would_newly_break_it_is_warned_of_or_refused() {
+    let api = cluster(&["node1", "node2", "node3"]).await;
+    runs(&api, "web", "node1", "3Gi").await;
+    runs(&api, "db", "node2", "3Gi").await;
+    let says = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
+    let sentence = "cluster test would fail the HA reservation check: services on node(s) node1, node2, node3 would not \
+                    find a place after a failover; add capacity or stop unused services: ";
+    // A third of that size takes the last room; a small one does not.
+    let dry = api.post("resources?dryRun=All", &sized("small", "1Gi")).await;
+    assert!(dry.code == 201 && !says(&dry.warnings, "reservation"), "{:?}", dry.warnings);
+    let dry = api.post("resources?dryRun=All", &sized("big", "3Gi")).await;
+    assert!(dry.code == 201 && says(&dry.warnings, sentence), "{:?}", dry.warnings);
+    assert!(
+        says(&dry.warnings, "db on node2: not enough memory: asks for 3Gi, 1Gi of 4Gi would be free"),
+        "{:?}",
+        dry.warnings
+    );
+    // What is stopped counts as if it ran, unless the cluster says otherwise.
+    let mut stopped = sized("big", "3Gi");
+    stopped["spec"]["state"] = json!("Stopped");
+    let dry = api.post("resources?dryRun=All", &stopped).await;
+    assert!(says(&dry.warnings, sentence), "{:?}", dry.warnings);
+    // Refused where the cluster enforces it; nothing is written then.
+    assert_eq!(api.post("clusters", &enforce(true)).await.code, 201);
+    let refused = api.post("resources", &sized("big", "3Gi")).await;
+    assert_eq!(refused.code, 409, "{}", refused.body);
+    let text = refused.at("/message").as_str().unwrap().to_owned();
+    assert!(text.contains("reservation.enforce refuses it, since") && text.contains(sentence), "{text}");
+    assert_eq!(refused.at("/details/causes/0/reason"), "ReservationFailed");
+    assert_eq!(api.get("resources/big").await.code, 404);
+    assert_eq!(api.post("resources", &sized("small", "1Gi")).await.code, 201, "what breaks nothing is taken");
+    // A node may always be taken out of use: that warns.
+    let drained = api.merge("nodes/node3", &json!({"spec": {"maintenance": true}})).await;
+    assert!(
+        drained.code == 200 && says(&drained.warnings, "would fail"),
+        "{} {:?}",
+        drained.code,
+        drained.warnings
+    );
+}
+
+#[tokio::test]
+async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
+    let api = cluster(&["node1", "node2", "node3"]).await;
+    runs(&api, "web", "node1", "2Gi").await;
+    runs(&api, "db", "node1", "2Gi").await;
+    runs(&api, "mail", "node2", "1Gi").await;
+    let group = json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": "pair"},
+        "spec": {"nodes": ["node2", "node3"], "restricted": true}});
+    assert_eq!(api.post("groups", &group).await.code, 201);
+    runs(&api, "log", "node3", "1Gi").await;
+    let grouped = api.merge("resources/log", &json!({"spec": {"group": "pair"}})).await;
+    assert_eq!((grouped.code, grouped.warnings.len()), (200, 0), "{:?}", grouped.warnings);
+    let operation = json!({"apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": "o1"},
+        "spec": {"action": "Migrate", "resource": "web", "node": "node2"}});
+    // Node2 then holds 3Gi and takes log, but what is on node2 finds place still: nothing is broken.
+    let told = api.post("operations?dryRun=All", &operation).await;
+    assert!(
+        told.code == 201 && told.warnings.iter().all(|text| !text.contains("reservation")),
+        "{:?}",
+        told.warnings
+    );
+    // With a bit more on node2 there is no room for log there once web has come.
+    let larger = api.merge("resources/mail", &json!({"spec": {"requests": {"memory": "2Gi"}}})).await;
+    assert_eq!((larger.code, larger.warnings.len()), (200, 0), "{:?}", larger.warnings);
+    let told = api.post("operations?dryRun=All", &operation).await;
+    let breaks = |text: &String| {
+        text.contains("services on node(s) node3 would not find a place") && text.contains("log on node3")
+    };
+    assert!(told.code == 201 && told.warnings.iter().any(breaks), "{:?}", told.warnings);
+    assert_eq!(api.post("clusters", &enforce(true)).await.code, 201);
+    let refused = api.post("operations", &operation).await;
+    assert_eq!(refused.code, 409, "{}", refused.body);
+}

@@ -1,0 +1,30 @@
+//! `hactl check`: questions about the whole cluster that have a yes or no for an answer.
+
+mod n_plus_one;
+
+use crate::failure::Outcome;
+use crate::session::Session;
+use clap::{Args, Subcommand};
+
+/// Check the cluster: whether every service would find a place if nodes failed now
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    #[command(subcommand)]
+    check: Which,
+}
+
+/// The checks.
+#[derive(Subcommand, Debug)]
+enum Which {
+    /// Whether every service would find a place if a node failed now, with proof
+    #[command(name = "n+1")]
+    NPlusOne(n_plus_one::NPlusOne),
+}
+
+impl Check {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        match &self.check {
+            Which::NPlusOne(check) => check.run(session).await,
+        }
+    }
+}
