@@ -117,7 +117,8 @@ impl ApiError {
                 match status.code {
                     401 => failure.help("give --client-certificate and --client-key, or another --context"),
                     403 => failure.help("ask an administrator of the cluster for the right to do this"),
-                    409 if status.reason == "Conflict" => {
+                    // With a cause it is refused for what it says, not for what it was based on.
+                    409 if status.reason == "Conflict" && status.causes.is_empty() => {
                         failure.help("somebody else changed it meanwhile: try again")
                     }
                     410 => failure.help("try again"),
@@ -150,5 +151,26 @@ impl ApiError {
             )
             .help("check the address: --server, HACTL_SERVER or hactl config view"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(body: &Value, expected_help: &str) {
+        let status = StatusError::read(409, body.to_string().as_bytes());
+        let failure = ApiError::Status(status).into_failure();
+        assert_eq!((failure.exit, failure.help.as_str()), (Exit::Refused, expected_help), "{body}");
+    }
+
+    #[test]
+    fn only_what_was_based_on_an_old_state_is_worth_trying_again() {
+        let stale = json!({"reason": "Conflict", "message": "the object has been modified"});
+        check(&stale, "somebody else changed it meanwhile: try again");
+        let cause = json!({"reason": "ReservationFailed", "field": "spec", "message": "it would fail"});
+        check(&json!({"reason": "Conflict", "message": "refused", "details": {"causes": [cause]}}), "");
+        check(&json!({"reason": "AlreadyExists", "message": "it is there"}), "");
     }
 }

@@ -126,9 +126,10 @@ fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
             item.verdict = ReservationVerdict::Survives;
             item.because = match (found.moves.len(), found.make_room.len()) {
                 (0, _) => "nothing there needs another place".to_owned(),
-                (count, 0) => format!("{count} services find a place"),
+                (count, 0) => find_a_place(count),
+                (count, 1) => format!("{}, where one of lower priority makes room", find_a_place(count)),
                 (count, room) => {
-                    format!("{count} services find a place where {room} of lower priority make room")
+                    format!("{}, where {room} of lower priority make room", find_a_place(count))
                 }
             };
             if proof {
@@ -152,6 +153,14 @@ fn fill(item: &mut FailureReport, verdict: Verdict, proof: bool) {
             "no placement was found, and none was proven impossible".clone_into(&mut item.because);
             item.without_place = left.into_iter().map(without_place).collect();
         }
+    }
+}
+
+fn find_a_place(count: usize) -> String {
+    if count == 1 {
+        "its one service finds a place".to_owned()
+    } else {
+        format!("{count} services find a place")
     }
 }
 
