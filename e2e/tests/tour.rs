@@ -25,7 +25,16 @@ impl Sandbox {
         let build = scratch::build_folder()?;
         let target = build.parent().context("the build folder is in the target folder")?;
         let path = format!("{}:{}", self.folder.display(), std::env::var("PATH").unwrap_or_default());
-        let output = Command::new("bash")
+        // A user's shell has nothing of this test's own build; ring is built anew, with all above it, when this changes.
+        let of_this_test = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+            name.to_str()
+                .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        });
+        let mut command = Command::new("bash");
+        for name in of_this_test {
+            command.env_remove(name);
+        }
+        let output = command
             .args(["-c", line])
             .current_dir(repository())
             .env("PATH", path)

@@ -401,7 +401,8 @@ fn operations_that_cannot_be_are_refused_and_old_ones_removed() {
 #[test]
 fn nothing_is_written_when_nothing_changes() {
     let (mut lab, _) = started(&["node1", "node2"]);
-    lab.run(5_000);
+    // Nodes have had the time to come by then, so that the reservation check is told.
+    lab.run(60_000);
     let before = lab.members[0].commits.len();
     let applied = |lab: &Lab, from: usize| {
         lab.members[0].commits[from..]
