@@ -11,6 +11,7 @@ pub mod plan;
 #[cfg(test)]
 mod plan_tests;
 pub mod problem;
+mod promise;
 pub mod random;
 #[cfg(test)]
 mod samples;

@@ -3,10 +3,10 @@
 use super::moves::{destinations, execute};
 use super::plan::{Step, step};
 use super::problem::Spot;
+use super::promise::Promise;
 use super::random::Random;
 use super::search::Clock;
 use super::state::State;
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// The share of the time after which the quicker search leaves the rest to others.
@@ -62,27 +62,6 @@ pub(super) fn best_step(state: &mut State<'_>, guest: usize, via: &[usize]) -> O
     best
 }
 
-/// An instance with what its best step gained when it was last looked at.
-#[derive(PartialEq)]
-struct Promise {
-    gain: f64,
-    guest: usize,
-}
-
-impl Eq for Promise {}
-
-impl PartialOrd for Promise {
-    fn partial_cmp(&self, other: &Promise) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Promise {
-    fn cmp(&self, other: &Promise) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(other.guest.cmp(&self.guest))
-    }
-}
-
 /// Nodes that a step of an instance is tried by way of; more find little more.
 const TARGETS: usize = 40;
 
@@ -93,8 +72,7 @@ pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Cloc
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
     let mut steps = Vec::new();
     loop {
-        let mut heap: BinaryHeap<Promise> =
-            guests.iter().map(|&guest| Promise { gain: f64::INFINITY, guest }).collect();
+        let mut heap: BinaryHeap<Promise> = guests.iter().copied().map(Promise::unseen).collect();
         let done = steps.len();
         while let Some(promise) = heap.pop() {
             if steps.len() >= most || clock() >= MOST_TIME {

@@ -4,42 +4,20 @@ use super::greedy::{LEAST_GAIN, best_step};
 use super::moves::Kind;
 use super::plan::{Step, step};
 use super::problem::Spot;
+use super::promise::Promise;
 use super::state::State;
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-
-/// An instance that is not yet where it should end.
-#[derive(PartialEq)]
-struct Pending {
-    /// What its step gained when it was last looked at.
-    gain: f64,
-    guest: usize,
-}
-
-impl Eq for Pending {}
-
-impl PartialOrd for Pending {
-    fn partial_cmp(&self, other: &Pending) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Pending {
-    fn cmp(&self, other: &Pending) -> Ordering {
-        self.gain.total_cmp(&other.gain).then(other.guest.cmp(&self.guest))
-    }
-}
 
 /// Brings a placement to these spots: what gains most first, and what is in the way of others when it no longer is. What waits for
 /// each other in a circle takes the best step that is free instead, or stays.
 pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
     let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
     let mut steps = Vec::new();
-    let mut heap: BinaryHeap<Pending> = (0..targets.len())
+    let mut heap: BinaryHeap<Promise> = (0..targets.len())
         .filter(|&guest| targets[guest] != state.spot(guest))
-        .map(|guest| Pending { gain: f64::INFINITY, guest })
+        .map(Promise::unseen)
         .collect();
-    let mut blocked: Vec<Pending> = Vec::new();
+    let mut blocked: Vec<Promise> = Vec::new();
     loop {
         while let Some(mut pending) = heap.pop() {
             let before = state.score();
@@ -67,7 +45,7 @@ pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
 fn detour(
     state: &mut State<'_>,
     targets: &[Spot],
-    blocked: &mut Vec<Pending>,
+    blocked: &mut Vec<Promise>,
     hosts: &[usize],
 ) -> Option<Step> {
     let before = state.score();

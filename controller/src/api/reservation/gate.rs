@@ -134,8 +134,7 @@ impl Proposal {
         let names: Vec<String> = after.nodes_with_services().map(str::to_owned).collect();
         let broken: Vec<(String, Failing)> = names
             .into_iter()
-            .filter_map(|node| Some((fails(&after, &node)?, node)))
-            .map(|(f, n)| (n, f))
+            .filter_map(|node| fails(&after, &node).map(|failing| (node, failing)))
             .collect();
         if broken.is_empty() {
             return broken;
