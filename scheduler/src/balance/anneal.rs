@@ -4,10 +4,14 @@
 //! where one step could bring it, or stays. What moving costs is part of what is minimised.
 
 use super::moves::Kind;
+use super::plan::Plan;
 use super::problem::{Problem, Spot};
 use super::random::Random;
 use super::search::Clock;
-use super::state::State;
+use super::state::{Probe, State};
+use proposals::{Changes, Proposals};
+
+mod proposals;
 
 /// How far the search may go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +56,14 @@ impl Spent {
     }
 }
 
+impl Allowance {
+    /// What a plan must gain.
+    pub(super) fn price_of(self, plan: &Plan) -> f64 {
+        let spent = Spent { copies: plan.copies(), migrations: plan.migrations(), steps: plan.steps.len() };
+        spent.price(self)
+    }
+}
+
 /// What it costs to bring an instance from its start to a spot.
 fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
     let start = problem.start[guest];
@@ -63,14 +75,15 @@ fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
     }
 }
 
-/// Heats to begin with, as shares of what a random change does to the score; each round begins where the best one ended.
-const ROUNDS: [f64; 3] = [0.03, 0.01, 0.004];
+/// Heats to begin with, as shares of what the better ones of the changes that make it worse do to the score; each round begins where
+/// the best one ended.
+const ROUNDS: [f64; 2] = [0.3, 0.1];
 
 /// What a copy beyond the allowance costs, in heats at the beginning of a round.
 const FINE: f64 = 3.0;
 
 /// How much colder a round ends.
-const COOLING: f64 = 0.01;
+const COOLING: f64 = 0.02;
 
 /// The share of the time that is left to what comes after this search.
 const MOST_TIME: f64 = 0.95;
@@ -84,21 +97,18 @@ const QUENCH: f64 = 0.1;
 /// The search: where instances should end. `state` is where the search begins, and where it ends after it: never at a higher score,
 /// and with no more copies of disks than are allowed or were spent before.
 pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut Random, clock: Clock<'_>) {
-    let problem = state.problem();
-    let movable: Vec<usize> =
-        (0..problem.guests.len()).filter(|&guest| problem.guests[guest].movable).collect();
-    if movable.is_empty() || problem.hosts.len() < 2 {
+    if Proposals::new(state).is_empty() {
         return;
     }
     for (round, rounds_left) in ROUNDS.into_iter().zip((1..=ROUNDS.len()).rev()) {
         let begun = clock();
         let allotted = (MOST_TIME - begun) / rounds_left as f64;
-        let mut search = Search::new(state, &movable, allowance);
+        let mut search = Search::new(state, allowance);
         let heat = round * search.typical_change(state, random);
         let before = (search.score + search.spent.price(allowance), state.spots().to_vec());
         let trials = allowance.trials / ROUNDS.len();
         search.fine = FINE * heat;
-        let mut hurry = 0.0;
+        let (mut hurry, mut now_heat) = (0.0, heat);
         for trial in 0..trials {
             if trial % 512 == 0 {
                 let now = clock();
@@ -108,12 +118,14 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
                 // Work decides how fast it cools, so that the same problem gives the same plan; once time is short, the clock.
                 hurry = if now > SHORT_TIME { (now - begun) / allotted } else { 0.0 };
             }
-            let progress = f64::max(trial as f64 / trials as f64, hurry);
-            if progress >= 1.0 {
-                break;
+            if trial % 64 == 0 {
+                let progress = f64::max(trial as f64 / trials as f64, hurry);
+                if progress >= 1.0 {
+                    break;
+                }
+                now_heat = if progress > 1.0 - QUENCH { 0.0 } else { heat * COOLING.powf(progress) };
             }
-            let heat = if progress > 1.0 - QUENCH { 0.0 } else { heat * COOLING.powf(progress) };
-            search.trial(state, heat, random);
+            search.trial(state, now_heat, random);
         }
         if search.score + search.spent.price(allowance) > before.0 {
             for (guest, spot) in before.1.into_iter().enumerate() {
@@ -128,174 +140,86 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
     }
 }
 
+/// What is worse than so many heats is never kept: chance would keep one in millions.
+const MOST_WORSE: f64 = 15.0;
+
 struct Search<'a> {
     problem: &'a Problem,
-    movable: &'a [usize],
-    /// Instances that are not where they were at the start, and the position of each in this list.
-    moved: Vec<usize>,
-    position: Vec<usize>,
+    proposals: Proposals<'a>,
+    probe: Probe,
     spent: Spent,
     allowance: Allowance,
     /// What each copy beyond the allowance costs.
     fine: f64,
     score: f64,
+    changes: Changes,
+    before: Changes,
 }
 
 impl<'a> Search<'a> {
-    fn new(state: &State<'a>, movable: &'a [usize], allowance: Allowance) -> Search<'a> {
+    fn new(state: &State<'a>, allowance: Allowance) -> Search<'a> {
         let problem = state.problem();
         let mut search = Search {
             problem,
-            movable,
-            moved: Vec::new(),
-            position: vec![usize::MAX; problem.guests.len()],
+            proposals: Proposals::new(state),
+            probe: Probe::new(state),
             spent: Spent::default(),
             allowance,
             fine: 0.0,
             score: state.score(),
+            changes: Changes::new(),
+            before: Changes::new(),
         };
         for guest in 0..problem.guests.len() {
             search.spent.replace(Spent::default(), cost(problem, guest, state.spot(guest)));
-            search.note(guest, state.spot(guest) != problem.start[guest]);
         }
         search
     }
 
-    /// How much a random change changes what is not counted, typically: what is counted should hardly get worse.
-    fn typical_change(&mut self, state: &mut State<'_>, random: &mut Random) -> f64 {
-        let smooth = state.smooth_score();
-        let mut changes = Vec::new();
-        for _ in 0..200 {
-            let guest = self.movable[random.below(self.movable.len())];
-            let from = state.spot(guest);
-            let Some(to) = self.somewhere(guest, random) else { continue };
-            if state.change(&[(guest, to)]) {
-                changes.push((state.smooth_score() - smooth).abs());
-                state.restore(guest, from);
+    /// How much worse changes make the score, typically.
+    fn typical_change(&mut self, state: &State<'_>, random: &mut Random) -> f64 {
+        let mut worse = Vec::new();
+        for _ in 0..1000 {
+            if self.proposals.propose(state, random, &mut self.changes) {
+                let change = self.probe.after(state, &self.changes) - self.score;
+                if change > 0.0 {
+                    worse.push(change);
+                }
             }
         }
-        changes.sort_by(f64::total_cmp);
-        changes.get(changes.len() / 2).copied().unwrap_or(0.0).max(1e-9)
-    }
-
-    /// A spot that one step from the start could bring an instance to.
-    fn somewhere(&self, guest: usize, random: &mut Random) -> Option<Spot> {
-        let start = self.problem.start[guest];
-        let node = random.below(self.problem.hosts.len());
-        let to = match start.secondary {
-            None => Spot { primary: node, secondary: None },
-            Some(secondary) => match random.below(9) {
-                0 => Spot { primary: secondary, secondary: Some(start.primary) },
-                1 | 2 => Spot { primary: start.primary, secondary: Some(node) },
-                3 | 4 => Spot { primary: node, secondary: Some(start.primary) },
-                5 | 6 => Spot { primary: secondary, secondary: Some(node) },
-                _ => Spot { primary: node, secondary: Some(secondary) },
-            },
-        };
-        self.reachable(guest, to).then_some(to)
-    }
-
-    fn reachable(&self, guest: usize, to: Spot) -> bool {
-        to.secondary != Some(to.primary)
-            && (to == self.problem.start[guest]
-                || Kind::between(self.problem, guest, self.problem.start[guest], to).is_some())
+        worse.sort_by(f64::total_cmp);
+        worse.get(worse.len() / 10).copied().unwrap_or(0.0).max(1e-9)
     }
 
     /// Tries a change, and keeps it if it is good enough for this heat.
     fn trial(&mut self, state: &mut State<'_>, heat: f64, random: &mut Random) {
-        let choice = random.below(10);
-        let mut changes: [(usize, Spot); 2] = [(0, Spot { primary: 0, secondary: None }); 2];
-        let mut count = 1;
-        let any = |random: &mut Random| self.movable[random.below(self.movable.len())];
-        let already = |random: &mut Random| {
-            if self.moved.is_empty() { any(random) } else { self.moved[random.below(self.moved.len())] }
-        };
-        let guest = if choice < 4 { already(random) } else { any(random) };
-        let start = self.problem.start[guest];
-        match choice {
-            // Back, alone or while another one goes.
-            0 | 1 if state.spot(guest) != start => changes[0] = (guest, start),
-            2 if state.spot(guest) != start => {
-                let other = any(random);
-                let Some(to) = self.somewhere(other, random) else { return };
-                changes = [(guest, start), (other, to)];
-                count = if other == guest { 1 } else { 2 };
-            }
-            // Two exchange their primaries, or their secondaries.
-            8 | 9 => {
-                let other = if choice == 8 { already(random) } else { any(random) };
-                let (mine, theirs) = (state.spot(guest), state.spot(other));
-                if other == guest {
-                    return;
-                }
-                changes = if random.below(2) == 0 {
-                    [
-                        (guest, Spot { primary: theirs.primary, ..mine }),
-                        (other, Spot { primary: mine.primary, ..theirs }),
-                    ]
-                } else {
-                    if mine.secondary.is_none() || theirs.secondary.is_none() {
-                        return;
-                    }
-                    [
-                        (guest, Spot { secondary: theirs.secondary, ..mine }),
-                        (other, Spot { secondary: mine.secondary, ..theirs }),
-                    ]
-                };
-                count = 2;
-                if !changes.iter().all(|&(guest, to)| self.reachable(guest, to)) {
-                    return;
-                }
-            }
-            _ => {
-                let Some(to) = self.somewhere(guest, random) else { return };
-                changes[0] = (guest, to);
-            }
-        }
-        self.attempt(state, &changes[..count], heat, random);
-    }
-
-    fn attempt(&mut self, state: &mut State<'_>, changes: &[(usize, Spot)], heat: f64, random: &mut Random) {
-        let mut before = [Spot { primary: 0, secondary: None }; 2];
-        let mut spent = self.spent;
-        for (slot, &(guest, to)) in before.iter_mut().zip(changes) {
-            *slot = state.spot(guest);
-            spent.replace(cost(self.problem, guest, *slot), cost(self.problem, guest, to));
-        }
-        let too_many = spent.copies > self.allowance.copies && spent.copies > self.spent.copies;
-        let nothing = changes.iter().zip(&before).all(|((_, to), from)| to == from);
-        if too_many || nothing || !state.change(changes) {
+        if !self.proposals.propose(state, random, &mut self.changes) {
             return;
         }
-        let score = state.score();
+        let mut spent = self.spent;
+        self.before.clear();
+        for &(guest, to) in &self.changes {
+            let from = state.spot(guest);
+            self.before.push((guest, from));
+            spent.replace(cost(self.problem, guest, from), cost(self.problem, guest, to));
+        }
+        let too_many = spent.copies > self.allowance.copies && spent.copies > self.spent.copies;
+        if too_many || self.before == self.changes {
+            return;
+        }
         let price =
             |spent: Spent| spent.price(self.allowance) + spent.excess(self.allowance) as f64 * self.fine;
-        let worse = score - self.score + price(spent) - price(self.spent);
-        if worse <= 0.0 || (heat > 0.0 && random.share() < (-worse / heat).exp()) {
-            self.score = score;
-            self.spent = spent;
-            for &(guest, to) in changes {
-                self.note(guest, to != self.problem.start[guest]);
-            }
-        } else {
-            for (&(guest, _), from) in changes.iter().zip(before) {
-                state.restore(guest, from);
-            }
+        let worse = self.probe.after(state, &self.changes) - self.score + price(spent) - price(self.spent);
+        let good = worse <= 0.0 || (worse < MOST_WORSE * heat && random.share() < (-worse / heat).exp());
+        // Limits are looked at last: few changes get that far.
+        if !good || !state.change(&self.changes) {
+            return;
         }
-    }
-
-    /// Keeps the list of moved instances.
-    fn note(&mut self, guest: usize, moved: bool) {
-        let position = self.position[guest];
-        if moved && position == usize::MAX {
-            self.position[guest] = self.moved.len();
-            self.moved.push(guest);
-        } else if !moved && position != usize::MAX {
-            self.moved.swap_remove(position);
-            self.position[guest] = usize::MAX;
-            if let Some(&other) = self.moved.get(position) {
-                self.position[other] = position;
-            }
+        self.probe.refresh(state);
+        self.score = self.probe.score();
+        self.spent = spent;
+        for &(guest, to) in &self.changes {
+            self.proposals.note(guest, to);
         }
     }
 }

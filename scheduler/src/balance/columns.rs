@@ -17,10 +17,9 @@ const GREATEST_SHARE: f64 = (1_u64 << 50) as f64;
 pub(super) struct Columns {
     /// The weight of each.
     pub(super) weights: Vec<f64>,
-    /// What instance i adds to its primary: at `(i * columns + column) * 2`, and after it where spindles are exclusive.
-    primary: Vec<i64>,
-    /// What it adds to its secondary.
-    secondary: Vec<i64>,
+    /// What instances add to nodes, a row of columns each: instance i to its primary is row `i * 4`, after it to one with
+    /// exclusive spindles, then to its secondary, then to such a one.
+    added: Vec<i64>,
     /// What a node has without instances, at `node * columns + column`.
     pub(super) base: Vec<i64>,
     /// Units of share for each unit of amount.
@@ -49,16 +48,13 @@ impl Columns {
         // What no move can change says nothing about any.
         let mut columns = Columns {
             weights: merged.iter().map(|(_, weight)| *weight).collect(),
-            primary: Vec::new(),
-            secondary: Vec::new(),
+            added: Vec::new(),
             base: Vec::new(),
             scale: Vec::new(),
         };
         for guest in 0..problem.guests.len() {
-            for (column, _) in &merged {
-                let [primary, primary_exclusive, secondary, secondary_exclusive] = column.guests[guest];
-                columns.primary.extend([primary, primary_exclusive]);
-                columns.secondary.extend([secondary, secondary_exclusive]);
+            for role in 0..4 {
+                columns.added.extend(merged.iter().map(|(column, _)| column.guests[guest][role]));
             }
         }
         for host in 0..problem.hosts.len() {
@@ -75,17 +71,21 @@ impl Columns {
         self.weights.len()
     }
 
-    /// What an instance adds to a column of its primary or secondary.
-    pub(super) fn amount(&self, guest: usize, column: usize, primary: bool, exclusive: bool) -> i64 {
-        let position = (guest * self.len() + column) * 2 + usize::from(exclusive);
-        if primary { self.primary[position] } else { self.secondary[position] }
+    /// What an instance adds to the columns of its primary or secondary.
+    pub(super) fn added(&self, guest: usize, primary: bool, exclusive: bool) -> &[i64] {
+        let row = guest * 4 + usize::from(!primary) * 2 + usize::from(exclusive);
+        &self.added[row * self.len()..(row + 1) * self.len()]
     }
 
     /// A node's amount as a share, in units.
     #[expect(clippy::cast_possible_truncation, reason = "clamped")]
     pub(super) fn share(&self, host: usize, column: usize, amount: i64) -> i64 {
-        let share = amount as f64 * self.scale[host * self.len() + column];
-        share.clamp(-GREATEST_SHARE, GREATEST_SHARE) as i64
+        (amount as f64 * self.scale[host * self.len() + column]).clamp(-GREATEST_SHARE, GREATEST_SHARE) as i64
+    }
+
+    /// Units of share for each unit of amount, column by column.
+    pub(super) fn scales(&self, host: usize) -> &[f64] {
+        &self.scale[host * self.len()..(host + 1) * self.len()]
     }
 }
 

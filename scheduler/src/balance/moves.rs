@@ -144,6 +144,24 @@ pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], 
     }
 }
 
+/// Spots from which one more step leads to where one step does not, when one step leads to them.
+pub(super) fn ways(problem: &Problem, guest: usize, from: Spot, to: Spot) -> Vec<Spot> {
+    let (Some(old), Some(new)) = (from.secondary, to.secondary) else { return Vec::new() };
+    let leads = |from, to| Kind::between(problem, guest, from, to).is_some();
+    let mut ways = Vec::new();
+    for kept in [from.primary, old] {
+        for fresh in [to.primary, new].into_iter().filter(|&fresh| fresh != from.primary && fresh != old) {
+            for (primary, secondary) in [(kept, fresh), (fresh, kept)] {
+                let way = Spot { primary, secondary: Some(secondary) };
+                if leads(from, way) && leads(way, to) {
+                    ways.push(way);
+                }
+            }
+        }
+    }
+    ways
+}
+
 /// Executes a step on a placement, operation by operation, each within the hard limits; if one is not, nothing has changed.
 pub fn execute(state: &mut State<'_>, guest: usize, to: Spot) -> Option<Kind> {
     let from = state.spot(guest);

@@ -1,11 +1,11 @@
 //! From where instances should end to an order in which each step keeps every hard limit.
 
 use super::greedy::{LEAST_GAIN, best_step};
-use super::moves::Kind;
+use super::moves::{Kind, ways};
 use super::plan::{Step, step};
 use super::problem::Spot;
 use super::promise::Promise;
-use super::state::State;
+use super::state::{Probe, State};
 use std::collections::BinaryHeap;
 
 /// Brings a placement to these spots: what gains most first, and what is in the way of others when it no longer is. What waits for
@@ -22,8 +22,16 @@ pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
         while let Some(mut pending) = heap.pop() {
             let before = state.score();
             let from = state.spot(pending.guest);
-            let Some(done) = step(state, pending.guest, targets[pending.guest]) else {
-                blocked.push(pending);
+            let target = targets[pending.guest];
+            let Some(done) = step(state, pending.guest, target) else {
+                match halfway(state, pending.guest, target) {
+                    Some(done) => {
+                        steps.push(done);
+                        heap.push(Promise::unseen(pending.guest));
+                        heap.extend(blocked.drain(..));
+                    }
+                    None => blocked.push(pending),
+                }
                 continue;
             };
             pending.gain = before - done.score;
@@ -41,6 +49,15 @@ pub(super) fn order(state: &mut State<'_>, targets: &[Spot]) -> Vec<Step> {
     }
 }
 
+/// The first of two steps, where one cannot lead to the target.
+fn halfway(state: &mut State<'_>, guest: usize, target: Spot) -> Option<Step> {
+    let (problem, from) = (state.problem(), state.spot(guest));
+    if Kind::between(problem, guest, from, target).is_some() {
+        return None;
+    }
+    ways(problem, guest, from, target).into_iter().find_map(|way| step(state, guest, way))
+}
+
 /// The best step of one that waits, which then waits no longer.
 fn detour(
     state: &mut State<'_>,
@@ -48,9 +65,10 @@ fn detour(
     blocked: &mut Vec<Promise>,
     hosts: &[usize],
 ) -> Option<Step> {
-    let before = state.score();
+    let mut probe = Probe::new(state);
+    let before = probe.score();
     while let Some(pending) = blocked.pop() {
-        let Some((score, to)) = best_step(state, pending.guest, hosts) else { continue };
+        let Some((score, to)) = best_step(state, &mut probe, pending.guest, hosts) else { continue };
         if score < before - LEAST_GAIN {
             let from = state.spot(pending.guest);
             let copies = |to| Kind::between(state.problem(), pending.guest, from, to).map_or(0, Kind::copies);

@@ -1,7 +1,7 @@
 //! The search for a plan: a quick one by single steps, then one that looks further with as many copies of disks, and the better of both.
 
 use super::anneal::{Allowance, anneal};
-use super::greedy::{LEAST_GAIN, lazy};
+use super::greedy::{LEAST_GAIN, descend, lazy, polish};
 use super::order::order;
 use super::plan::{Plan, Step};
 use super::problem::Problem;
@@ -38,14 +38,20 @@ impl Default for Goal {
     }
 }
 
-/// How many disks may be copied for each one that the quick search copies: it copies a few more than it must.
-const COPIES: f64 = 0.93;
+/// How many disks may be copied for each one that the quicker search copies: it copies a few more than single steps must.
+const COPIES: f64 = 0.84;
 
 /// What the copy of a disk must gain, as a share of the score.
 const PRICE: f64 = 5e-4;
 
 /// Candidates that are tried at most, however large the cluster is.
 const MOST_TRIALS: usize = 16_000_000;
+
+/// Steps that are looked at for the plan by best single steps; in clusters that need more a quicker search takes over.
+const MOST_LOOKS: usize = 4_000_000;
+
+/// A plan by single steps that gains less than this share shows that the cluster was balanced: from then on moves must pay.
+const BALANCED: f64 = 0.01;
 
 /// Says which share of the time is used up; from 1 on the search ends.
 pub type Clock<'a> = &'a mut dyn FnMut() -> f64;
@@ -59,9 +65,7 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     if start < goal.min_score || goal.max_length == 0 {
         return empty;
     }
-    let greedy = Plan { start, steps: lazy(&mut state, &mut random, goal.max_length, clock) };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
-    let copies = (greedy.copies() as f64 * COPIES) as usize;
+    let (greedy, copies) = by_single_steps(&mut state, goal, &mut random, clock);
     let allowance = Allowance {
         copies,
         price: PRICE * greedy.end(),
@@ -70,12 +74,40 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     anneal(&mut state, allowance, &mut random, clock);
     let targets = state.spots().to_vec();
     let mut state = State::new(problem, &problem.start);
-    let annealed = Plan { start, steps: order(&mut state, &targets) };
-    let plans = [annealed, greedy].map(|plan| cut(plan, goal));
-    let [annealed, greedy] = plans;
-    let better = annealed.end() < greedy.end() - LEAST_GAIN
-        || (annealed.end() < greedy.end() + LEAST_GAIN && annealed.steps.len() < greedy.steps.len());
+    let mut annealed = Plan { start, steps: order(&mut state, &targets) };
+    if annealed.copies() <= copies.max(greedy.copies()) {
+        let left = copies.saturating_sub(annealed.copies());
+        annealed.steps.extend(polish(&mut state, left, allowance.price, &mut random, clock));
+    } else {
+        annealed = empty;
+    }
+    let [annealed, greedy] = [annealed, greedy].map(|plan| cut(plan, goal));
+    let cost = |plan: &Plan| plan.end() + allowance.price_of(plan);
+    let balanced = start - greedy.end() < BALANCED * start;
+    let better = if balanced { cost(&annealed) <= cost(&greedy) } else { annealed.end() <= greedy.end() };
     if better { annealed } else { greedy }
+}
+
+/// The plan by single steps, the best one each time while that can be paid for, and how many copies another plan may make.
+fn by_single_steps(
+    state: &mut State<'_>,
+    goal: &Goal,
+    random: &mut Random,
+    clock: Clock<'_>,
+) -> (Plan, usize) {
+    let start = state.score();
+    let mut looked_at = 0;
+    let steps = descend(state, goal.max_length, MOST_LOOKS, &mut looked_at, clock);
+    let mut plan = Plan { start, steps };
+    if looked_at < MOST_LOOKS {
+        let copies = plan.copies();
+        return (plan, copies);
+    }
+    let most = goal.max_length - plan.steps.len();
+    plan.steps.extend(lazy(state, random, most, clock));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
+    let copies = (plan.copies() as f64 * COPIES) as usize;
+    (plan, copies)
 }
 
 /// Leaves out what follows a score that is good enough, what no longer lowers it, and last steps that gain too little.

@@ -4,6 +4,10 @@ use super::columns::{Columns, SHARE_UNIT};
 use super::problem::{Problem, Spot};
 use super::sums::Sums;
 
+mod probe;
+
+pub use probe::Probe;
+
 /// Where everything is, with all that scores and limits ask for.
 #[derive(Clone, Debug)]
 pub struct State<'a> {
@@ -52,6 +56,18 @@ struct Counts {
     clashes: i64,
     location_clashes: i64,
     misplaced: i64,
+}
+
+impl Counts {
+    /// Their part of the score.
+    fn weighted(self) -> i64 {
+        self.on_failing
+            + 4 * self.on_offline
+            + 16 * self.primaries_on_offline
+            + 2 * self.clashes
+            + self.misplaced
+            + self.location_clashes
+    }
 }
 
 impl<'a> State<'a> {
@@ -117,14 +133,7 @@ impl<'a> State<'a> {
 
     /// The score, as [`super::score::score`] would have it, but for rounding.
     pub fn score(&self) -> f64 {
-        let counts = self.counts;
-        let weighted = counts.on_failing
-            + 4 * counts.on_offline
-            + 16 * counts.primaries_on_offline
-            + 2 * counts.clashes
-            + counts.misplaced
-            + counts.location_clashes;
-        self.smooth_score() + weighted as f64
+        self.smooth_score() + self.counts.weighted() as f64
     }
 
     /// The part of the score that is not counted: deviations and shares.
@@ -254,8 +263,7 @@ impl<'a> State<'a> {
     fn load(&mut self, guest: usize, host: usize, primary: bool, sign: i64) {
         let facts = &self.problem.hosts[host];
         let count = self.columns.len();
-        for column in 0..count {
-            let added = self.columns.amount(guest, column, primary, facts.exclusive);
+        for (column, &added) in self.columns.added(guest, primary, facts.exclusive).iter().enumerate() {
             if added == 0 {
                 continue;
             }

@@ -4,7 +4,7 @@ use super::problem::{Problem, Settings, Spot};
 use super::random::Random;
 use super::samples::sample;
 use super::score::{score, usages};
-use super::state::State;
+use super::state::{Probe, State};
 use proptest::prelude::*;
 
 /// Any spot for an instance, also an impossible one.
@@ -37,11 +37,20 @@ proptest! {
             } else {
                 let other = random.below(problem.guests.len());
                 let before = state.spots().to_vec();
+                let probe = &mut Probe::new(&state);
                 let mut changes = vec![(guest, spot)];
                 if other != guest {
                     changes.push((other, any_spot(&problem, other, &mut random)));
                 }
+                let probed = (probe.after(&state, &changes), probe.after(&state, &changes));
                 let done = state.change(&changes);
+                let mut wanted = before.clone();
+                for &(guest, spot) in &changes {
+                    wanted[guest] = spot;
+                }
+                let wanted = score(&problem, &wanted);
+                prop_assert!((probed.0 - wanted).abs() < 1e-6, "probed {} instead of {wanted}", probed.0);
+                prop_assert!((probed.1 - probed.0).abs() < 1e-12);
                 prop_assert!(done || state.spots() == before.as_slice());
             }
             let full = score(&problem, state.spots());

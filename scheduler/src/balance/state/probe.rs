@@ -1,0 +1,281 @@
+//! What the score would be after a change, without doing it: several times as fast as doing it and taking it back.
+
+use super::State;
+use crate::balance::columns::SHARE_UNIT;
+use crate::balance::problem::Spot;
+
+/// Looks at changes of one placement. It must be told when the placement has changed: [`Probe::refresh`].
+#[derive(Clone, Debug, Default)]
+pub struct Probe {
+    /// Each column's weight, mean, sum of squared distances from the mean, and part of the score; the last is reserved memory.
+    columns: Vec<Column>,
+    /// The score of the placement, and the part of it that is counted.
+    score: f64,
+    counted: i64,
+    /// Nodes that a change touches, and by how much it changes the columns of each, at `touch * columns + column`.
+    touches: Vec<Touch>,
+    deltas: Vec<i64>,
+    /// Memory that a node would be sent by a peer: more, or less.
+    sent: Vec<Sent>,
+    /// The same for one node, by peer.
+    peers: Vec<(usize, i64)>,
+    /// Exclusion tags that come to a node or a failure domain (1) or leave it (−1).
+    tags: Vec<Tagged>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Column {
+    weight: f64,
+    mean: f64,
+    squares: f64,
+    part: f64,
+    /// By how much the change in question changes the sum of shares, and of squared distances.
+    sum_delta: f64,
+    squares_delta: f64,
+    changed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    host: usize,
+    memory_free: i64,
+    instances: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    to: usize,
+    from: usize,
+    memory: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tagged {
+    place: Realm,
+    tag: usize,
+    sign: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Realm {
+    Host(usize),
+    Location(usize),
+}
+
+impl Probe {
+    /// For this placement.
+    pub fn new(state: &State<'_>) -> Probe {
+        let weights = state.columns.weights.iter().copied().chain([1.0]);
+        let columns = weights.map(|weight| Column { weight, ..Column::default() }).collect();
+        let mut probe = Probe { columns, ..Probe::default() };
+        probe.refresh(state);
+        probe
+    }
+
+    /// The placement has changed.
+    pub fn refresh(&mut self, state: &State<'_>) {
+        let count = state.online as f64;
+        for (column, sums) in self.columns.iter_mut().zip(state.sums.iter().chain([&state.reserved])) {
+            let deviation = sums.deviation(state.online);
+            column.mean = sums.total() * SHARE_UNIT / count;
+            column.squares = (deviation * SHARE_UNIT).powi(2) * count;
+            column.part = column.weight * deviation * SHARE_UNIT;
+        }
+        self.score = state.score();
+        self.counted = state.counts.weighted();
+    }
+
+    /// The score of the placement.
+    pub fn score(&self) -> f64 {
+        self.score
+    }
+
+    /// The score after a change, but for rounding, whatever limits say of it. Every instance is in it at most once.
+    pub fn after(&mut self, state: &State<'_>, changes: &[(usize, Spot)]) -> f64 {
+        self.touches.clear();
+        self.sent.clear();
+        self.tags.clear();
+        let mut counted = self.counted;
+        for &(guest, to) in changes {
+            counted += self.note(state, guest, to);
+        }
+        let mut tags = std::mem::take(&mut self.tags);
+        for index in 0..tags.len() {
+            let (earlier, rest) = tags.split_at(index);
+            counted += clashes(state, earlier, rest[0]);
+        }
+        tags.clear();
+        self.tags = tags;
+        for index in 0..self.touches.len() {
+            counted += self.weigh(state, index);
+        }
+        let (count, share) = (state.online as f64, 1.0 / state.online as f64);
+        let reserved = self.columns.last().map_or(0.0, |column| column.mean * count + column.sum_delta);
+        let mut deviations = 0.0;
+        for column in &mut self.columns {
+            deviations += if column.changed {
+                let squares =
+                    column.squares + column.squares_delta - column.sum_delta * column.sum_delta * share;
+                (column.sum_delta, column.squares_delta, column.changed) = (0.0, 0.0, false);
+                column.weight * (squares.max(0.0) * share).sqrt()
+            } else {
+                column.part
+            };
+        }
+        (deviations + 0.25 * reserved) * (1.0 / SHARE_UNIT) + counted as f64
+    }
+
+    /// Notes what the change of one instance does to nodes; by how much the counted part changes whatever else does.
+    fn note(&mut self, state: &State<'_>, guest: usize, to: Spot) -> i64 {
+        let (problem, from) = (state.problem, state.spot(guest));
+        let facts = &problem.guests[guest];
+        let present = i64::from(facts.present);
+        let mut counted = 0;
+        if from.primary != to.primary {
+            for (host, sign) in [(from.primary, -1), (to.primary, 1)] {
+                let touch = self.touch(state, host);
+                self.add(state, touch, guest, true, sign);
+                self.touches[touch].memory_free -= facts.memory_used * sign;
+                self.touches[touch].instances += present * sign;
+                counted += if problem.hosts[host].offline { 20 * present * sign } else { 0 };
+                if !facts.exclusion.is_empty() && !problem.hosts[host].offline {
+                    self.come(state, guest, host, sign);
+                }
+            }
+        }
+        if from.secondary != to.secondary {
+            for (host, sign) in [(from.secondary, -1), (to.secondary, 1)] {
+                let Some(host) = host else { continue };
+                let touch = self.touch(state, host);
+                self.add(state, touch, guest, false, sign);
+                self.touches[touch].instances += present * sign;
+                counted += if problem.hosts[host].offline { 4 * present * sign } else { 0 };
+            }
+        }
+        if facts.memory_reserved > 0 && from != to {
+            for (spot, sign) in [(from, -1), (to, 1)] {
+                let Some(secondary) = spot.secondary else { continue };
+                self.touch(state, secondary);
+                self.sent.push(Sent {
+                    to: secondary,
+                    from: spot.primary,
+                    memory: facts.memory_reserved * sign,
+                });
+            }
+        }
+        if problem.locations > 0 || !facts.desired.is_empty() {
+            counted += state.misplaced(guest, to) - state.misplaced(guest, from);
+        }
+        counted
+    }
+
+    /// The position of a node among those that the change touches.
+    fn touch(&mut self, state: &State<'_>, host: usize) -> usize {
+        if let Some(known) = self.touches.iter().position(|touch| touch.host == host) {
+            return known;
+        }
+        let next = self.touches.len();
+        let row = next * state.columns.len()..(next + 1) * state.columns.len();
+        match self.deltas.get_mut(row.clone()) {
+            Some(row) => row.fill(0),
+            None => self.deltas.resize(row.end, 0),
+        }
+        self.touches.push(Touch { host, memory_free: 0, instances: 0 });
+        next
+    }
+
+    fn add(&mut self, state: &State<'_>, touch: usize, guest: usize, primary: bool, sign: i64) {
+        let count = state.columns.len();
+        let exclusive = state.problem.hosts[self.touches[touch].host].exclusive;
+        let added = state.columns.added(guest, primary, exclusive);
+        for (delta, added) in self.deltas[touch * count..(touch + 1) * count].iter_mut().zip(added) {
+            *delta += added * sign;
+        }
+    }
+
+    fn come(&mut self, state: &State<'_>, guest: usize, host: usize, sign: i64) {
+        for &tag in &state.problem.guests[guest].exclusion {
+            self.tags.push(Tagged { place: Realm::Host(host), tag, sign });
+            for &location in &state.problem.hosts[host].locations {
+                self.tags.push(Tagged { place: Realm::Location(location), tag, sign });
+            }
+        }
+    }
+
+    /// Adds up what a touched node changes in the columns; by how much it changes what is counted.
+    fn weigh(&mut self, state: &State<'_>, index: usize) -> i64 {
+        let touch = self.touches[index];
+        if state.problem.hosts[touch.host].offline {
+            return 0;
+        }
+        let count = state.columns.len();
+        let row = touch.host * count;
+        let deltas = &self.deltas[index * count..(index + 1) * count];
+        let known = state.shares[row..row + count].iter().zip(&state.amounts[row..row + count]);
+        let scales = state.columns.scales(touch.host);
+        for (((column, delta), (share, amount)), scale) in
+            self.columns.iter_mut().zip(deltas).zip(known).zip(scales)
+        {
+            if *delta != 0 {
+                column.replace(*share as f64, (amount + delta) as f64 * scale);
+            }
+        }
+        let place = &state.places[touch.host];
+        let mut memory_reserved = place.memory_reserved;
+        if let Some(most) = self.reserved(state, touch.host) {
+            memory_reserved = most;
+            let old = place.reserved_share as f64;
+            let new = memory_reserved as f64 * SHARE_UNIT / state.problem.hosts[touch.host].memory_total;
+            self.columns[count].replace(old, new);
+        }
+        let before = if place.fails_n1() { place.instances } else { 0 };
+        let fails = place.memory_free + touch.memory_free <= memory_reserved;
+        (if fails { place.instances + touch.instances } else { 0 }) - before
+    }
+
+    /// The most that one peer would send to a node after the change; none if the change has nothing to do with it.
+    fn reserved(&mut self, state: &State<'_>, host: usize) -> Option<i64> {
+        self.peers.clear();
+        for sent in self.sent.iter().filter(|sent| sent.to == host) {
+            match self.peers.iter_mut().find(|(peer, _)| *peer == sent.from) {
+                Some((_, memory)) => *memory += sent.memory,
+                None => self.peers.push((sent.from, sent.memory)),
+            }
+        }
+        if self.peers.is_empty() {
+            return None;
+        }
+        let mut most = 0;
+        for &(peer, memory) in &state.places[host].peers {
+            let more = self.peers.iter_mut().find(|(known, _)| *known == peer);
+            // What a known peer sends is in the sum, and counts no second time below.
+            let more = more.map_or(0, |(_, more)| std::mem::take(more));
+            most = most.max(memory + more);
+        }
+        Some(self.peers.iter().map(|(_, memory)| *memory).fold(most, i64::max))
+    }
+}
+
+impl Column {
+    fn replace(&mut self, old: f64, new: f64) {
+        let difference = new - old;
+        self.sum_delta += difference;
+        self.squares_delta += difference * (new + old - 2.0 * self.mean);
+        self.changed = true;
+    }
+}
+
+/// By how much a tag that comes or goes changes the weighted clashes, after those before it in the same change.
+fn clashes(state: &State<'_>, earlier: &[Tagged], tagged: Tagged) -> i64 {
+    let Tagged { place, tag, sign } = tagged;
+    let (there, weight) = match place {
+        Realm::Host(host) => {
+            let tags = &state.places[host].tags;
+            (tags.iter().find(|(known, _)| *known == tag).map_or(0, |(_, count)| *count), 2)
+        }
+        Realm::Location(location) => (state.in_domain[location * state.problem.exclusion_tags + tag], 1),
+    };
+    let moved = earlier.iter().filter(|other| other.place == place && other.tag == tag);
+    let there = i64::from(there) + moved.map(|other| other.sign).sum::<i64>();
+    if sign > 0 { weight * i64::from(there > 0) } else { -weight * i64::from(there > 1) }
+}
