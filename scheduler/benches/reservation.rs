@@ -2,57 +2,15 @@
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
-use ha_api_types::driver::DriverKind;
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use cluster::cluster;
+use ha_scheduler::place;
 use ha_scheduler::reservation::{EFFORT, Model, Verdict, Watch};
-use ha_scheduler::{NodeFacts, ServiceFacts, View, place};
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::Instant;
-
-/// A seeded sequence of numbers (Knuth's multiplier).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
-/// Nodes of 512Gi with so many services each of 1 to 4Gi, spread evenly; `memory` is what each node has.
-fn cluster(nodes: u64, services: u64, memory: &str) -> View {
-    let mut numbers = Numbers(1);
-    let mut view = View::default();
-    let name = |at: u64| format!("node{at:04}");
-    for at in 0..nodes {
-        let mut node = NodeFacts::default();
-        node.capacity.memory = memory.parse().ok();
-        node.capacity.cpu = "128".parse().ok();
-        view.nodes.insert(name(at), node);
-    }
-    for at in 0..services {
-        let node = name(at % nodes);
-        let mut service = ServiceFacts {
-            node: Some(node.clone()),
-            uses: BTreeSet::from([node]),
-            driver: Some(DriverKind::Exec),
-            wanted: true,
-            movable: true,
-            exclusive: true,
-            priority: i32::try_from(numbers.below(3)).unwrap_or(0),
-            ..ServiceFacts::default()
-        };
-        service.requests.memory = format!("{}Gi", 1 + numbers.below(4)).parse().ok();
-        service.requests.cpu = "1".parse().ok();
-        if numbers.below(10) == 0 {
-            let other = name(numbers.below(nodes));
-            service.storage_nodes =
-                service.node.iter().cloned().chain([other]).collect::<BTreeSet<_>>().into();
-        }
-        view.services.insert(format!("s{at:06}"), service);
-    }
-    view
-}
 
 fn timed<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let begun = Instant::now();

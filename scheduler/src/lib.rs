@@ -2,6 +2,7 @@
 //!
 //! [`place::place`] is the entry: it judges every node, says why each is refused, and chooses.
 
+mod asked;
 pub mod balance;
 pub mod filter;
 pub mod place;
@@ -11,15 +12,17 @@ pub mod reservation;
 pub mod rules;
 pub mod score;
 pub mod sequence;
+pub mod services;
 pub mod topsis;
 pub mod trial;
 pub mod turns;
 pub mod unit;
 pub mod view;
 
-pub use place::{Placement, Verdict, place};
+pub use place::{Placement, Verdict, choose, place};
 pub use preempt::{Preemption, Wish, preempt};
 pub use rules::{Declared, RuleConflict, Rules};
+pub use services::Services;
 pub use trial::together;
 pub use turns::{Turn, turns};
 pub use unit::{Unit, partners_elsewhere};

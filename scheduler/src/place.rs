@@ -1,9 +1,8 @@
 //! Choosing a node for a service, with the verdict on every node.
 
-use crate::filter::refusals;
-use crate::score::{
-    self, Class, NodeGroupRank, Score, loads, node_group_rank, preferences_missed, reservation_weights,
-};
+use crate::asked::{Asked, Candidate};
+use crate::filter::{allows, words};
+use crate::score::{self, Class, NodeGroupRank, Score, loads, missed, node_group_rank};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
 use ha_api_types::reason::Reason;
@@ -62,7 +61,7 @@ fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a str> {
     fitting.sort_by_key(|(name, _)| *name);
     for member in waiting {
         let more: Vec<_> = fitting.iter().copied().chain([member]).collect();
-        if place_unit(view, &Unit::new(more.clone())).node.is_some() {
+        if choose_unit(view, &Unit::new(more.clone())).0.is_some() {
             fitting = more;
         }
     }
@@ -71,56 +70,100 @@ fn fitting<'a>(view: &View, whole: &Unit<'a>) -> BTreeSet<&'a str> {
 
 /// Where a unit should be; the verdicts are about all its members.
 pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
-    let mut refused = BTreeMap::new();
-    let mut candidates: Vec<&str> = Vec::new();
-    let place = unit.node();
-    let current = place.and_then(|node| view.nodes.get(node));
-    for (node_name, node) in &view.nodes {
-        let mut found = refusals(view, unit, node_name, node);
-        if place != Some(node_name) {
-            found.extend(node_group_refusal(view, current, node));
-        }
-        if found.is_empty() {
-            candidates.push(node_name);
+    let asked = Asked::of(view, unit);
+    let scores = scores(&asked);
+    let (node, reason) = choose_of(&asked, &scores);
+    let mut verdicts = BTreeMap::new();
+    let mut allowed = scores.iter().peekable();
+    let (place, current) = place_of(&asked);
+    for (name, node) in &view.nodes {
+        let verdict = if let Some((_, score)) = allowed.next_if(|(allowed, _)| allowed == name) {
+            Verdict::Allowed(*score)
         } else {
-            refused.insert(node_name.clone(), Verdict::Refused(found));
-        }
+            let mut found = words(&asked, name, node);
+            found.extend(node_group_refusal(view, place, current, name, node));
+            Verdict::Refused(found)
+        };
+        verdicts.insert(name.clone(), verdict);
     }
-    let loads = loads(view, unit, &candidates);
-    let weights = reservation_weights(view, unit, &candidates);
-    let load = |node: &str| {
-        loads.get(node).copied().unwrap_or(0).saturating_add(weights.get(node).copied().unwrap_or(0))
-    };
-    let classes: BTreeMap<&str, Vec<Reverse<Class>>> =
-        candidates.iter().map(|node| (*node, unit.classes(view, node))).collect();
-    let partners: BTreeSet<&[Reverse<Class>]> =
-        classes.values().map(|classes| classes.get(1..).unwrap_or_default()).collect();
-    let scores: BTreeMap<&str, Score> = candidates
-        .iter()
-        .filter_map(|node_name| {
-            let node = view.nodes.get(*node_name)?;
-            let own = classes.get(node_name)?;
-            let rank = partners.iter().position(|rest| Some(*rest) == own.get(1..)).unwrap_or(0);
-            let score = Score {
-                failed_before: unit.failed_on(node_name),
-                class: own.first().copied().unwrap_or(Reverse(Class::Member(0))),
-                partners_class: u32::try_from(rank).unwrap_or(u32::MAX),
-                node_group: node_group_rank(view, current, node),
-                preferences_missed: preferences_missed(view, unit, node_name),
-                load: load(node_name),
-            };
-            Some((*node_name, score))
-        })
-        .collect();
-    let (node, reason) = choose(view, unit, place, &scores);
-    let mut verdicts = refused;
-    verdicts.extend(scores.iter().map(|(node, score)| ((*node).to_owned(), Verdict::Allowed(*score))));
     Placement { node: node.map(str::to_owned), reason, verdicts }
 }
 
-fn node_group_refusal(view: &View, current: Option<&NodeFacts>, node: &NodeFacts) -> Option<Refusal> {
-    let rank = node_group_rank(view, current, node);
-    if rank == NodeGroupRank::Unallocable {
+/// Where a service should be, without the verdicts: what [`place`] says of it, in a fraction of the time.
+pub fn choose<'a>(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> (Option<&'a str>, Reason) {
+    let whole = Unit::of(view, name, service);
+    let chosen = choose_unit(view, &whole);
+    if chosen.0.is_some() || whole.members.len() == 1 {
+        return chosen;
+    }
+    let fitting = fitting(view, &whole);
+    whole.without(|other, _| fitting.contains(other)).map_or(chosen, |smaller| choose_unit(view, &smaller))
+}
+
+fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a str>, Reason) {
+    let asked = Asked::of(view, unit);
+    let (node, reason) = choose_of(&asked, &scores(&asked));
+    // The name as the view has it.
+    (node.and_then(|node| view.nodes.get_key_value(node)).map(|(node, _)| node.as_str()), reason)
+}
+
+/// Where the unit is.
+fn place_of<'a>(asked: &Asked<'a>) -> (Option<&'a str>, Option<&'a NodeFacts>) {
+    let place = asked.unit.node();
+    (place, place.and_then(|node| asked.view.nodes.get(node)))
+}
+
+/// The nodes that may take the unit with their scores, by name.
+fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a str, Score)> {
+    let Asked { view, unit, .. } = *asked;
+    let (place, current) = place_of(asked);
+    let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(view.nodes.len());
+    candidates.extend(asked.candidates().filter(|candidate| {
+        let Candidate { name, node, .. } = candidate;
+        allows(asked, candidate) && node_group_refusal(view, place, current, name, node).is_none()
+    }));
+    let loads = loads(asked, &candidates);
+    let mut partners: Vec<Vec<Reverse<Class>>> = Vec::new();
+    if asked.has_choosy_partners() {
+        partners.extend(candidates.iter().map(|candidate| asked.classes(candidate.name).skip(1).collect()));
+        partners.sort();
+        partners.dedup();
+    }
+    let score = |(candidate, load): (&Candidate<'a>, u64)| {
+        let Candidate { name, node, .. } = *candidate;
+        let mut own = asked.classes(name);
+        let class = own.next().unwrap_or(Reverse(Class::Member(0)));
+        let rank = match partners.as_slice() {
+            [] | [_] => 0,
+            several => several.binary_search(&own.collect()).unwrap_or(0),
+        };
+        let score = Score {
+            failed_before: unit.failed_on(name),
+            class,
+            partners_class: u32::try_from(rank).unwrap_or(u32::MAX),
+            node_group: node_group_rank(view, current, node),
+            preferences_missed: missed(asked, name),
+            load,
+        };
+        (name, score)
+    };
+    candidates.iter().zip(loads).map(score).collect()
+}
+
+/// What node groups say against a node; nothing against the place where the unit is.
+fn node_group_refusal(
+    view: &View,
+    place: Option<&str>,
+    current: Option<&NodeFacts>,
+    name: &str,
+    node: &NodeFacts,
+) -> Option<Refusal> {
+    let unallocable = node_group_rank(view, current, node) == NodeGroupRank::Unallocable;
+    let leaves = current.is_some_and(|current| current.node_group != node.node_group);
+    if !unallocable && (!leaves || view.settings.inter_group_moves) || place == Some(name) {
+        return None;
+    }
+    if unallocable {
         return Some(Refusal {
             reason: Reason::NodeGroupUnallocable,
             message: Reason::NodeGroupUnallocable.sentence().to_owned(),
@@ -128,8 +171,7 @@ fn node_group_refusal(view: &View, current: Option<&NodeFacts>, node: &NodeFacts
             drives: false,
         });
     }
-    let leaves = current.is_some_and(|current| current.node_group != node.node_group);
-    (leaves && !view.settings.inter_group_moves).then(|| Refusal {
+    Some(Refusal {
         reason: Reason::OtherNodeGroup,
         message: Reason::OtherNodeGroup.sentence().to_owned(),
         remedy: "set scheduler.interGroupMoves of the cluster to true".to_owned(),
@@ -137,28 +179,31 @@ fn node_group_refusal(view: &View, current: Option<&NodeFacts>, node: &NodeFacts
     })
 }
 
-fn choose<'a>(
-    view: &View,
-    unit: &Unit<'_>,
-    place: Option<&str>,
-    scores: &BTreeMap<&'a str, Score>,
-) -> (Option<&'a str>, Reason) {
-    let Some((best, best_score)) = scores.iter().min_by_key(|(node, score)| (**score, **node)) else {
+/// The node that is chosen of those with scores, and why.
+fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a str>, Reason) {
+    let Asked { view, unit, .. } = *asked;
+    let place = unit.node();
+    // The first of equals: they are in the order of names.
+    let Some((best, best_score)) = scores.iter().min_by_key(|(_, score)| *score) else {
         return (None, Reason::NoFeasibleNode);
+    };
+    let score_of = |node: &str| {
+        let at = scores.binary_search_by(|(known, _)| (*known).cmp(node)).ok()?;
+        Some(&scores[at])
     };
     let failback = unit.failback(view);
     let same_class = |score: &Score| {
         (score.failed_before, score.class, score.partners_class)
             == (best_score.failed_before, best_score.class, best_score.partners_class)
     };
-    let home = unit.maintenance_node().and_then(|home| scores.get_key_value(home)).filter(|(_, score)| {
+    let home = unit.maintenance_node().and_then(score_of).filter(|(_, score)| {
         same_class(score) || (!failback && score.failed_before == best_score.failed_before)
     });
     if let Some((home, _)) = home {
         let reason = if place == Some(*home) { Reason::AlreadyThere } else { Reason::MaintenanceReturn };
         return (Some(home), reason);
     }
-    let Some((current, current_score)) = place.and_then(|node| scores.get_key_value(node)) else {
+    let Some((current, current_score)) = place.and_then(score_of) else {
         return (Some(best), Reason::Placed);
     };
     if current_score.failed_before && !best_score.failed_before {

@@ -12,7 +12,7 @@ mod judge;
 mod lacks;
 mod model;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trial;
 mod unit;
 mod watch;

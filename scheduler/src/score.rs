@@ -1,12 +1,13 @@
 //! How nodes that may take a service are ordered: the derived order of [`Score`] *is* the policy.
 
+use crate::asked::{Asked, Candidate, Member, priorities_of};
 use crate::topsis;
 use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::node::AllocationPolicy;
+use ha_api_types::placement::NodePriorities;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 /// The order of feasible nodes, best first: field after field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,20 +51,15 @@ pub enum NodeGroupRank {
 
 /// The class of a node for a service: by its node-affinity rule, else by its group.
 pub fn class_of(view: &View, name: &str, service: &ServiceFacts, node_name: &str) -> Class {
-    let nodes = match view.rules.node_rule(name) {
-        Some(rule) => Some(&rule.nodes),
-        None => service.group.as_ref().and_then(|group| view.groups.get(group)).map(|group| &group.nodes),
-    };
+    class_in(priorities_of(view, name, service), node_name)
+}
+
+/// The class of a node among these; without any, all are alike.
+pub(crate) fn class_in(nodes: Option<&NodePriorities>, node_name: &str) -> Class {
     match nodes {
         None => Class::Member(0),
         Some(nodes) => nodes.0.get(node_name).map_or(Class::Others, |priority| Class::Member(*priority)),
     }
-}
-
-/// Whether a group or rule says anything about where a service should run.
-pub fn prefers(view: &View, name: &str, service: &ServiceFacts) -> bool {
-    view.rules.node_rule(name).is_some()
-        || service.group.as_ref().is_some_and(|group| view.groups.contains_key(group))
 }
 
 /// The rank of a node's group for a service that is on `current`.
@@ -83,70 +79,35 @@ pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFact
 /// Non-strict resource rules that a unit on this node would miss: services apart that are there, and services together
 /// that are elsewhere.
 pub fn preferences_missed(view: &View, unit: &Unit<'_>, node_name: &str) -> u32 {
-    unit.members.iter().map(|(name, _)| missed_by_one(view, unit, name, node_name)).sum()
+    missed(&Asked::of(view, unit), node_name)
 }
 
-fn missed_by_one(view: &View, unit: &Unit<'_>, name: &str, node_name: &str) -> u32 {
-    let apart: usize = view
-        .rules
-        .apart_from(name)
-        .filter(|partners| !partners.strict)
-        .map(|partners| {
-            view.users_of(node_name, name)
-                .filter(|(other, _)| partners.resources.contains(*other) && !unit.contains(other))
-                .count()
-        })
-        .sum();
-    let together: usize = view
-        .rules
-        .together_with(name)
-        .filter(|partners| !partners.strict)
-        .map(|partners| {
-            let away = |other: &&String| {
-                !unit.contains(other)
-                    && view
-                        .services
-                        .get(other.as_str())
-                        .is_some_and(|facts| !facts.uses.is_empty() && !facts.uses.contains(node_name))
-            };
-            partners.resources.iter().filter(away).count()
-        })
-        .sum();
+pub(crate) fn missed(asked: &Asked<'_>, node_name: &str) -> u32 {
+    asked.members.iter().map(|member| missed_by_one(member, node_name)).sum()
+}
+
+fn missed_by_one(member: &Member<'_>, node_name: &str) -> u32 {
+    let apart = member.apart.iter().filter(|apart| !apart.rule.strict);
+    let apart: usize = apart.map(|apart| apart.on.get(node_name).map_or(0, Vec::len)).sum();
+    let together = member.together.iter().filter(|beside| !beside.rule.strict);
+    let away = |(_, facts): &&(&str, &ServiceFacts)| !facts.uses.contains(node_name);
+    let together: usize = together.map(|beside| beside.running.iter().filter(away).count()).sum();
     u32::try_from(apart + together).unwrap_or(u32::MAX)
 }
 
-/// With `reservation.enabled`, what is added to the load of each candidate: the services on it, divided by `scaleDown`, in
-/// the unit of the scheduler's mode.
-pub fn reservation_weights(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
-    if !view.reservation.enabled {
-        return BTreeMap::new();
-    }
-    let one = match view.settings.mode {
-        SchedulerMode::Basic => 1,
-        SchedulerMode::Static | SchedulerMode::Dynamic => 1_000_000,
+/// The load of each candidate by the scheduler's mode, lower is better. With `reservation.enabled` the services on it, divided
+/// by `scaleDown`, are added in the unit of the mode.
+pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
+    let count = |candidate: &Candidate<'_>| u64::try_from(candidate.others.count()).unwrap_or(u64::MAX);
+    let (mut loads, one) = match asked.view.settings.mode {
+        SchedulerMode::Basic => (candidates.iter().map(count).collect(), 1),
+        SchedulerMode::Static | SchedulerMode::Dynamic => (topsis::loads(asked, candidates), 1_000_000),
     };
-    let divisor = u64::from(view.reservation.scale_down.max(1));
-    let services = services_on(view, unit, candidates);
-    services.into_iter().map(|(node, count)| (node, count * one / divisor)).collect()
-}
-
-/// Services that use each candidate, without the unit's own.
-fn services_on(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
-    let mut counts: BTreeMap<String, u64> = candidates.iter().map(|node| ((*node).to_owned(), 0)).collect();
-    for (_, facts) in view.services.iter().filter(|(other, _)| !unit.contains(other)) {
-        for node in &facts.uses {
-            if let Some(count) = counts.get_mut(node) {
-                *count += 1;
-            }
+    if asked.view.reservation.enabled {
+        let divisor = u64::from(asked.view.reservation.scale_down.max(1));
+        for (load, candidate) in loads.iter_mut().zip(candidates) {
+            *load += count(candidate) * one / divisor;
         }
     }
-    counts
-}
-
-/// The load of each candidate by the scheduler's mode, lower is better.
-pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
-    match view.settings.mode {
-        SchedulerMode::Basic => services_on(view, unit, candidates),
-        SchedulerMode::Static | SchedulerMode::Dynamic => topsis::loads(view, unit, candidates),
-    }
+    loads
 }

@@ -3,106 +3,144 @@
 //!
 //! Source: Hwang and Yoon, Multiple Attribute Decision Making, 1981; SCHEDULING section 1 for columns and weights.
 
+use crate::asked::{Asked, Candidate};
 use crate::rebalance::Move;
+use crate::services::{Sums, sums};
 use crate::unit::{Unit, sum};
-use crate::view::{NodeFacts, ServiceFacts, View};
+use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::quantity::{Amounts, Quantity};
-use std::collections::BTreeMap;
 
 /// Weights of: root-mean-square cpu, highest cpu, root-mean-square memory, highest memory.
 const WEIGHTS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
 /// The distance of each candidate from the ideal, in millionths; lower is better.
-pub fn loads(view: &View, unit: &Unit<'_>, candidates: &[&str]) -> BTreeMap<String, u64> {
-    let own = unit.load(view.settings.mode);
-    let nodes = nodes(view, unit);
-    let rows: Vec<[f64; 4]> = candidates.iter().map(|candidate| columns(&nodes, &own, candidate)).collect();
-    candidates
-        .iter()
-        .zip(closeness(&rows))
-        .map(|(node, far)| ((*node).to_owned(), to_millionths(far)))
-        .collect()
-}
-
-/// Those that carry load: all that are online.
-fn nodes<'a>(view: &'a View, unit: &Unit<'_>) -> Vec<Node<'a>> {
-    view.nodes
-        .iter()
-        .filter(|(_, node)| node.online.is_ok())
-        .map(|(name, facts)| Node { name, facts, others: others(view, unit, name) })
-        .collect()
+pub(crate) fn loads(asked: &Asked<'_>, candidates: &[Candidate<'_>]) -> Vec<u64> {
+    let mode = asked.view.settings.mode;
+    let own = of_interest(&sums(&asked.unit.load(mode)));
+    let carriers = Carriers::new(asked);
+    // Candidates are online, and both are in the order of names.
+    let mut carrier = 0;
+    let mut rows: Vec<[f64; 4]> = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        while carriers.nodes.get(carrier).is_some_and(|node| node.name < candidate.name) {
+            carrier += 1;
+        }
+        rows.push(carriers.columns(&[(carrier, own)]));
+    }
+    closeness(&rows).into_iter().map(to_millionths).collect()
 }
 
 /// Which of these moves has the best outcome: each is judged by what all nodes would carry after it; the first of equals.
 pub fn best_move(view: &View, moves: &[Move]) -> Option<usize> {
-    let mode = view.settings.mode;
     let nobody = Unit::new(Vec::new());
-    let nodes = nodes(view, &nobody);
+    let asked = Asked::of(view, &nobody);
+    let carriers = Carriers::new(&asked);
     let rows: Vec<[f64; 4]> = moves
         .iter()
         .map(|planned| {
-            let own = view.services.get(&planned.service).map(|facts| facts.load(mode)).unwrap_or_default();
-            let mut nodes = nodes.clone();
-            for node in nodes.iter_mut().filter(|node| node.name == planned.from) {
-                node.others = without(&node.others, &own);
-            }
-            columns(&nodes, &own, &planned.to)
+            let load = view.services.get(&planned.service).map(|facts| facts.load(view.settings.mode));
+            let own = of_interest(&sums(&load.unwrap_or_default()));
+            let changes = [(&planned.from, own.map(|own| -own)), (&planned.to, own)];
+            let changes: Vec<_> =
+                changes.into_iter().filter_map(|(node, by)| Some((carriers.position(node)?, by))).collect();
+            carriers.columns(&changes)
         })
         .collect();
     let closeness = closeness(&rows);
     (0..moves.len()).min_by(|one, other| closeness[*one].total_cmp(&closeness[*other]))
 }
 
-fn without(all: &Amounts, own: &Amounts) -> Amounts {
-    let less = |all: Option<Quantity>, own: Option<Quantity>| {
-        all.map(|all| Quantity::from_milli(all.milli().saturating_sub(own.unwrap_or_default().milli())))
-    };
-    Amounts {
-        cpu: less(all.cpu, own.cpu),
-        memory: less(all.memory, own.memory),
-        disk: less(all.disk, own.disk),
+/// Cpu and memory of amounts in thousandths.
+fn of_interest(sums: &Sums) -> [f64; 2] {
+    [in_units(sums[0]), in_units(sums[1])]
+}
+
+fn in_units(milli: i128) -> f64 {
+    // Most fit into 64 bits, which convert much quicker, to the same.
+    i64::try_from(milli).map_or(milli as f64, |milli| milli as f64) / 1e3
+}
+
+/// What all nodes that are online carry, and what of it a change of one or two of them leaves as it is: the columns after a
+/// change take constant time.
+struct Carriers<'a> {
+    nodes: Vec<Carrier<'a>>,
+    /// Of each share, the sum of squares.
+    squares: [f64; 2],
+    /// Of each share, the three greatest, with the nodes that have them.
+    greatest: [[Option<(f64, usize)>; 3]; 2],
+}
+
+/// A node that carries load.
+struct Carrier<'a> {
+    name: &'a str,
+    capacity: [f64; 2],
+    used: [f64; 2],
+}
+
+impl Carrier<'_> {
+    fn share(&self, at: usize, more: f64) -> f64 {
+        if self.capacity[at] > 0.0 { (self.used[at] + more) / self.capacity[at] } else { 0.0 }
     }
 }
 
-/// A node that carries load, without the unit that a place is looked for.
-#[derive(Clone)]
-struct Node<'a> {
-    name: &'a str,
-    facts: &'a NodeFacts,
-    others: Amounts,
-}
+impl<'a> Carriers<'a> {
+    /// All that are online, without the unit: it leaves wherever it is.
+    fn new(asked: &'a Asked<'_>) -> Carriers<'a> {
+        let mode = asked.view.settings.mode;
+        let nodes = asked.candidates().filter(|node| node.node.online.is_ok()).map(|node| {
+            let services = [0, 1].map(|kind| in_units(node.others.load(mode, kind)));
+            let outside = of_interest(&sums(&node.node.reserved));
+            Carrier {
+                name: node.name,
+                capacity: of_interest(&sums(&node.node.capacity)),
+                used: [services[0] + outside[0], services[1] + outside[1]],
+            }
+        });
+        let mut carriers = Carriers { nodes: nodes.collect(), squares: [0.0; 2], greatest: [[None; 3]; 2] };
+        for at in 0..2 {
+            for (index, node) in carriers.nodes.iter().enumerate() {
+                let share = node.share(at, 0.0);
+                carriers.squares[at] += share * share;
+                let greatest = &mut carriers.greatest[at];
+                let rank = greatest.iter().position(|known| known.is_none_or(|(known, _)| known < share));
+                if let Some(rank) = rank {
+                    greatest[rank..].rotate_right(1);
+                    greatest[rank] = Some((share, index));
+                }
+            }
+        }
+        carriers
+    }
 
-/// What services use on a node that are no part of the unit: it leaves wherever it is.
-fn others(view: &View, unit: &Unit<'_>, node: &str) -> Amounts {
-    let users =
-        view.services.iter().filter(|(name, facts)| facts.uses.contains(node) && !unit.contains(name));
-    sum(users.map(|(_, facts)| facts.load(view.settings.mode)))
-}
+    fn position(&self, node: &str) -> Option<usize> {
+        self.nodes.binary_search_by(|carrier| carrier.name.cmp(node)).ok()
+    }
 
-fn columns(nodes: &[Node<'_>], own: &Amounts, candidate: &str) -> [f64; 4] {
-    let cpu = shares(nodes, own, candidate, |amounts| amounts.cpu);
-    let memory = shares(nodes, own, candidate, |amounts| amounts.memory);
-    [root_mean_square(&cpu), highest(&cpu), root_mean_square(&memory), highest(&memory)]
-}
-
-/// The share of each node's capacity that is in use, with the unit on the candidate.
-fn shares(
-    nodes: &[Node<'_>],
-    own: &Amounts,
-    candidate: &str,
-    pick: fn(&Amounts) -> Option<Quantity>,
-) -> Vec<f64> {
-    let amount = |amounts: &Amounts| pick(amounts).unwrap_or_default().as_f64();
-    nodes
-        .iter()
-        .map(|node| {
-            let capacity = amount(&node.facts.capacity);
-            let own = if node.name == candidate { amount(own) } else { 0.0 };
-            let used = own + amount(&node.others) + amount(&node.facts.reserved);
-            if capacity > 0.0 { used / capacity } else { 0.0 }
-        })
-        .collect()
+    /// Root-mean-square cpu, highest cpu, root-mean-square memory, highest memory once these nodes, at most two, carry more or
+    /// less. Rounded, so that what is equal but for the order of sums is equal.
+    #[expect(clippy::cast_possible_truncation, reason = "what is beyond is equally bad")]
+    fn columns(&self, changes: &[(usize, [f64; 2])]) -> [f64; 4] {
+        let rounded = |value: f64| ((value * 1e10 + 0.5) as i64) as f64 / 1e10;
+        let (mut columns, count) = ([0.0; 4], self.nodes.len().max(1) as f64);
+        for at in 0..2 {
+            let mut squares = self.squares[at];
+            let untouched = self.greatest[at]
+                .iter()
+                .flatten()
+                .find(|(_, index)| changes.iter().all(|(changed, _)| changed != index));
+            let mut highest = untouched.map_or(0.0, |(share, _)| share.max(0.0));
+            for (index, by) in changes {
+                let (before, after) =
+                    (self.nodes[*index].share(at, 0.0), self.nodes[*index].share(at, by[at]));
+                squares += after * after - before * before;
+                highest = highest.max(after);
+            }
+            columns[2 * at] = rounded((squares.max(0.0) / count).sqrt());
+            columns[2 * at + 1] = rounded(highest);
+        }
+        columns
+    }
 }
 
 /// What a candidate would carry with the unit there, in words: what the score's load is made of. `None` in mode Basic, where
@@ -114,11 +152,7 @@ pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> 
         SchedulerMode::Static | SchedulerMode::Dynamic => {}
     }
     let node = view.nodes.get(candidate)?;
-    let users = view
-        .services
-        .iter()
-        .filter(|(name, facts)| facts.uses.contains(candidate) && !unit.contains(name))
-        .map(|(name, facts)| (name.as_str(), facts));
+    let users = view.users_of(candidate, "").filter(|(name, _)| !unit.contains(name));
     let there = unit.members.iter().copied().chain(users);
     let (measured, asked): (Vec<_>, Vec<_>) = there.partition(|(_, facts)| facts.is_measured(mode));
     let load = |services: &[(&str, &ServiceFacts)]| sum(services.iter().map(|(_, facts)| facts.load(mode)));
@@ -150,17 +184,6 @@ pub fn carried(view: &View, unit: &Unit<'_>, candidate: &str) -> Option<String> 
 fn amounts_of(amounts: &Amounts) -> String {
     let (cpu, memory) = (amounts.cpu.unwrap_or_default(), amounts.memory.unwrap_or_default());
     format!("cpu {cpu} memory {memory}")
-}
-
-fn root_mean_square(values: &[f64]) -> f64 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    (values.iter().map(|value| value * value).sum::<f64>() / values.len() as f64).sqrt()
-}
-
-fn highest(values: &[f64]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max)
 }
 
 /// For each row, its distance to the best as a share of its distances to best and worst: 0 is the best.

@@ -2,6 +2,7 @@
 
 use crate::filter::refusals;
 use crate::place::{Placement, Verdict};
+use crate::services::Services;
 use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,7 @@ pub fn together(
 fn settings_of(view: &View) -> View {
     View {
         nodes: BTreeMap::new(),
-        services: BTreeMap::new(),
+        services: Services::default(),
         groups: view.groups.clone(),
         node_groups: view.node_groups.clone(),
         rules: view.rules.clone(),

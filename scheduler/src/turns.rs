@@ -4,9 +4,10 @@ mod component;
 #[cfg(test)]
 mod tests;
 
+use crate::asked::priorities_of;
 use crate::filter::drives_away;
 use crate::place::{Verdict, place_unit};
-use crate::score::{Class, prefers};
+use crate::score::Class;
 use crate::unit::Unit;
 use crate::view::{ServiceFacts, View};
 use std::cmp::Reverse;
@@ -52,11 +53,11 @@ pub fn turns(view: &View) -> BTreeMap<String, Turn> {
     // What each would like, if those that could make room, and those on their way, were nowhere.
     let mut bare = view.clone();
     let stays: BTreeSet<&String> = units.values().flat_map(|unit| &unit.members).collect();
-    for (name, facts) in &mut bare.services {
+    bare.services.change_all(|name, facts| {
         if stays.contains(name) || facts.uses.len() > 1 {
             facts.uses.clear();
         }
-    }
+    });
     let amiss: BTreeMap<&String, Wishes> = units
         .iter()
         .filter(|(_, unit)| is_restless(view, unit))
@@ -141,7 +142,7 @@ fn is_restless(view: &View, unit: &Together) -> bool {
                 facts.uses.is_empty()
                     || facts.maintenance_node.is_some()
                     || !facts.failed_nodes.is_empty()
-                    || prefers(view, name, facts)
+                    || priorities_of(view, name, facts).is_some()
             })
         })
 }

@@ -1,6 +1,5 @@
 //! Services that are placed as one: a service and those that strict Positive rules keep with it.
 
-use crate::score::{Class, class_of, prefers};
 use crate::view::{ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::quantity::{Amounts, Quantity};
@@ -93,14 +92,6 @@ impl<'a> Unit<'a> {
     /// Whether a member failed to start on a node.
     pub fn failed_on(&self, node: &str) -> bool {
         self.members.iter().any(|(_, facts)| facts.failed_nodes.contains(node))
-    }
-
-    /// The classes of a node for the members that have preferences, those of higher priority first.
-    pub fn classes(&self, view: &View, node: &str) -> Vec<Reverse<Class>> {
-        let mut order: Vec<_> =
-            self.members.iter().filter(|(name, facts)| prefers(view, name, facts)).collect();
-        order.sort_by_key(|(name, facts)| (Reverse(facts.priority), *name));
-        order.into_iter().map(|(name, facts)| Reverse(class_of(view, name, facts, node))).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the scheduler looks at: nodes, services, groups and rules, as plain facts.
 
 use crate::rules::Rules;
+use crate::services::{NodeUse, Services};
 use ha_api_types::cluster::{ReservationSpec, SchedulerMode, SchedulerSpec};
 use ha_api_types::driver::DriverKind;
 use ha_api_types::node::AllocationPolicy;
@@ -127,7 +128,7 @@ pub struct View {
     /// Nodes by name.
     pub nodes: BTreeMap<String, NodeFacts>,
     /// Services by resource name.
-    pub services: BTreeMap<String, ServiceFacts>,
+    pub services: Services,
     /// Groups by name.
     pub groups: BTreeMap<String, GroupSpec>,
     /// Policies of node groups by name.
@@ -160,9 +161,9 @@ impl View {
         node: &'a str,
         without: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
-        self.services
-            .iter()
-            .filter(move |(name, facts)| name.as_str() != without && facts.uses.contains(node))
-            .map(|(name, facts)| (name.as_str(), facts))
+        let users = self.services.on(node).into_iter().flat_map(NodeUse::users);
+        let others = users.filter(move |name| *name != without);
+        others
+            .filter_map(|name| self.services.get_key_value(name).map(|(name, facts)| (name.as_str(), facts)))
     }
 }

@@ -11,7 +11,7 @@ use ha_api_types::record::Mode;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState, StorageMode};
 use ha_api_types::time::{Millis, Mono};
 use ha_api_types::usage::Usage;
-use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, View};
+use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, Services, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The scheduler's view of a situation, and the rules that conflict.
@@ -45,7 +45,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
 pub(super) fn assembled(
     world: &World,
     mut nodes: BTreeMap<String, NodeFacts>,
-    services: BTreeMap<String, ServiceFacts>,
+    services: Services,
     rules: Rules,
 ) -> View {
     usage::count_outside(world, &mut nodes, &services);

@@ -345,7 +345,7 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
         planner.plan.wake(&situation, at, why);
     }
     let uses = super::placement::uses(&draft.status);
-    if let Some(facts) = planner.view.services.get_mut(service.name) {
+    if let Some(mut facts) = planner.view.services.get_mut(service.name) {
         facts.movable &= facts.uses == uses && draft.status.state == ServiceState::Started;
         facts.uses.clone_from(&uses);
         // The room that others make is kept free for it: who is planned after it is less important.

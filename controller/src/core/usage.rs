@@ -6,7 +6,7 @@ use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::record::{FenceState, UsageReport};
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::usage::Usage;
-use ha_scheduler::{NodeFacts, ServiceFacts};
+use ha_scheduler::{NodeFacts, Services};
 use std::collections::BTreeMap;
 
 /// What was measured on a node under the epoch that is open now. Figures of a closed epoch say nothing: whatever they were
@@ -31,11 +31,7 @@ pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceSt
 ///
 /// Subtracted is what the same report says, also of a service that has left meanwhile: the machine's figure holds it still, and
 /// would keep it from coming back.
-pub(super) fn count_outside(
-    world: &World,
-    nodes: &mut BTreeMap<String, NodeFacts>,
-    services: &BTreeMap<String, ServiceFacts>,
-) {
+pub(super) fn count_outside(world: &World, nodes: &mut BTreeMap<String, NodeFacts>, services: &Services) {
     if world.usage_reports.is_empty() {
         return;
     }
@@ -81,6 +77,7 @@ mod tests {
     use ha_api_types::record::{Fence, ServiceUsage};
     use ha_api_types::resource::{ResourceSpec, ServiceState};
     use ha_api_types::time::Mono;
+    use ha_scheduler::ServiceFacts;
     use ha_store::Entry;
     use serde::Serialize;
 

@@ -3,8 +3,10 @@
 use super::*;
 use crate::view::NodeFacts;
 use crate::{Declared, Rules};
+use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
+use proptest::prelude::*;
 
 fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
     ServiceFacts {
@@ -182,7 +184,7 @@ fn those_that_must_be_together_agree_on_who_finds_a_place() {
 fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
     let mut view = cluster(false);
     view.nodes.retain(|name, _| ["node1", "node2"].contains(&name.as_str()));
-    view.settings.mode = ha_api_types::cluster::SchedulerMode::Static;
+    view.settings.mode = SchedulerMode::Static;
     for node in view.nodes.values_mut() {
         (node.capacity.cpu, node.capacity.memory) = ("8".parse().ok(), "64Gi".parse().ok());
     }
@@ -202,4 +204,28 @@ fn with_reservation_enabled_services_on_a_node_weigh_by_their_number() {
     // The weight becomes small beside the load, which then decides again.
     view.reservation.scale_down = 100;
     check(&view, &new, Some("node1"), Reason::Placed);
+}
+
+proptest! {
+    #[test]
+    fn the_choice_alone_is_the_one_of_the_whole_placement(view in crate::reservation::tests::generate::view()) {
+        for mode in [SchedulerMode::Basic, SchedulerMode::Static] {
+            let mut view = view.clone();
+            view.settings.mode = mode;
+            for (name, facts) in &view.services {
+                let unplaced = ServiceFacts { uses: BTreeSet::new(), ..facts.clone() };
+                for facts in [facts, &unplaced] {
+                    let placement = place(&view, name, facts);
+                    let (node, reason) = choose(&view, name, facts);
+                    prop_assert_eq!((node, reason), (placement.node.as_deref(), placement.reason));
+                    let refused = placement.verdicts.values().filter_map(|verdict| match verdict {
+                        Verdict::Refused(refusals) => Some(refusals),
+                        Verdict::Allowed(_) => None,
+                    });
+                    // Who is refused hears why.
+                    prop_assert!(refused.into_iter().all(|refusals| !refusals.is_empty()));
+                }
+            }
+        }
+    }
 }

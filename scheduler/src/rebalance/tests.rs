@@ -186,9 +186,10 @@ proptest! {
             let facts = view.services.get(&planned.service).expect("there").clone();
             let verdict = place(&view, &planned.service, &facts).verdicts.remove(&planned.to);
             prop_assert!(matches!(verdict, Some(Verdict::Allowed(_))), "{planned:?} {verdict:?}");
-            let moved = view.services.get_mut(&planned.service).expect("there");
+            let mut moved = view.services.get_mut(&planned.service).expect("there");
             moved.node = Some(planned.to.clone());
             moved.uses = BTreeSet::from([planned.to.clone()]);
+            drop(moved);
             // What was worked out for one move is what a full look finds after it.
             let after = Loads::of(&view).unevenness();
             prop_assert!((after - planned.after).abs() < 1e-6, "{after} {planned:?}");

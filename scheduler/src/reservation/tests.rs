@@ -1,7 +1,7 @@
 //! The verdict on small clusters: tables, and against brute force.
 
 mod brute;
-mod generate;
+pub(crate) mod generate;
 mod properties;
 
 use super::*;
@@ -135,9 +135,9 @@ fn services_that_stay_apart_need_nodes_of_their_own() {
     check_said(&view, &["node1"], "survives: a node3");
     check_said(&view, &["node1", "node2"], "fails (apart): b");
     view.rules = Rules::default();
-    for service in view.services.values_mut() {
+    view.services.change_all(|_, service| {
         service.tags.insert("rack:a".to_owned());
-    }
+    });
     check_said(&view, &["node1", "node2"], "survives: a node3, b node3");
     view.settings.exclusion_tags = vec!["rack:".to_owned()];
     check_said(&view, &["node1", "node2"], "fails (apart): b");
@@ -149,7 +149,7 @@ fn storage_groups_and_drivers_limit_where_to() {
     let mut view = cluster(&nodes, &["a node1 1Gi"]);
     let change = |view: &View, change: &dyn Fn(&mut ServiceFacts)| {
         let mut view = view.clone();
-        change(view.services.get_mut("a").expect("a service"));
+        change(&mut view.services.get_mut("a").expect("a service"));
         view
     };
     let replicated = change(&view, &|a| a.storage_nodes = Some(["node1", "node3"].map(str::to_owned).into()));
@@ -192,9 +192,10 @@ fn services_of_lower_priority_make_room_if_they_find_another_place() {
 fn stopped_services_count_as_if_they_ran() {
     let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
     let mut view = cluster(&nodes, &["a node1 3Gi", "b node2 3Gi"]);
-    let b = view.services.get_mut("b").expect("a service");
+    let mut b = view.services.get_mut("b").expect("a service");
     (b.wanted, b.movable, b.stopped) = (false, false, true);
     b.uses.clear();
+    drop(b);
     check_said(&view, &["node1"], "fails (no node): a");
     check_said(&view, &["node2"], "fails (no node): b");
     view.reservation.count_stopped = false;

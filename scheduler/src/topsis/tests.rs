@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::place::place;
+use crate::view::NodeFacts;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::reason::Reason;
+use proptest::prelude::*;
 
 /// Cores and GiB.
 fn amounts(cpu: i128, memory: i128) -> Amounts {
@@ -82,6 +84,13 @@ fn what_is_used_outside_counts() {
     check(&view, &new, "node1");
 }
 
+/// The loads of the two nodes.
+fn loads_of(view: &View, unit: &Unit<'_>) -> Vec<u64> {
+    let asked = Asked::of(view, unit);
+    let candidates: Vec<_> = asked.candidates().take(2).collect();
+    loads(&asked, &candidates)
+}
+
 #[test]
 fn a_node_that_is_not_online_carries_nothing() {
     let mut view = cluster(SchedulerMode::Dynamic);
@@ -90,9 +99,9 @@ fn a_node_that_is_not_online_carries_nothing() {
     view.services.insert("lost".to_owned(), service(Some("node3"), amounts(1, 1), amounts(16, 64)));
     let new = service(None, amounts(1, 4), Amounts::default());
     let unit = Unit::alone("new", &new);
-    let with = loads(&view, &unit, &["node1", "node2"]);
+    let with = loads_of(&view, &unit);
     view.services.remove("lost");
-    assert_eq!(loads(&view, &unit, &["node1", "node2"]), with);
+    assert_eq!(loads_of(&view, &unit), with);
 }
 
 #[test]
@@ -110,9 +119,9 @@ fn a_partner_that_comes_along_counts_once() {
     view.services.insert(two.to_owned(), one.clone());
     let partner = view.services.get(two).cloned().expect("there");
     let unit = Unit::new(vec![("new", &one), (two, &partner)]);
-    let with = loads(&view, &unit, &["node1", "node2"]);
+    let with = loads_of(&view, &unit);
     view.services.remove(two);
-    assert_eq!(loads(&view, &unit, &["node1", "node2"]), with);
+    assert_eq!(loads_of(&view, &unit), with);
 }
 
 #[test]
@@ -146,4 +155,39 @@ fn the_words_say_what_was_measured() {
         ),
     );
     check(&cluster(SchedulerMode::Basic), "node1", None);
+}
+
+proptest! {
+    /// The columns by their definition, from the shares of all nodes.
+    #[test]
+    fn columns_after_a_change_are_those_of_a_look_at_all_nodes(
+        nodes in proptest::collection::vec((1i128..20, 0i128..40, 1i128..64, 0i128..64), 2..8),
+        (from, to, cpu, memory) in (0usize..8, 0usize..8, 0i128..4, 0i128..8),
+    ) {
+        let mut view = View::default();
+        for (at, (cpu, used_cpu, memory, used_memory)) in nodes.iter().enumerate() {
+            let facts = NodeFacts { capacity: amounts(*cpu, *memory), ..NodeFacts::default() };
+            view.nodes.insert(format!("n{at}"), facts);
+            let user = service(Some(&format!("n{at}")), amounts(*used_cpu, *used_memory), Amounts::default());
+            view.services.insert(format!("s{at}"), user);
+        }
+        let (from, to) = (from % nodes.len(), to % nodes.len());
+        let by = of_interest(&sums(&amounts(cpu, memory)));
+        let changes = [(from, by.map(|by| -by)), (to, by)];
+        let changes = if from == to { &[][..] } else { &changes[..] };
+        let nobody = Unit::new(Vec::new());
+        let asked = Asked::of(&view, &nobody);
+        let carriers = Carriers::new(&asked);
+        let found = carriers.columns(changes);
+        for at in 0..2 {
+            let share = |(index, node): (usize, &Carrier<'_>)| {
+                let by = changes.iter().find(|(changed, _)| *changed == index);
+                (node.used[at] + by.map_or(0.0, |(_, by)| by[at])) / node.capacity[at]
+            };
+            let shares: Vec<f64> = carriers.nodes.iter().enumerate().map(share).collect();
+            let mean = shares.iter().map(|share| share * share).sum::<f64>() / shares.len() as f64;
+            prop_assert!((found[2 * at] - mean.sqrt()).abs() < 1e-9);
+            prop_assert!((found[2 * at + 1] - shares.iter().copied().fold(0.0, f64::max)).abs() < 1e-9);
+        }
+    }
 }

@@ -103,7 +103,7 @@ impl Component {
         }
         let mut own = view.clone();
         for name in members() {
-            if let Some(facts) = own.services.get_mut(name) {
+            if let Some(mut facts) = own.services.get_mut(name) {
                 facts.uses.clear();
             }
         }

@@ -90,9 +90,10 @@ fn blocked_says_who_is_where_by_which_rule_and_what_would_help() {
 fn while_one_moves_the_others_hold() {
     let apart = [(Affinity::Negative, ["a", "b"].as_slice())];
     let mut view = cluster(3, &["a@1>2", "b@2>1"], &apart);
-    let a = view.services.get_mut("a").unwrap();
+    let mut a = view.services.get_mut("a").unwrap();
     a.uses.insert("node3".to_owned());
     a.movable = false;
+    drop(a);
     let turns = turns(&view);
     let hold = Turn::Hold { message: "it waits until a has moved, one after another".to_owned() };
     assert_eq!(turns, BTreeMap::from([("b".to_owned(), hold)]));
@@ -126,9 +127,9 @@ fn a_swap_for_want_of_memory_goes_over_a_free_node() {
     for node in view.nodes.values_mut() {
         node.capacity.memory = "10Gi".parse().ok();
     }
-    for service in view.services.values_mut() {
+    view.services.change_all(|_, service| {
         service.requests.memory = "6Gi".parse().ok();
-    }
+    });
     check(&view, "a>3");
     view.nodes.get_mut("node3").unwrap().capacity.memory = "5Gi".parse().ok();
     check(&view, "a blocked b blocked");

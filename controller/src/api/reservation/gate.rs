@@ -156,7 +156,7 @@ impl Proposal {
         let mut moving = view.rules.companions(resource);
         moving.insert(resource.clone());
         for name in moving {
-            if let Some(facts) = view.services.get_mut(&name)
+            if let Some(mut facts) = view.services.get_mut(&name)
                 && (!facts.uses.is_empty() || name == *resource)
             {
                 facts.node = Some(node.clone());

@@ -6,7 +6,7 @@ use crate::core::world::World;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{EffectKind, Plan, PlannedEffect};
-use ha_scheduler::{Verdict, View, place};
+use ha_scheduler::{Verdict, View, choose, place};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -51,8 +51,8 @@ pub(crate) fn settled(before: &World, after: &World, only: Option<&str>) -> View
         let Some(facts) = facts.filter(|facts| facts.stopped && facts.node.is_none()).cloned() else {
             continue;
         };
-        let place = place(&comparison.view_after, name, &facts).node;
-        if let Some(facts) = comparison.view_after.services.get_mut(name) {
+        let place = choose(&comparison.view_after, name, &facts).0.map(str::to_owned);
+        if let Some(mut facts) = comparison.view_after.services.get_mut(name) {
             facts.node = place;
         }
     }
@@ -135,7 +135,7 @@ impl Comparison<'_> {
                 .view_before
                 .services
                 .get(name)
-                .is_some_and(|facts| place(&self.view_before, name, facts).node.is_some());
+                .is_some_and(|facts| choose(&self.view_before, name, facts).0.is_some());
         match chosen {
             Some(node) if !feasible_before => {
                 self.effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Placed);
@@ -177,12 +177,12 @@ impl Comparison<'_> {
 
     fn choose(&self, name: &str) -> Option<String> {
         let facts = self.view_after.services.get(name)?;
-        place(&self.view_after, name, facts).node
+        choose(&self.view_after, name, facts).0.map(str::to_owned)
     }
 
     /// From here on it counts on this node.
     fn go(&mut self, name: &str, node: &str) {
-        if let Some(facts) = self.view_after.services.get_mut(name) {
+        if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.node = Some(node.to_owned());
             facts.uses = BTreeSet::from([node.to_owned()]);
         }
@@ -190,7 +190,7 @@ impl Comparison<'_> {
 
     /// From here on it uses no node.
     fn leave(&mut self, name: &str) {
-        if let Some(facts) = self.view_after.services.get_mut(name) {
+        if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.uses.clear();
         }
     }

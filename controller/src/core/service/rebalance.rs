@@ -57,7 +57,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<&str, operat
     for _ in 0..settings.max_moves {
         let Some(planned) = best_move(&view, &services, suits) else { break };
         services.remove(planned.service.as_str());
-        if let Some(facts) = view.services.get_mut(&planned.service) {
+        if let Some(mut facts) = view.services.get_mut(&planned.service) {
             facts.node = Some(planned.to.clone());
             facts.uses = BTreeSet::from([planned.to.clone()]);
         }

@@ -85,13 +85,13 @@ fn after(view: &View, failed: &BTreeSet<String>) -> Failed {
         }
     }
     let leaving: Vec<String> = view.services.keys().filter(|name| leaves(name)).cloned().collect();
-    for (name, facts) in &mut view.services {
+    view.services.change_all(|name, facts| {
         if leaving.contains(name) {
             facts.uses.clear();
         } else {
             facts.uses.retain(|node| !failed.contains(node));
         }
-    }
+    });
     Failed { view, groups, others }
 }
 
@@ -109,7 +109,7 @@ fn is_allowed(failed: &Failed, to: &[(&Group, &String)]) -> bool {
             let mut view = failed.view.clone();
             for (other, place) in to {
                 for member in &other.members {
-                    let facts = view.services.get_mut(member).expect("a member");
+                    let mut facts = view.services.get_mut(member).expect("a member");
                     if other.members == group.members {
                         if group.makes_room {
                             facts.uses.clear();

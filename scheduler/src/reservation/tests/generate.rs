@@ -51,7 +51,7 @@ pub(super) fn service(nodes: usize, (at, memory, priority, bits): Drawn) -> Serv
 }
 
 /// A cluster of two to four nodes and up to seven services.
-pub(super) fn view() -> impl Strategy<Value = View> {
+pub(crate) fn view() -> impl Strategy<Value = View> {
     let node = (2_u32..7, 0_u32..64);
     let drawn = (0_usize..4, 1_u32..4, 0_i32..3, any::<u32>());
     (

@@ -1,0 +1,72 @@
+//! How long placing takes in a large cluster: `cargo bench -p ha-scheduler --bench place`.
+
+#![allow(clippy::print_stdout, reason = "a program that prints figures")]
+
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use cluster::cluster;
+use ha_api_types::cluster::SchedulerMode;
+use ha_scheduler::place::choose;
+use ha_scheduler::{ServiceFacts, View, place};
+use std::collections::BTreeSet;
+use std::hint::black_box;
+use std::time::Instant;
+
+/// How often what is short is done.
+const TIMES: u32 = 1000;
+
+/// Microseconds that something takes, the median of many times.
+fn micros<T>(mut run: impl FnMut() -> T) -> f64 {
+    let mut times: Vec<f64> = (0..TIMES)
+        .map(|_| {
+            let begun = Instant::now();
+            black_box(run());
+            begun.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Everything of a node that has failed finds its place, one after another, each counting for the next.
+fn recover(view: &mut View, node: &str) -> usize {
+    if let Some(facts) = view.nodes.get_mut(node) {
+        facts.online = Err(ha_api_types::reason::Reason::Fencing);
+    }
+    let lost: Vec<String> = view.users_of(node, "").map(|(name, _)| name.to_owned()).collect();
+    let mut placed = 0;
+    for name in lost {
+        let mut facts: ServiceFacts = view.services[&name].clone();
+        (facts.uses, facts.node) = (BTreeSet::new(), None);
+        let Some(to) = choose(view, &name, &facts).0.map(str::to_owned) else { continue };
+        (facts.uses, facts.node) = (BTreeSet::from([to.clone()]), Some(to));
+        view.services.insert(name, facts);
+        placed += 1;
+    }
+    placed
+}
+
+fn main() {
+    println!(
+        "{:>6} {:>8} {:8} | one chosen | with verdicts | services of a failed node",
+        "nodes", "services", "mode"
+    );
+    for (nodes, services) in [(40, 200), (1_000, 10_000), (1_000, 100_000)] {
+        let mut view = cluster(nodes, services, "512Gi");
+        for mode in [SchedulerMode::Basic, SchedulerMode::Static, SchedulerMode::Dynamic] {
+            view.settings.mode = mode;
+            let mut wanted = view.services["s000002"].clone();
+            wanted.uses.clear();
+            let one = micros(|| choose(&view, "s000002", &wanted).0.is_some());
+            let whole = micros(|| place(&view, "s000002", &wanted));
+            let mut failed = view.clone();
+            let begun = Instant::now();
+            let placed = recover(&mut failed, "node0003");
+            let recovery = begun.elapsed().as_secs_f64() * 1e3;
+            println!(
+                "{nodes:>6} {services:>8} {mode:8?} | {one:7.1} us | {whole:10.1} us | {placed} in {recovery:.2} ms"
+            );
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What a unit asks of any node, looked up once: the rules, partners, tags and amounts that each node is then judged by.
+
+use crate::rules::{NodeRule, Partners};
+use crate::score::{Class, class_in};
+use crate::services::{NodeUse, Sums, sums};
+use crate::unit::Unit;
+use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::placement::{GroupSpec, NodePriorities};
+use ha_api_types::quantity::Amounts;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+
+/// A unit with what its members' rules and tags say now.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) unit: &'a Unit<'a>,
+    /// What all members ask for.
+    pub(crate) requests: Amounts,
+    /// The members, the one that a place is looked for first.
+    pub(crate) members: Vec<Member<'a>>,
+    /// What the members use of nodes as the view has them; the question may be about other facts of theirs.
+    own: BTreeMap<&'a str, Own>,
+    /// The members that have priorities for nodes, those that are more important first.
+    choosy: Vec<usize>,
+}
+
+/// A member of the unit.
+#[derive(Debug)]
+pub(crate) struct Member<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) facts: &'a ServiceFacts,
+    /// Its node-affinity rule.
+    pub(crate) node_rule: Option<&'a NodeRule>,
+    /// The group that it is placed by: a resource that a node-affinity rule names is placed by that.
+    pub(crate) group: Option<(&'a str, &'a GroupSpec)>,
+    /// Those it is kept apart from that use nodes, without the unit's own.
+    pub(crate) apart: Vec<Apart<'a>>,
+    /// Those it is kept together with, without the unit's own.
+    pub(crate) together: Vec<Beside<'a>>,
+    /// Its exclusion tags that others have who use nodes.
+    pub(crate) tags: Vec<Clash<'a>>,
+}
+
+/// A set to be kept apart from.
+#[derive(Debug)]
+pub(crate) struct Apart<'a> {
+    pub(crate) rule: &'a Partners,
+    /// Of it, who uses each node.
+    pub(crate) on: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+/// A set to be together with.
+#[derive(Debug)]
+pub(crate) struct Beside<'a> {
+    pub(crate) rule: &'a Partners,
+    /// Of it, who uses a node.
+    pub(crate) running: Vec<(&'a str, &'a ServiceFacts)>,
+}
+
+/// An exclusion tag.
+#[derive(Debug)]
+pub(crate) struct Clash<'a> {
+    pub(crate) tag: &'a str,
+    /// The first service with it on each node.
+    pub(crate) on: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(view: &'a View, unit: &'a Unit<'a>) -> Asked<'a> {
+        let members = unit.members.iter().map(|(name, facts)| Member::of(view, unit, name, facts));
+        let members: Vec<Member<'_>> = members.collect();
+        let mut choosy: Vec<usize> =
+            (0..members.len()).filter(|at| members[*at].priorities().is_some()).collect();
+        choosy.sort_by_key(|at| (Reverse(members[*at].facts.priority), members[*at].name));
+        let mut own: BTreeMap<&str, Own> = BTreeMap::new();
+        for facts in unit.members.iter().filter_map(|(name, _)| view.services.get(*name)) {
+            let (requested, load) = (sums(&facts.requests), sums(&facts.load(view.settings.mode)));
+            for node in &facts.uses {
+                let own = own.entry(node).or_default();
+                own.count += 1;
+                for at in 0..3 {
+                    own.requested[at] = own.requested[at].wrapping_add(requested[at]);
+                    own.load[at] = own.load[at].wrapping_add(load[at]);
+                }
+            }
+        }
+        Asked { view, unit, requests: unit.requests(), members, own, choosy }
+    }
+
+    /// Whether several members have priorities for nodes.
+    pub(crate) fn has_choosy_partners(&self) -> bool {
+        self.choosy.len() > 1
+    }
+
+    /// The classes of a node for the members that have priorities, those that are more important first.
+    pub(crate) fn classes(&self, node: &str) -> impl Iterator<Item = Reverse<Class>> {
+        self.choosy.iter().map(move |at| Reverse(class_in(self.members[*at].priorities(), node)))
+    }
+
+    /// Every node with what others use of it, by name.
+    pub(crate) fn candidates(&self) -> impl Iterator<Item = Candidate<'_>> {
+        // All are in the order of names: no node is searched for.
+        let mut uses = self.view.services.nodes().peekable();
+        let mut own = self.own.iter().peekable();
+        self.view.nodes.iter().map(move |(name, node)| {
+            let all = next_at(&mut uses, name, |(used, _)| *used).map(|(_, used)| used);
+            let own = next_at(&mut own, name, |(used, _)| **used).map(|(_, own)| own);
+            Candidate { name, node, others: Others { all, own } }
+        })
+    }
+
+    /// What others use of a node.
+    pub(crate) fn others(&self, node: &str) -> Others<'_> {
+        Others { all: self.view.services.on(node), own: self.own.get(node) }
+    }
+}
+
+/// The next of what is in the order of names, if it has this one; what is before it is skipped.
+fn next_at<I: Iterator>(
+    items: &mut Peekable<I>,
+    name: &str,
+    name_of: impl Fn(&I::Item) -> &str,
+) -> Option<I::Item> {
+    loop {
+        match name_of(items.peek()?).cmp(name) {
+            Ordering::Less => drop(items.next()),
+            Ordering::Equal => return items.next(),
+            Ordering::Greater => return None,
+        }
+    }
+}
+
+/// A node, as one that may take a unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) node: &'a NodeFacts,
+    /// What is used of it by services that are not of the unit.
+    pub(crate) others: Others<'a>,
+}
+
+/// What services that are not of the unit use of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Others<'a> {
+    all: Option<&'a NodeUse>,
+    own: Option<&'a Own>,
+}
+
+/// What the unit uses of a node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    count: usize,
+    requested: Sums,
+    load: Sums,
+}
+
+impl Others<'_> {
+    /// How many they are.
+    pub(crate) fn count(self) -> usize {
+        self.all.map_or(0, NodeUse::count) - self.own.map_or(0, |own| own.count)
+    }
+
+    /// What they ask for of one kind, in thousandths.
+    pub(crate) fn requested(self, kind: usize) -> i128 {
+        let all = self.all.map_or(0, |all| all.requested()[kind]);
+        all.wrapping_sub(self.own.map_or(0, |own| own.requested[kind]))
+    }
+
+    /// What they count with in a mode, of one kind, in thousandths.
+    pub(crate) fn load(self, mode: SchedulerMode, kind: usize) -> i128 {
+        let all = self.all.map_or(0, |all| all.load(mode)[kind]);
+        all.wrapping_sub(self.own.map_or(0, |own| own.load[kind]))
+    }
+}
+
+impl<'a> Member<'a> {
+    fn of(view: &'a View, unit: &Unit<'a>, name: &'a str, facts: &'a ServiceFacts) -> Member<'a> {
+        let (node_rule, group) = placed_by(view, name, facts);
+        let others = |rule: &'a Partners| {
+            rule.resources
+                .iter()
+                .filter(move |other| other.as_str() != name && !unit.contains(other))
+                .filter_map(|other| view.services.get_key_value(other.as_str()))
+                .map(|(other, facts)| (other.as_str(), facts))
+        };
+        let apart = view.rules.apart_from(name).map(|rule| {
+            let mut on: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for (other, facts) in others(rule) {
+                for node in &facts.uses {
+                    on.entry(node).or_default().push(other);
+                }
+            }
+            Apart { rule, on }
+        });
+        let together = view.rules.together_with(name).map(|rule| {
+            let running = others(rule).filter(|(_, facts)| !facts.uses.is_empty()).collect();
+            Beside { rule, running }
+        });
+        let prefixes = &view.settings.exclusion_tags;
+        let excludes = |tag: &&String| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str()));
+        let tags = facts.tags.iter().filter(excludes).map(|tag| {
+            let mut on = BTreeMap::new();
+            let others = view.services.tagged(tag).filter(|other| *other != name && !unit.contains(other));
+            for (other, facts) in others.filter_map(|other| Some((other, view.services.get(other)?))) {
+                for node in &facts.uses {
+                    on.entry(node.as_str()).or_insert(other);
+                }
+            }
+            Clash { tag, on }
+        });
+        Member {
+            name,
+            facts,
+            node_rule,
+            group,
+            apart: apart.collect(),
+            together: together.collect(),
+            tags: tags.collect(),
+        }
+    }
+
+    /// The nodes that it has priorities for; `None`: it is told nothing of them.
+    pub(crate) fn priorities(&self) -> Option<&'a NodePriorities> {
+        priorities(self.node_rule, self.group)
+    }
+}
+
+/// What says where a service may be: its node-affinity rule, else its group.
+type PlacedBy<'a> = (Option<&'a NodeRule>, Option<(&'a str, &'a GroupSpec)>);
+
+fn placed_by<'a>(view: &'a View, name: &str, facts: &ServiceFacts) -> PlacedBy<'a> {
+    let rule = view.rules.node_rule(name);
+    let named = facts.group.as_ref().filter(|_| rule.is_none());
+    let group = named.and_then(|group| view.groups.get_key_value(group));
+    (rule, group.map(|(name, spec)| (name.as_str(), spec)))
+}
+
+fn priorities<'a>(
+    rule: Option<&'a NodeRule>,
+    group: Option<(&'a str, &'a GroupSpec)>,
+) -> Option<&'a NodePriorities> {
+    rule.map(|rule| &rule.nodes).or(group.map(|(_, group)| &group.nodes))
+}
+
+/// The nodes that a service has priorities for; `None`: it is told nothing of them.
+pub(crate) fn priorities_of<'a>(
+    view: &'a View,
+    name: &str,
+    facts: &ServiceFacts,
+) -> Option<&'a NodePriorities> {
+    let (rule, group) = placed_by(view, name, facts);
+    priorities(rule, group)
+}

@@ -1,0 +1,304 @@
+//! The services of a view, with who uses which node, how much of it, and who has which tag kept at hand.
+
+use crate::view::ServiceFacts;
+use ha_api_types::cluster::SchedulerMode;
+use ha_api_types::quantity::{Amounts, Quantity};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Services by resource name. It reads as a map; every change goes through here, so that what is kept at hand is true.
+#[derive(Clone, Default)]
+pub struct Services {
+    facts: BTreeMap<String, ServiceFacts>,
+    nodes: BTreeMap<String, NodeUse>,
+    tagged: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Cpu, memory and disk added up, in thousandths; what is not named adds nothing.
+pub type Sums = [i128; 3];
+
+/// How services use a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeUse {
+    users: BTreeSet<String>,
+    requested: Sums,
+    measured: Sums,
+}
+
+impl NodeUse {
+    /// How many services use it.
+    pub fn count(&self) -> usize {
+        self.users.len()
+    }
+
+    /// The services that use it, by name.
+    pub fn users(&self) -> impl Iterator<Item = &str> {
+        self.users.iter().map(String::as_str)
+    }
+
+    /// What they ask for.
+    pub fn requested(&self) -> &Sums {
+        &self.requested
+    }
+
+    /// What they count with in a mode, see [`ServiceFacts::load`].
+    pub fn load(&self, mode: SchedulerMode) -> &Sums {
+        match mode {
+            SchedulerMode::Basic | SchedulerMode::Static => &self.requested,
+            SchedulerMode::Dynamic => &self.measured,
+        }
+    }
+}
+
+/// Amounts as numbers.
+pub fn sums(amounts: &Amounts) -> Sums {
+    [amounts.cpu, amounts.memory, amounts.disk].map(|amount| amount.map_or(0, Quantity::milli))
+}
+
+impl Services {
+    /// How services use a node; `None`: none does.
+    pub fn on(&self, node: &str) -> Option<&NodeUse> {
+        self.nodes.get(node)
+    }
+
+    /// Every node that is used, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &NodeUse)> {
+        self.nodes.iter().map(|(node, used)| (node.as_str(), used))
+    }
+
+    /// The services with a tag, by name.
+    pub fn tagged(&self, tag: &str) -> impl Iterator<Item = &str> {
+        self.tagged.get(tag).into_iter().flatten().map(String::as_str)
+    }
+
+    /// Adds a service, or puts it in the place of the one with this name; gives that one.
+    pub fn insert(&mut self, name: String, facts: ServiceFacts) -> Option<ServiceFacts> {
+        let before = self.remove(&name);
+        self.enter(&name, &facts);
+        self.facts.insert(name, facts);
+        before
+    }
+
+    /// Takes a service out.
+    pub fn remove(&mut self, name: &str) -> Option<ServiceFacts> {
+        self.remove_entry(name).map(|(_, facts)| facts)
+    }
+
+    /// Takes a service out, with its name.
+    pub fn remove_entry(&mut self, name: &str) -> Option<(String, ServiceFacts)> {
+        let (name, facts) = self.facts.remove_entry(name)?;
+        self.leave(&name, &facts);
+        Some((name, facts))
+    }
+
+    /// A service to be changed: what is kept at hand follows once the change is over.
+    pub fn get_mut(&mut self, name: &str) -> Option<Changing<'_>> {
+        let (name, facts) = self.remove_entry(name)?;
+        Some(Changing { services: self, name, facts })
+    }
+
+    /// Keeps the services for which this holds.
+    pub fn retain(&mut self, mut keep: impl FnMut(&String, &ServiceFacts) -> bool) {
+        let all = std::mem::take(self);
+        self.extend(all.facts.into_iter().filter(|(name, facts)| keep(name, facts)));
+    }
+
+    /// Changes every service.
+    pub fn change_all(&mut self, mut change: impl FnMut(&String, &mut ServiceFacts)) {
+        let all = std::mem::take(self);
+        self.extend(all.facts.into_iter().map(|(name, mut facts)| {
+            change(&name, &mut facts);
+            (name, facts)
+        }));
+    }
+
+    fn enter(&mut self, name: &str, facts: &ServiceFacts) {
+        let (requested, measured) = both(facts);
+        for node in &facts.uses {
+            let used = entry(&mut self.nodes, node);
+            used.users.insert(name.to_owned());
+            for at in 0..3 {
+                // Wrapping, so that what was added can always be taken away again.
+                used.requested[at] = used.requested[at].wrapping_add(requested[at]);
+                used.measured[at] = used.measured[at].wrapping_add(measured[at]);
+            }
+        }
+        for tag in &facts.tags {
+            entry(&mut self.tagged, tag).insert(name.to_owned());
+        }
+    }
+
+    fn leave(&mut self, name: &str, facts: &ServiceFacts) {
+        let (requested, measured) = both(facts);
+        for node in &facts.uses {
+            let Some(used) = self.nodes.get_mut(node) else { continue };
+            used.users.remove(name);
+            for at in 0..3 {
+                used.requested[at] = used.requested[at].wrapping_sub(requested[at]);
+                used.measured[at] = used.measured[at].wrapping_sub(measured[at]);
+            }
+            if used.users.is_empty() {
+                self.nodes.remove(node);
+            }
+        }
+        for tag in &facts.tags {
+            let Some(with) = self.tagged.get_mut(tag) else { continue };
+            with.remove(name);
+            if with.is_empty() {
+                self.tagged.remove(tag);
+            }
+        }
+    }
+}
+
+fn both(facts: &ServiceFacts) -> (Sums, Sums) {
+    (sums(&facts.load(SchedulerMode::Static)), sums(&facts.load(SchedulerMode::Dynamic)))
+}
+
+fn entry<'m, T: Default>(map: &'m mut BTreeMap<String, T>, key: &str) -> &'m mut T {
+    if !map.contains_key(key) {
+        map.insert(key.to_owned(), T::default());
+    }
+    map.get_mut(key).expect("it was put there")
+}
+
+impl Deref for Services {
+    type Target = BTreeMap<String, ServiceFacts>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.facts
+    }
+}
+
+impl PartialEq for Services {
+    fn eq(&self, other: &Services) -> bool {
+        self.facts == other.facts
+    }
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.facts.fmt(f)
+    }
+}
+
+impl Extend<(String, ServiceFacts)> for Services {
+    fn extend<I: IntoIterator<Item = (String, ServiceFacts)>>(&mut self, services: I) {
+        for (name, facts) in services {
+            self.insert(name, facts);
+        }
+    }
+}
+
+impl FromIterator<(String, ServiceFacts)> for Services {
+    fn from_iter<I: IntoIterator<Item = (String, ServiceFacts)>>(services: I) -> Services {
+        Services::from(services.into_iter().collect::<BTreeMap<_, _>>())
+    }
+}
+
+impl From<BTreeMap<String, ServiceFacts>> for Services {
+    fn from(facts: BTreeMap<String, ServiceFacts>) -> Services {
+        let mut services = Services::default();
+        for (name, one) in &facts {
+            services.enter(name, one);
+        }
+        services.facts = facts;
+        services
+    }
+}
+
+impl<const N: usize> From<[(String, ServiceFacts); N]> for Services {
+    fn from(services: [(String, ServiceFacts); N]) -> Services {
+        services.into_iter().collect()
+    }
+}
+
+impl<'a> IntoIterator for &'a Services {
+    type Item = (&'a String, &'a ServiceFacts);
+    type IntoIter = std::collections::btree_map::Iter<'a, String, ServiceFacts>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.facts.iter()
+    }
+}
+
+/// A service that is being changed; it counts again, as it is then, once this is dropped.
+pub struct Changing<'a> {
+    services: &'a mut Services,
+    name: String,
+    facts: ServiceFacts,
+}
+
+impl Deref for Changing<'_> {
+    type Target = ServiceFacts;
+
+    fn deref(&self) -> &ServiceFacts {
+        &self.facts
+    }
+}
+
+impl DerefMut for Changing<'_> {
+    fn deref_mut(&mut self) -> &mut ServiceFacts {
+        &mut self.facts
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.services.insert(std::mem::take(&mut self.name), std::mem::take(&mut self.facts));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn service((node, tag, cpu): (u8, u8, i128)) -> ServiceFacts {
+        let mut facts = ServiceFacts {
+            uses: (0..node % 3).map(|at| format!("node{}", (node + at) % 4)).collect(),
+            tags: BTreeSet::from([format!("t:{tag}")]),
+            ..ServiceFacts::default()
+        };
+        facts.requests.cpu = (cpu > 0).then(|| Quantity::from_milli(cpu));
+        facts.measured.cpu = (cpu % 2 == 0).then(|| Quantity::from_milli(cpu / 2));
+        facts
+    }
+
+    proptest! {
+        /// A change: which service, and the node, tag and size that it gets; or it goes.
+        #[test]
+        fn what_is_kept_at_hand_is_what_a_look_at_all_services_finds(
+            changes in proptest::collection::vec((0u8..5, proptest::option::of((0u8..9, 0u8..3, 0i128..9))), 0..40)
+        ) {
+            let mut services = Services::default();
+            for (name, change) in changes {
+                let name = format!("s{name}");
+                match change.map(service) {
+                    None => drop(services.remove(&name)),
+                    Some(facts) if services.contains_key(&name) => {
+                        *services.get_mut(&name).expect("there") = facts;
+                    }
+                    Some(facts) => drop(services.insert(name, facts)),
+                }
+                let anew = Services::from(services.facts.clone());
+                prop_assert_eq!(&services.nodes, &anew.nodes);
+                prop_assert_eq!(&services.tagged, &anew.tagged);
+            }
+            for node in ["node0", "node1", "node2", "node3"] {
+                let users: Vec<&str> = services
+                    .iter()
+                    .filter(|(_, facts)| facts.uses.contains(node))
+                    .map(|(name, _)| name.as_str())
+                    .collect();
+                let on = services.on(node).cloned().unwrap_or_default();
+                prop_assert_eq!(on.users().collect::<Vec<_>>(), users.clone());
+                for mode in [SchedulerMode::Static, SchedulerMode::Dynamic] {
+                    let cpu: i128 = users.iter().map(|name| sums(&services[*name].load(mode))[0]).sum();
+                    prop_assert_eq!(on.load(mode)[0], cpu);
+                }
+            }
+        }
+    }
+}
