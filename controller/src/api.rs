@@ -19,6 +19,7 @@ mod openapi;
 mod openapi_v2;
 mod overview;
 mod patch;
+mod placement;
 mod read;
 mod request;
 mod reservation;
@@ -188,6 +189,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/openapi/v3/{*path}", get(openapi::group_version))
         .route("/apis/hactl.io/v1/status", get(overview::handler::<S>))
         .route("/apis/hactl.io/v1/usage", get(usage::handler::<S>))
+        .route("/apis/hactl.io/v1/placement", get(placement::handler::<S>))
         .route("/apis/hactl.io/v1/plan", post(what_if::handler::<S>))
         .route("/apis/hactl.io/v1/reservation", get(reservation::handler::<S>))
         .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))

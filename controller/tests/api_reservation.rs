@@ -149,3 +149,18 @@ async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
     let refused = api.post("operations", &operation).await;
     assert_eq!(refused.code, 409, "{}", refused.body);
 }
+
+#[tokio::test]
+async fn the_facts_that_placement_goes_by_are_told() {
+    let api = cluster(&["node1", "node2"]).await;
+    runs(&api, "web", "node1", "3Gi").await;
+    api.status(Kind::Node, "node2", &json!({"state": "Offline"})).await;
+    let told = api.get("placement").await;
+    assert_eq!(told.code, 200, "{}", told.body);
+    assert_eq!(told.at("/nodes/node1/capacity"), &json!({"cpu": "8", "memory": "4Gi"}));
+    assert_eq!(told.at("/nodes/node1/notOnline"), &Value::Null);
+    assert_eq!(told.at("/nodes/node2/notOnline"), "LeftCleanly");
+    assert_eq!(told.at("/services/web/uses"), &json!(["node1"]));
+    assert_eq!(told.at("/services/web/requests/memory"), "3Gi");
+    assert_eq!(told.at("/settings/maxCpuRatio"), &json!(4.0));
+}

@@ -13,6 +13,7 @@ use crate::names::{Target, name_of};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::view::{Explanation, Overview, Plan, PlanRequest, ReservationReport, UsageOverview};
+use ha_scheduler::View;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -185,6 +186,11 @@ impl Client {
     /// The cluster on one screen.
     pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["status"]))).await
+    }
+
+    /// The facts that placement goes by.
+    pub(crate) async fn placement(&self) -> Result<View, Failure> {
+        self.ours(&Call::new(Method::GET, ours_path(&["placement"]))).await
     }
 
     /// What nodes and services use.

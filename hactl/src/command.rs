@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Create(create::Create),
     /// Edit an object
     Edit(edit::Edit),
-    /// Plan moves that balance a cluster read from a file
+    /// Plan moves that balance the cluster, or one read from a file, and carry them out
     Balance(balance::Balance),
     /// Set fields of an object's spec
     Set(set::Set),
@@ -115,7 +115,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Diff(diff) => diff.run(session).await,
         Command::Create(create) => create.run(session).await,
         Command::Edit(edit) => edit.run(session).await,
-        Command::Balance(balance) => balance.run(session),
+        Command::Balance(balance) => balance.run(session).await,
         Command::Set(set) => set.run(session).await,
         Command::Delete(delete) => delete.run(session).await,
         Command::Start(start) => start.run(session).await,

@@ -1,9 +1,11 @@
 //! Balance: better places for the instances of a whole cluster, by a score, in steps that can be executed one after another.
 
 mod anneal;
+pub mod binding;
 mod columns;
 pub mod greedy;
 pub mod jobs;
+pub mod live;
 pub mod model;
 pub mod moves;
 mod order;

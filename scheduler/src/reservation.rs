@@ -4,7 +4,7 @@
 
 mod bits;
 mod bound;
-mod classes;
+pub(crate) mod classes;
 mod counting;
 mod exact;
 mod greedy;

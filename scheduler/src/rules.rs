@@ -10,6 +10,7 @@ mod tests;
 pub(crate) use spread::can_all_differ;
 
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec, NodePriorities};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What users have declared, as far as the set of rules is judged by it.
@@ -31,7 +32,8 @@ pub struct Declared {
 }
 
 /// The rules in force, ready to ask.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Rules {
     nodes: BTreeMap<String, NodeRule>,
     apart: Vec<Partners>,
@@ -39,7 +41,8 @@ pub struct Rules {
 }
 
 /// A node-affinity rule, as it applies to one service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeRule {
     /// The rule's name.
     pub name: String,
@@ -50,7 +53,8 @@ pub struct NodeRule {
 }
 
 /// Services that a rule keeps together or apart.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Partners {
     /// The rule's name.
     pub name: String,
@@ -121,6 +125,16 @@ impl Rules {
             .filter(|name| name.as_str() != resource)
             .cloned()
             .collect()
+    }
+
+    /// All sets that are kept apart.
+    pub fn all_apart(&self) -> impl Iterator<Item = &Partners> {
+        self.apart.iter()
+    }
+
+    /// All sets that stay together.
+    pub fn all_together(&self) -> impl Iterator<Item = &Partners> {
+        self.together.iter()
     }
 
     /// The strict sets that are kept apart.

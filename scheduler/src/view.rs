@@ -8,18 +8,22 @@ use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::GroupSpec;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node, as far as placement cares.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeFacts {
     /// Whether it is Online; otherwise why not.
+    #[serde(rename = "notOnline", with = "unless", skip_serializing_if = "Result::is_ok")]
     pub online: Result<(), Reason>,
     /// In maintenance.
     pub maintenance: bool,
     /// Takes new services.
     pub schedulable: bool,
     /// Whether an exclusive service may be permitted there: it can be proven dead. Otherwise why not.
+    #[serde(rename = "notFenceable", with = "unless", skip_serializing_if = "Result::is_ok")]
     pub fenceable: Result<(), Reason>,
     /// Drivers that its agent can serve.
     pub drivers: BTreeSet<String>,
@@ -50,7 +54,8 @@ impl Default for NodeFacts {
 }
 
 /// A service, as far as placement cares.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct ServiceFacts {
     /// Where it is now.
@@ -123,7 +128,8 @@ impl ServiceFacts {
 }
 
 /// The cluster, as far as placement cares.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct View {
     /// Nodes by name.
     pub nodes: BTreeMap<String, NodeFacts>,
@@ -152,6 +158,25 @@ pub struct Refusal {
     pub remedy: String,
     /// A service that runs there leaves because of it. What does not drives nobody away, it only keeps others from coming.
     pub drives: bool,
+}
+
+/// What holds unless there is a reason against it, written as that reason.
+mod unless {
+    use super::{Deserialize, Deserializer, Reason, Serialize, Serializer};
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    pub(super) fn serialize<S: Serializer>(
+        value: &Result<(), Reason>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.err().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Result<(), Reason>, D::Error> {
+        Ok(Option::<Reason>::deserialize(deserializer)?.map_or(Ok(()), Err))
+    }
 }
 
 impl View {

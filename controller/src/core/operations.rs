@@ -67,7 +67,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             OperationAction::ShutdownContinue => shutdown_continue(situation, nodes, &request, plan),
             OperationAction::TestWatchdog => test_watchdog::plan(situation, nodes, &request, plan),
             OperationAction::Balance => {
-                let refused = "this version balances by hand: hactl balance prints the moves";
+                let refused =
+                    "a cluster is balanced by hactl balance --apply, which moves services one by one";
                 write(situation, &request, &verdict(OperationPhase::Refused, Reason::Refused, refused), plan);
             }
             OperationAction::Migrate

@@ -1,5 +1,7 @@
-//! `hactl balance`: a plan of moves that balances a cluster, from a file in Ganeti's text format.
+//! `hactl balance`: a plan of moves that balances the live cluster, or one from a file in Ganeti's text format.
 
+mod actions;
+mod apply;
 mod commands;
 pub(crate) mod hbal;
 mod instances;
@@ -7,56 +9,96 @@ mod nodes;
 mod options;
 mod planned;
 mod steps;
+mod still;
 
-use crate::failure::{Exit, Outcome};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
+use crate::terminal::Terminal;
 use clap::Args;
+use ha_scheduler::balance::plan::Step;
+use ha_scheduler::balance::problem::Guest;
 use options::Options;
 use planned::{Planned, Source};
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Plan moves that balance a cluster read from a file
+/// Plan moves that balance the cluster, or one read from a file, and carry them out
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Options mean what they do in Ganeti's hbal. Exit status: 0 also when nothing is to be done; 2 bad input.\n\n\
+    after_help = "Options mean what they do in Ganeti's hbal. Exit status: 0 also when nothing is to be done; 1 a job failed, or it was \
+        interrupted; 2 bad input.\n\n\
+        With --apply, SIGINT (Ctrl-C) ends it after the job set under way, SIGTERM at once.\n\n\
         Called under the name hbal, the program takes that tool's options and prints in its manner."
 )]
 pub(crate) struct Balance {
     #[command(flatten)]
     options: Options,
+    /// Do not ask before the plan is carried out; without a terminal nothing is asked
+    #[arg(long, short = 'y', requires = "apply")]
+    yes: bool,
 }
 
 impl Balance {
-    pub(crate) fn run(&self, session: &Session) -> Outcome {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Json])?;
-        let source = Source::read(&self.options)?;
+        let options = &self.options;
+        let source = match &options.text_data {
+            Some(path) => Source::of_file(path, options)?,
+            None => Source::live(session.client()?, options).await?,
+        };
         let begun = Instant::now();
-        let plans = plans(&source, &self.options, begun);
+        let plans = plans(&source, options, begun);
         let seconds = begun.elapsed().as_secs_f64();
-        if format.is_some() {
-            session.print_value(format, &document(&source, &plans, seconds))?;
-        } else {
-            for (index, planned) in plans.iter().enumerate() {
-                let gap = if index == 0 { "" } else { "\n" };
-                session.terminal().out(&format!("{gap}{}", text(&source, planned, &self.options)));
-            }
+        if format.is_none() {
+            self.print(session, &source, &plans)?;
         }
-        self.options.save(&source.cluster, &planned::after(&source, &plans))?;
-        let commands: String = plans.iter().map(|planned| commands::text(&source, planned)).collect();
-        if let Some(file) = &self.options.print_commands
-            && format.is_none()
-        {
-            match options::written(file) {
-                None => {
-                    let heading = "\nCommands to run to reach the above solution:\n";
-                    session.terminal().out(&format!("{heading}{commands}"));
-                }
-                Some(path) => options::save_text(path, &commands::script(&commands))?,
+        options.save(&source.cluster, &planned::after(&source, &plans))?;
+        let steps: usize = plans.iter().map(|planned| planned.plan.steps.len()).sum();
+        let mut document = document(&source, &plans, seconds);
+        let mut failure = None;
+        if options.apply && steps > 0 {
+            let question = format!("Carry out {}?", count(steps, "move"));
+            if !self.yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
+                return Err(Failure::refused("not confirmed: nothing was changed"));
             }
+            let applied = apply::apply(session, options, &source, &plans).await?;
+            document["applied"] = applied.jobs.into();
+            failure = applied.failure;
         }
-        Ok(Exit::Done)
+        session.print_value(format, &document)?;
+        failure.map_or(Ok(Exit::Done), Err)
+    }
+
+    /// Prints the plans for people, and the commands where they are asked for.
+    fn print(&self, session: &Session, source: &Source, plans: &[Planned]) -> Result<(), Failure> {
+        if plans.is_empty() {
+            session.terminal().line("There are no nodes.");
+        }
+        for (index, planned) in plans.iter().enumerate() {
+            let gap = if index == 0 { "" } else { "\n" };
+            session.terminal().out(&format!("{gap}{}", text(source, planned, &self.options)));
+        }
+        let Some(file) = &self.options.print_commands else { return Ok(()) };
+        let commands: String = plans.iter().map(|planned| commands::text(source, planned)).collect();
+        match options::written(file) {
+            None => {
+                let heading = "\nCommands to run to reach the above solution:\n";
+                session.terminal().out(&format!("{heading}{commands}"));
+                Ok(())
+            }
+            Some(path) => options::save_text(path, &commands::script(&commands)),
+        }
+    }
+}
+
+/// A number of things; the noun's plural ends in s, or for copies in ies.
+fn count(number: usize, noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        _ if number == 1 => format!("1 {noun}"),
+        Some(stem) => format!("{number} {stem}ies"),
+        None => format!("{number} {noun}s"),
     }
 }
 
@@ -83,8 +125,9 @@ fn plans(source: &Source, options: &Options, begun: Instant) -> Vec<Planned> {
 fn text(source: &Source, planned: &Planned, options: &Options) -> String {
     let (cluster, problem, plan) = (&source.cluster, &planned.problem, &planned.plan);
     let group = &cluster.groups[planned.group].name;
-    let mut text =
-        format!("Group {group}: {} nodes, {} instances\n", problem.hosts.len(), problem.guests.len());
+    let instances = problem.guests.iter().flat_map(Guest::instances).count();
+    let (nodes, instances) = (count(problem.hosts.len(), "node"), count(instances, "instance"));
+    let mut text = format!("Group {group}: {nodes}, {instances}\n");
     if options.print_nodes.is_some() {
         text += "\nInitial cluster status:\n";
         text += &nodes::table(cluster, problem, &problem.start, &options.node_fields());
@@ -98,14 +141,7 @@ fn text(source: &Source, planned: &Planned, options: &Options) -> String {
     text += &format!("Score before: {:.8}\n", plan.start);
     text += &steps::text(source, planned);
     text += &format!("Score after:  {:.8}\n", plan.end());
-    text += &format!(
-        "{} moves in {} job sets: {} disk copies ({} MiB), {} migrations\n",
-        plan.steps.len(),
-        planned.job_sets().len(),
-        plan.copies(),
-        plan.copied_mib(problem),
-        plan.migrations()
-    );
+    text += &summary(source, planned);
     let spots = plan.spots(problem);
     if options.print_nodes.is_some() {
         text += "\nFinal cluster status:\n";
@@ -116,6 +152,31 @@ fn text(source: &Source, planned: &Planned, options: &Options) -> String {
         text += &instances::table(cluster, problem, &spots);
     }
     text
+}
+
+/// How much the plan moves, on a line.
+fn summary(source: &Source, planned: &Planned) -> String {
+    let (problem, plan) = (&planned.problem, &planned.plan);
+    let copies = format!("{} ({} MiB)", count(plan.copies(), "disk copy"), plan.copied_mib(problem));
+    let mut text = format!(
+        "{} in {}: {copies}, {}",
+        count(plan.steps.len(), "move"),
+        count(planned.job_sets().len(), "job set"),
+        count(plan.migrations(), "migration"),
+    );
+    let is_stopped = |step: &&Step| {
+        let mut instances = problem.guests[step.guest].instances();
+        source.is_live
+            && instances.any(|at| {
+                let live = source.cluster.bindings.get(&at).is_some_and(|binding| binding.live);
+                !live && source.cluster.instances[at].status.is_running()
+            })
+    };
+    let stopped = plan.steps.iter().filter(is_stopped).map(|step| step.kind.migrations()).sum::<usize>();
+    if stopped > 0 {
+        text += &format!(", {stopped} of them by stop and start");
+    }
+    text + "\n"
 }
 
 /// Plans for programs: one group's as it is, several in a list.

@@ -188,7 +188,7 @@ pub(super) async fn carry_out(session: &Session, spec: OperationSpec, patience: 
     let done = bounded(
         patience.wait_timeout,
         &format!("{verb} {subject} goes on as operation/{name}"),
-        follow(session, &name),
+        follow(session, &name, ""),
     )
     .await
     .map_err(|failure| match failure.exit {
@@ -256,7 +256,7 @@ pub(super) async fn stop_and_wait(
     };
     let recorded = record(session.client()?, &format!("stop-{name}"), &spec).await?;
     let what = format!("resource/{name} is not stopped, so it was not deleted");
-    let done = bounded(timeout, &what, follow(session, name_of(&recorded))).await?;
+    let done = bounded(timeout, &what, follow(session, name_of(&recorded), "")).await?;
     let status = status(&done);
     match status.phase {
         OperationPhase::Succeeded => {
@@ -274,7 +274,7 @@ pub(super) async fn stop_and_wait(
 }
 
 /// Creates the operation. Its name is ours alone, so that trying again after a lost answer cannot do it twice.
-async fn record(client: &Client, stem: &str, spec: &OperationSpec) -> Result<Value, Failure> {
+pub(super) async fn record(client: &Client, stem: &str, spec: &OperationSpec) -> Result<Value, Failure> {
     let object = json!({
         "apiVersion": API_VERSION, "kind": Kind::Operation.name(),
         "metadata": {"name": unique_name(stem)}, "spec": spec,
@@ -304,7 +304,8 @@ fn unique_name(stem: &str) -> String {
     format!("{}-{suffix}", stem.trim_end_matches(['-', '.']))
 }
 
-async fn follow(session: &Session, name: &str) -> Result<Value, Failure> {
+/// Follows an operation to its end, telling how far it is, after a label where there are several.
+pub(super) async fn follow(session: &Session, name: &str, label: &str) -> Result<Value, Failure> {
     let mut watcher = Watcher::object(session.client()?, Kind::Operation, name);
     let mut last = String::new();
     loop {
@@ -315,7 +316,8 @@ async fn follow(session: &Session, name: &str) -> Result<Value, Failure> {
                     return Ok(operation);
                 }
                 let why = explain(&status);
-                let line = format!("{}{}{why}", word(status.phase), if why.is_empty() { "" } else { ": " });
+                let line =
+                    format!("{label}{}{}{why}", word(status.phase), if why.is_empty() { "" } else { ": " });
                 if line != last {
                     if status.phase == OperationPhase::Pending && !why.is_empty() {
                         session.terminal().held_up(&line);
@@ -333,11 +335,13 @@ async fn follow(session: &Session, name: &str) -> Result<Value, Failure> {
     }
 }
 
-fn status(operation: &Value) -> OperationStatus {
+/// What became of an operation.
+pub(super) fn status(operation: &Value) -> OperationStatus {
     operation.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default()
 }
 
-fn explain(status: &OperationStatus) -> String {
+/// Why it is as it is, in a sentence; nothing where there is nothing to say.
+pub(super) fn explain(status: &OperationStatus) -> String {
     match (status.message.as_str(), status.reason) {
         ("", Reason::Unknown | Reason::Completed | Reason::InProgress | Reason::Pending) => String::new(),
         ("", reason) => reason.sentence().to_owned(),
@@ -345,7 +349,8 @@ fn explain(status: &OperationStatus) -> String {
     }
 }
 
-fn word(phase: OperationPhase) -> &'static str {
+/// A phase as a word.
+pub(super) fn word(phase: OperationPhase) -> &'static str {
     match phase {
         OperationPhase::Pending => "pending",
         OperationPhase::Running => "running",

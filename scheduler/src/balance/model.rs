@@ -1,5 +1,8 @@
 //! What a cluster consists of, as balancing sees it: groups, nodes, instances, policies; sizes in MiB.
 
+use super::binding::Binding;
+use std::collections::BTreeMap;
+
 /// A cluster as it was read, before anything moves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cluster {
@@ -15,6 +18,10 @@ pub struct Cluster {
     pub tags: Vec<String>,
     /// Limits of the cluster and of single groups.
     pub policies: Vec<Policy>,
+    /// What ties instances of a live cluster beyond that, by their position; files have none.
+    pub bindings: BTreeMap<usize, Binding>,
+    /// Cpus are counted in thousandths, as those of a live cluster are.
+    pub cpus_in_thousandths: bool,
 }
 
 /// The two generations of the text format.

@@ -62,7 +62,9 @@ impl Kind {
         // A copy is made by the node that runs the instance.
         let copies_first = matches!(kind, Kind::ReplaceSecondary | Kind::ReplaceAndFailover);
         let can_copy = !copies_first || !problem.hosts[from.primary].down;
-        (permitted && can_copy && problem.guests[guest].movable).then_some(kind)
+        let guest = &problem.guests[guest];
+        let can_copy = can_copy && (guest.copies || kind.copies() == 0);
+        (permitted && can_copy && guest.movable).then_some(kind)
     }
 
     /// The operations, given where they lead.

@@ -57,16 +57,20 @@ impl Plan {
     /// The cluster after the plan: instances at their ends, and what is free on nodes as if all steps were done.
     pub fn applied(&self, cluster: &Cluster, problem: &Problem) -> Cluster {
         let mut cluster = cluster.clone();
+        let node = |host: usize| problem.hosts[host].node;
         for step in &self.steps {
-            let (guest, index) = (&problem.guests[step.guest], problem.guests[step.guest].instance);
-            let node = |host: usize| problem.hosts[host].node;
-            let instance = &mut cluster.instances[index];
-            let memory =
-                if instance.status.is_running() && !instance.forthcoming { instance.memory } else { 0 };
-            instance.primary = node(step.to.primary);
-            instance.secondary = step.to.secondary.map(node);
+            let guest = &problem.guests[step.guest];
+            for index in guest.instances() {
+                let instance = &mut cluster.instances[index];
+                let memory =
+                    if instance.status.is_running() && !instance.forthcoming { instance.memory } else { 0 };
+                instance.primary = node(step.to.primary);
+                instance.secondary = step.to.secondary.map(node);
+                for (spot, sign) in [(step.from, 1), (step.to, -1)] {
+                    cluster.nodes[node(spot.primary)].memory_free += memory * sign;
+                }
+            }
             for (spot, sign) in [(step.from, 1), (step.to, -1)] {
-                cluster.nodes[node(spot.primary)].memory_free += memory * sign;
                 for host in [Some(spot.primary), spot.secondary].into_iter().flatten() {
                     let node = &mut cluster.nodes[node(host)];
                     node.disk_free += guest.disk_used * sign;

@@ -83,6 +83,9 @@ fn check_plan(problem: &Problem, plan: &Plan) {
                 || !problem.hosts[step.from.primary].down
         );
         for passed in step.kind.spots(step.from, step.to) {
+            let (facts, was) = (&problem.guests[step.guest], spots[step.guest]);
+            assert!(passed.primary == was.primary || facts.may_come_to(passed.primary), "a tie broken");
+            assert!(facts.copies || step.kind.copies() == 0, "a copy of what is not copied");
             let before = spots.clone();
             spots[step.guest] = passed;
             check_step(problem, &before, &spots, step.guest);
@@ -106,12 +109,13 @@ proptest! {
         let plan = plan(&problem, &goal);
         prop_assert!(plan.steps.len() <= goal.max_length);
         check_plan(&problem, &plan);
-        // What is written to a file afterwards has the announced score; loads are not in files.
+        // What is written to a file afterwards has the announced score; loads and ties are not in files.
         let plain = |mut cluster: super::model::Cluster| {
             cluster.instances.iter_mut().for_each(|instance| instance.load = super::model::DEFAULT_LOAD);
             cluster
         };
-        let after = super::text::read(&super::text::write(&plan.applied(&cluster, &problem))).unwrap();
+        let mut after = super::text::read(&super::text::write(&plan.applied(&cluster, &problem))).unwrap();
+        after.bindings = cluster.bindings.clone();
         let after = Problem::new(&after, 0, &problem.settings);
         let before = Problem::new(&plain(cluster), 0, &problem.settings);
         prop_assert!((score(&after, &after.start) - score(&before, &plan.spots(&problem))).abs() < 1e-9);

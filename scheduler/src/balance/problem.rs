@@ -120,6 +120,12 @@ pub struct Guest {
     pub exclusion: Vec<usize>,
     /// Failure domains in which it should run; `None`: one that no node is in.
     pub desired: Vec<Option<usize>>,
+    /// Others that move as one with it and are counted in its sizes, by position in the cluster.
+    pub partners: Vec<usize>,
+    /// Whether each host may take it; `None`: all.
+    pub hosts: Option<Vec<bool>>,
+    /// Its disk can be copied to another node.
+    pub copies: bool,
 }
 
 impl Host {
@@ -131,6 +137,21 @@ impl Host {
 }
 
 impl Guest {
+    /// How many instances it stands for; 0 when it does not exist yet.
+    pub fn count(&self) -> usize {
+        usize::from(self.present) * (1 + self.partners.len())
+    }
+
+    /// The instances that it stands for, by position in the cluster.
+    pub fn instances(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.instance).chain(self.partners.iter().copied())
+    }
+
+    /// Nothing about this host itself speaks against its coming there.
+    pub fn may_come_to(&self, host: usize) -> bool {
+        self.hosts.as_ref().is_none_or(|hosts| hosts[host])
+    }
+
     /// The spindles that it takes on a host.
     pub fn spindles_on(&self, host: &Host) -> i64 {
         self.spindles[usize::from(host.exclusive)]
@@ -208,6 +229,9 @@ impl Problem {
                 .collect();
             let spot = Spot { primary, secondary };
             guest.movable = !split && may_move(instance, &guest, spot, &problem.hosts, settings);
+            if let Some(binding) = cluster.bindings.get(&index) {
+                binding.tie(&mut guest, instance, problem.hosts.iter().map(|host| host.node));
+            }
             problem.add_to_bases(instance, &guest, spot);
             problem.guests.push(guest);
             problem.start.push(spot);
@@ -218,6 +242,7 @@ impl Problem {
             host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
         }
         problem.exclusion_tags = exclusion.0.len();
+        problem.unite(&cluster.bindings);
         problem
     }
 
@@ -312,6 +337,9 @@ fn guest(instance: &Instance, index: usize, settings: &Settings) -> Guest {
         present: !instance.forthcoming,
         exclusion: Vec::new(),
         desired: Vec::new(),
+        partners: Vec::new(),
+        hosts: None,
+        copies: true,
     }
 }
 

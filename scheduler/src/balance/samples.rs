@@ -1,6 +1,7 @@
 //! Small clusters by seed for tests: every kind of storage, tags, failure domains, offline nodes, stopped and forthcoming
 //! instances, tight and roomy nodes.
 
+use super::binding::Binding;
 use super::model::{
     Allocation, Cluster, DEFAULT_LOAD, Generation, Group, Instance, LOAD_UNIT, Node, Role, Status, Template,
 };
@@ -45,6 +46,7 @@ pub(super) fn sample(seed: u64) -> Cluster {
         instances: Vec::new(),
         tags: vec!["htools:iextags:web".to_owned()],
         policies: Vec::new(),
+        ..Cluster::default()
     };
     if domains {
         cluster.tags.extend(["htools:nlocation:rack".to_owned(), "htools:desiredlocation:rack".to_owned()]);
@@ -64,7 +66,27 @@ pub(super) fn sample(seed: u64) -> Cluster {
         }
         cluster.instances.push(instance);
     }
+    if seed % 4 == 1 {
+        bind(&mut cluster, &mut random);
+    }
     cluster
+}
+
+/// Ties as those of live clusters: a node for each instance where it may not come, units of those that are where one is.
+fn bind(cluster: &mut Cluster, random: &mut Random) {
+    let count = cluster.nodes.len();
+    for (at, instance) in cluster.instances.iter().enumerate() {
+        let avoided = random.below(count);
+        let unit = instance.primary * count + instance.secondary.unwrap_or(instance.primary);
+        let binding = Binding {
+            nodes: (0..count).filter(|node| *node != avoided).collect(),
+            stays: (random.below(8) == 0).then_some("of a reason"),
+            unit: (random.below(3) == 0).then_some(unit),
+            copies: random.below(3) > 0,
+            ..Binding::default()
+        };
+        cluster.bindings.insert(at, binding);
+    }
 }
 
 fn instance(index: usize, count: usize, tagged: bool, domains: bool, random: &mut Random) -> Instance {

@@ -110,7 +110,7 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
         for (sum, load) in usage.load.iter_mut().zip(guest.load) {
             *sum += load;
         }
-        usage.primaries += usize::from(guest.present);
+        usage.primaries += guest.count();
         for node in [Some(spot.primary), spot.secondary].into_iter().flatten() {
             let usage = &mut usages[node];
             usage.disk_free -= guest.disk_used;
@@ -121,7 +121,7 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
         }
         if let Some(secondary) = spot.secondary {
             usages[secondary].load[2] += guest.load[2];
-            usages[secondary].secondaries += usize::from(guest.present);
+            usages[secondary].secondaries += guest.count();
             *sent.entry((secondary, spot.primary)).or_default() += guest.memory_reserved;
         }
     }

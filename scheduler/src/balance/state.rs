@@ -206,6 +206,9 @@ impl<'a> State<'a> {
     fn bears(&self, guest: usize, spot: Spot, old: Spot) -> bool {
         let facts = &self.problem.guests[guest];
         let was = |host: usize| host == old.primary || Some(host) == old.secondary;
+        if spot.primary != old.primary && !facts.may_come_to(spot.primary) {
+            return false;
+        }
         if spot.primary != old.primary {
             let (host, place) = (&self.problem.hosts[spot.primary], &self.places[spot.primary]);
             let cpus = place.vcpus <= host.vcpus_most
@@ -219,7 +222,7 @@ impl<'a> State<'a> {
             let (facts_of_host, place) = (&self.problem.hosts[host], &self.places[host]);
             let disk =
                 facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= facts_of_host.disk_least);
-            !facts_of_host.offline && disk
+            !facts_of_host.offline && disk && facts.may_come_to(host)
         })
     }
 
@@ -227,7 +230,7 @@ impl<'a> State<'a> {
     fn put(&mut self, guest: usize, spot: Spot, sign: i64) {
         let problem = self.problem;
         let facts = &problem.guests[guest];
-        let present = i64::from(facts.present) * sign;
+        let present = i64::try_from(facts.count()).unwrap_or(i64::MAX) * sign;
         self.load(guest, spot.primary, true, sign);
         self.count_failing(spot.primary, -1);
         let place = &mut self.places[spot.primary];

@@ -10,5 +10,5 @@ mod writer;
 
 pub use field::TextError;
 pub use reader::read;
-pub use utilisation::read_utilisation;
+pub use utilisation::{read_utilisation, write_utilisation};
 pub use writer::write;

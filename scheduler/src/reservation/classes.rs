@@ -57,7 +57,7 @@ pub(super) fn class(view: &View, name: &str, service: &ServiceFacts) -> Class {
 }
 
 /// The first reason against a node that depends on nobody else; what drives services away comes first.
-pub(super) fn against(
+pub(crate) fn against(
     view: &View,
     name: &str,
     service: &ServiceFacts,

@@ -1,5 +1,6 @@
 //! The commands that execute a plan, job set by job set.
 
+use super::actions::{Action, actions};
 use super::planned::{Planned, Source};
 use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
@@ -11,8 +12,13 @@ pub(super) fn text(source: &Source, planned: &Planned) -> String {
         text += &format!("\n  echo jobset {number}, {} jobs\n", set.len());
         for (step, job) in set.iter().zip(1..) {
             text += &format!("    echo job {number}/{job}\n");
-            for command in commands(source, planned, step) {
-                text += &format!("    gnt-instance {command}\n");
+            let commands: Vec<String> = if source.is_live {
+                actions(source, planned, step).iter().map(Action::command).collect()
+            } else {
+                gnt_commands(source, planned, step)
+            };
+            for command in commands {
+                text += &format!("    {command}\n");
             }
         }
     }
@@ -24,7 +30,7 @@ pub(super) fn script(commands: &str) -> String {
     format!("#!/bin/sh\n# Executes a plan of moves, job set by job set.\n\nset -e\n{commands}")
 }
 
-fn commands(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
+fn gnt_commands(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
     let problem = &planned.problem;
     let facts = &source.cluster.instances[problem.guests[step.guest].instance];
     let name = &facts.name;
@@ -36,9 +42,13 @@ fn commands(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
         let migrates = facts.status.is_running() && !problem.hosts[here].down;
         let verb = if migrates { "migrate" } else { "failover" };
         commands.push(match operation {
-            Operation::Failover => format!("{verb} -f {name}"),
-            Operation::Replace(host) => format!("replace-disks -n {} {name}", source.node(problem, host)),
-            Operation::MoveTo(host) => format!("{verb} -f -n {} {name}", source.node(problem, host)),
+            Operation::Failover => format!("gnt-instance {verb} -f {name}"),
+            Operation::Replace(host) => {
+                format!("gnt-instance replace-disks -n {} {name}", source.node(problem, host))
+            }
+            Operation::MoveTo(host) => {
+                format!("gnt-instance {verb} -f -n {} {name}", source.node(problem, host))
+            }
         });
         here = spots.next().map_or(here, |spot| spot.primary);
     }

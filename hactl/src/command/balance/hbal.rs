@@ -2,8 +2,11 @@
 
 use super::options::{Options, save_text, written};
 use super::planned::{Planned, Source, after};
-use super::{commands, instances, nodes, plans, steps};
+use super::{apply, commands, instances, nodes, plans, steps};
+use crate::arguments::GlobalFlags;
+use crate::config::ConnectionFlags;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::session::Session;
 use crate::terminal::{ColorChoice, Terminal};
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser};
@@ -27,6 +30,11 @@ struct Arguments {
     /// Print less
     #[arg(long, short = 'q', action = ArgAction::Count)]
     quiet: u8,
+    /// Balance the live cluster; the path is ignored
+    #[arg(long, short = 'L', value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "text_data", required_unless_present = "text_data")]
+    luxi: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionFlags,
     /// Print the version
     #[arg(long, short = 'V', action = ArgAction::Version)]
     version: Option<bool>,
@@ -41,13 +49,21 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
         return failure.exit.into();
     }
     match Arguments::try_parse_from(std::iter::once(OsString::from("hbal")).chain(words)) {
-        Ok(arguments) => match arguments.run(&terminal) {
-            Ok(exit) => exit.into(),
-            Err(failure) => {
-                terminal.failure(&failure);
-                failure.exit.into()
+        Ok(arguments) => {
+            let session = Session::new(&arguments.flags());
+            let outcome = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| Failure::refused(format!("the runtime cannot be started: {error}")))
+                .and_then(|runtime| runtime.block_on(arguments.run(&session)));
+            match outcome {
+                Ok(exit) => exit.into(),
+                Err(failure) => {
+                    terminal.failure(&failure);
+                    failure.exit.into()
+                }
             }
-        },
+        }
         Err(error) => {
             // Nothing sensible can be done when nobody reads the help.
             let _ = error.print();
@@ -57,10 +73,10 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// `-CFILE` and `-pFIELDS` name their value without an equals sign.
+/// `-CFILE`, `-pFIELDS` and `-LPATH` name their value without an equals sign.
 fn attached(word: OsString) -> OsString {
     let Some(text) = word.to_str() else { return word };
-    for (short, long) in [("-C", "--print-commands="), ("-p", "--print-nodes=")] {
+    for (short, long) in [("-C", "--print-commands="), ("-p", "--print-nodes="), ("-L", "--luxi=")] {
         match text.strip_prefix(short) {
             Some(value) if !value.is_empty() && !value.starts_with('=') => {
                 return format!("{long}{value}").into();
@@ -76,8 +92,6 @@ fn refused(words: &[OsString]) -> Option<Failure> {
     let sources = [
         ("-m", "a Ganeti cluster cannot be asked by RAPI"),
         ("--master", "a Ganeti cluster cannot be asked by RAPI"),
-        ("-L", "a running cluster cannot be balanced under this name"),
-        ("--luxi", "a running cluster cannot be balanced under this name"),
         ("-I", "requests of iallocators are not read"),
     ];
     let word = words.iter().filter_map(|word| word.to_str()).find_map(|word| {
@@ -88,13 +102,30 @@ fn refused(words: &[OsString]) -> Option<Failure> {
         };
         sources.iter().find(|(source, _)| is(source))
     });
-    word.map(|(source, why)| Failure::usage(format!("{source}: {why}")).help("give a file with -t FILE"))
+    word.map(|(source, why)| {
+        Failure::usage(format!("{source}: {why}"))
+            .help("give a file with -t FILE, or -L for the live cluster")
+    })
 }
 
 impl Arguments {
-    fn run(&self, terminal: &Terminal) -> Outcome {
-        let options = &self.options;
-        let source = Source::read(options)?;
+    /// The flags that hactl would be called with.
+    fn flags(&self) -> GlobalFlags {
+        GlobalFlags {
+            connection: self.connection.clone(),
+            output: None,
+            color: ColorChoice::Never,
+            quiet: self.quiet > 0,
+            verbose: 0,
+        }
+    }
+
+    async fn run(&self, session: &Session) -> Outcome {
+        let (options, terminal) = (&self.options, session.terminal());
+        let source = match &options.text_data {
+            Some(path) => Source::of_file(path, options)?,
+            None => Source::live(session.client()?, options).await?,
+        };
         let [_group] = source.groups.as_slice() else {
             let names: Vec<&str> =
                 source.groups.iter().map(|&group| source.cluster.groups[group].name.as_str()).collect();
@@ -120,6 +151,10 @@ impl Arguments {
                 None => terminal.out(&format!("\nCommands to run to reach the above solution:\n{text}")),
                 Some(path) => save_text(path, &commands::script(&text))?,
             }
+        }
+        if options.apply {
+            let applied = apply::apply(session, options, &source, &chosen).await?;
+            return applied.failure.map_or(Ok(Exit::Done), Err);
         }
         Ok(Exit::Done)
     }

@@ -14,22 +14,30 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
         .map(str::to_owned)
         .to_vec(),
     ];
-    for (guest, spot) in problem.guests.iter().zip(spots) {
-        let facts = &cluster.instances[guest.instance];
+    let each = problem.guests.iter().zip(spots);
+    for (guest, spot, at) in each.flat_map(|(guest, spot)| guest.instances().map(move |at| (guest, spot, at)))
+    {
+        let facts = &cluster.instances[at];
+        let load = if guest.partners.is_empty() { guest.load } else { facts.load };
         let mut row = vec![
             if facts.status.is_running() { "R" } else { " " }.to_owned(),
             facts.name.clone(),
             node(spot.primary),
             spot.secondary.map(node).unwrap_or_default(),
             if facts.auto_balance { "Y" } else { "N" }.to_owned(),
-            facts.vcpus.to_string(),
+            cpus(cluster, facts.vcpus),
             facts.memory.to_string(),
             (facts.disk / 1024).to_string(),
         ];
-        row.extend(guest.load.map(|load| format!("{:.3}", load as f64 / LOAD_UNIT as f64)));
+        row.extend(load.map(|load| format!("{:.3}", load as f64 / LOAD_UNIT as f64)));
         rows.push(row);
     }
     aligned(&rows, 5)
+}
+
+/// Cpus, which may be counted in thousandths.
+pub(super) fn cpus(cluster: &Cluster, count: i64) -> String {
+    if cluster.cpus_in_thousandths { (count as f64 / 1000.0).to_string() } else { count.to_string() }
 }
 
 /// Columns aligned, the first ones to the left and the others to the right, after one blank.

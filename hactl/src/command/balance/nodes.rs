@@ -1,6 +1,6 @@
 //! The table of nodes.
 
-use super::instances::aligned;
+use super::instances::{aligned, cpus};
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT, Node};
 use ha_scheduler::balance::problem::{Problem, Spot};
 use ha_scheduler::balance::score::{Usage, usages};
@@ -9,6 +9,7 @@ use ha_scheduler::balance::score::{Usage, usages};
 type Column = (&'static str, &'static str, fn(&Row<'_>) -> String);
 
 struct Row<'a> {
+    cluster: &'a Cluster,
     node: &'a Node,
     usage: &'a Usage,
     offline: bool,
@@ -40,8 +41,8 @@ const COLUMNS: [Column; 21] = [
     ("rmem", "r_mem", |row| row.usage.memory_reserved.to_string()),
     ("tdsk", "t_dsk", |row| (row.node.disk_total / 1024).to_string()),
     ("fdsk", "f_dsk", |row| (row.usage.disk_free / 1024).to_string()),
-    ("pcpu", "pcpu", |row| row.node.cpus.to_string()),
-    ("vcpu", "vcpu", |row| row.usage.vcpus.to_string()),
+    ("pcpu", "pcpu", |row| cpus(row.cluster, row.node.cpus)),
+    ("vcpu", "vcpu", |row| cpus(row.cluster, row.usage.vcpus)),
     ("pcnt", "pcnt", |row| row.usage.primaries.to_string()),
     ("scnt", "scnt", |row| row.usage.secondaries.to_string()),
     ("pfmem", "p_fmem", |row| share(row.usage.memory_free, row.node.memory_total)),
@@ -69,7 +70,7 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot], fields
     }
     let mut rows: Vec<Vec<String>> = vec![columns.iter().map(|column| column.1.to_owned()).collect()];
     for ((host, usage), memory_used) in problem.hosts.iter().zip(&usages(problem, spots)).zip(memory) {
-        let row = Row { node: &cluster.nodes[host.node], usage, offline: host.offline, memory_used };
+        let row = Row { cluster, node: &cluster.nodes[host.node], usage, offline: host.offline, memory_used };
         rows.push(columns.iter().map(|column| column.2(&row)).collect());
     }
     aligned(&rows, if all { 2 } else { 0 })

@@ -2,19 +2,28 @@
 
 use crate::failure::Failure;
 use clap::{ArgAction, Args, ValueHint};
+use ha_api_types::names::bare;
 use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Settings;
 use ha_scheduler::balance::search::Goal;
 use ha_scheduler::balance::text;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The options.
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
-    /// Read the cluster from this file, in Ganeti's text format
+    /// Read the cluster from this file, in Ganeti's text format, rather than the live one
     #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) text_data: PathBuf,
+    pub(crate) text_data: Option<PathBuf>,
+    /// Carry the plan out, job set by job set; not with -t
+    #[arg(long, short = 'X', visible_alias = "exec", conflicts_with = "text_data")]
+    pub(crate) apply: bool,
+    /// How long one job set may take at most; then the exit status is 124, and its operations go on
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
+    pub(crate) timeout: Duration,
     /// Treat a node as offline; may be given several times
     #[arg(long, short = 'O', value_name = "NODE")]
     pub(crate) offline: Vec<String>,
@@ -30,7 +39,7 @@ pub(crate) struct Options {
     /// Plan no more steps than this
     #[arg(long, short = 'l', value_name = "N")]
     pub(crate) max_length: Option<usize>,
-    /// Virtual cpus for each physical one at most; without it as the file's policy says, else 4
+    /// Virtual cpus for each physical one at most; without it as the file's policy or scheduler.maxCpuRatio says, else 4
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     pub(crate) max_cpu: Option<f64>,
     /// Share of a node's disk that stays free
@@ -51,7 +60,7 @@ pub(crate) struct Options {
     /// Count measured use as 0
     #[arg(long)]
     pub(crate) ignore_dynu: bool,
-    /// Move only what lives on offline nodes
+    /// Move only what lives on offline nodes, on the live cluster also on those in maintenance or not schedulable
     #[arg(long, short = 'E')]
     pub(crate) evac_mode: bool,
     /// Move only these instances
@@ -66,7 +75,7 @@ pub(crate) struct Options {
     /// Read measured use from this file: instance, cpu, memory, disk, net on each line
     #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) dynu_file: Option<PathBuf>,
-    /// Save the cluster to FILE.original, and after the plan to FILE.balanced
+    /// Save the cluster to FILE.original, and after the plan to FILE.balanced; of a live one also FILE.usage, for -U
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) save: Option<PathBuf>,
     /// Balance only this group, by name or uuid
@@ -93,8 +102,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What of them is about moves.
-    pub(crate) fn settings(&self) -> Settings {
+    /// What of them is about moves; `drained` nodes are to be emptied.
+    pub(crate) fn settings(&self, drained: &BTreeSet<String>) -> Settings {
         let names = |names: &[String]| names.iter().filter(|name| !name.is_empty()).cloned().collect();
         Settings {
             max_cpu: self.max_cpu,
@@ -106,12 +115,21 @@ impl Options {
             no_instance_moves: self.no_instance_moves,
             restricted_migration: self.restricted_migration,
             evacuate: self.evac_mode,
-            selected: (!self.select_instances.is_empty())
-                .then(|| self.select_instances.iter().cloned().collect()),
-            excluded: self.exclude_instances.iter().cloned().collect(),
+            drained: drained.clone(),
+            selected: (!self.select_instances.is_empty()).then(|| self.names(&self.select_instances)),
+            excluded: self.names(&self.exclude_instances),
             ignore_soft_errors: self.ignore_soft_errors,
-            ..Settings::default()
         }
+    }
+
+    /// Names of instances; those of live services may have their type before them.
+    fn names(&self, names: &[String]) -> BTreeSet<String> {
+        names.iter().map(|name| self.name(name).to_owned()).collect()
+    }
+
+    /// The name of an instance without the type that a live service's may have before it.
+    pub(crate) fn name<'a>(&self, name: &'a str) -> &'a str {
+        if self.text_data.is_none() { bare(name) } else { name }
     }
 
     /// What of them is about when a plan is good or long enough.
@@ -138,6 +156,11 @@ impl Options {
             let mut name = base.clone().into_os_string();
             name.push(end);
             save_text(Path::new(&name), &text::write(cluster))?;
+        }
+        if self.text_data.is_none() {
+            let mut name = base.clone().into_os_string();
+            name.push(".usage");
+            save_text(Path::new(&name), &text::write_utilisation(before))?;
         }
         Ok(())
     }

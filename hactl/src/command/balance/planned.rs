@@ -1,13 +1,16 @@
 //! Where the cluster comes from, and a group of it with its plan.
 
 use super::options::Options;
+use crate::client::Client;
 use crate::failure::Failure;
 use ha_scheduler::balance::jobs::job_sets;
+use ha_scheduler::balance::live;
 use ha_scheduler::balance::model::{Cluster, Role};
 use ha_scheduler::balance::plan::{Plan, Step};
 use ha_scheduler::balance::problem::{Problem, Spot};
 use ha_scheduler::balance::search::{Clock, search};
 use ha_scheduler::balance::text;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A cluster with what was chosen of it.
@@ -16,6 +19,10 @@ pub(crate) struct Source {
     pub(crate) cluster: Cluster,
     /// The groups to be balanced, by position.
     pub(crate) groups: Vec<usize>,
+    /// Nodes to be emptied besides offline ones.
+    pub(crate) drained: BTreeSet<String>,
+    /// It is the running cluster, not one from a file.
+    pub(crate) is_live: bool,
 }
 
 /// A group with its plan.
@@ -29,15 +36,31 @@ pub(crate) struct Planned {
 }
 
 impl Source {
-    /// Reads the files, and checks every name that options mention.
-    pub(crate) fn read(options: &Options) -> Result<Source, Failure> {
-        let path = &options.text_data;
-        let place = |path: &Path| path.display().to_string();
-        let mut cluster = text::read(&contents(path)?)
-            .map_err(|error| Failure::usage(error.to_string()).at(&place(path)))?;
+    /// Reads the file.
+    pub(crate) fn of_file(path: &Path, options: &Options) -> Result<Source, Failure> {
+        let cluster = text::read(&contents(path)?)
+            .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
+        Source { cluster, groups: Vec::new(), drained: BTreeSet::new(), is_live: false }.chosen(options)
+    }
+
+    /// Asks for the running cluster.
+    pub(crate) async fn live(client: &Client, options: &Options) -> Result<Source, Failure> {
+        Source::observed(client).await?.chosen(options)
+    }
+
+    /// The running cluster as it is, whatever options say.
+    pub(crate) async fn observed(client: &Client) -> Result<Source, Failure> {
+        let (view, usage) = (client.placement().await?, client.usage().await?);
+        let cluster = live::cluster(&view, &usage);
+        Ok(Source { cluster, groups: Vec::new(), drained: live::drained(&view), is_live: true })
+    }
+
+    /// The cluster with what options say of it; every name that they mention is checked.
+    fn chosen(self, options: &Options) -> Result<Source, Failure> {
+        let Source { mut cluster, drained, is_live, .. } = self;
         if let Some(path) = &options.dynu_file {
             text::read_utilisation(&mut cluster, &contents(path)?)
-                .map_err(|error| Failure::usage(error.to_string()).at(&place(path)))?;
+                .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
         }
         for name in &options.offline {
             let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
@@ -46,7 +69,7 @@ impl Source {
             node.role = Role::Offline;
         }
         for name in options.select_instances.iter().chain(&options.exclude_instances) {
-            if !cluster.instances.iter().any(|instance| instance.name == *name) {
+            if !cluster.instances.iter().any(|instance| instance.name == options.name(name)) {
                 return Err(Failure::usage(format!("{name}: the cluster has no such instance")));
             }
         }
@@ -62,7 +85,7 @@ impl Source {
                 vec![chosen]
             }
         };
-        Ok(Source { cluster, groups })
+        Ok(Source { cluster, groups, drained, is_live })
     }
 
     /// A node's name.
@@ -70,9 +93,10 @@ impl Source {
         &self.cluster.nodes[problem.hosts[host].node].name
     }
 
-    /// An instance's name.
-    pub(crate) fn instance(&self, problem: &Problem, guest: usize) -> &str {
-        &self.cluster.instances[problem.guests[guest].instance].name
+    /// An instance's name, and after plus signs those that move as one with it.
+    pub(crate) fn instance(&self, problem: &Problem, guest: usize) -> String {
+        let names = problem.guests[guest].instances().map(|at| self.cluster.instances[at].name.as_str());
+        names.collect::<Vec<_>>().join("+")
     }
 
     /// A spot as `primary:secondary`.
@@ -93,7 +117,7 @@ fn contents(path: &Path) -> Result<String, Failure> {
 impl Planned {
     /// Plans for a group.
     pub(crate) fn new(source: &Source, options: &Options, group: usize, clock: Clock<'_>) -> Planned {
-        let problem = Problem::new(&source.cluster, group, &options.settings());
+        let problem = Problem::new(&source.cluster, group, &options.settings(&source.drained));
         let plan = search(&problem, &options.goal(), clock);
         Planned { group, problem, plan }
     }

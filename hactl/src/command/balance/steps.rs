@@ -34,13 +34,19 @@ pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value
             .map(|host| source.node(problem, host))
             .collect()
     };
-    json!({
-        "instance": source.instance(problem, step.guest),
+    let name = |at: usize| source.cluster.instances[at].name.as_str();
+    let guest = &problem.guests[step.guest];
+    let mut document = json!({
+        "instance": name(guest.instance),
         "from": spot(step.from),
         "to": spot(step.to),
         "score": step.score,
         "ops": operations(source, planned, step),
-    })
+    });
+    if !guest.partners.is_empty() {
+        document["with"] = guest.partners.iter().map(|&at| name(at)).collect();
+    }
+    document
 }
 
 /// `f`, `r:X` and `fa:X`, in the order in which they are done.

@@ -129,7 +129,7 @@ impl Probe {
     fn note(&mut self, state: &State<'_>, guest: usize, to: Spot) -> i64 {
         let (problem, from) = (state.problem, state.spot(guest));
         let facts = &problem.guests[guest];
-        let present = i64::from(facts.present);
+        let present = i64::try_from(facts.count()).unwrap_or(i64::MAX);
         let mut counted = 0;
         if from.primary != to.primary {
             for (host, sign) in [(from.primary, -1), (to.primary, 1)] {

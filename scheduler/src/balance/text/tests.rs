@@ -151,6 +151,8 @@ fn clusters() -> impl Strategy<Value = Cluster> {
         let count = nodes.len();
         let size = Specification { memory: 128, cpus: 1, disk: 1024, disks: 1, nics: 1, spindles: 2 };
         Cluster {
+            bindings: std::collections::BTreeMap::new(),
+            cpus_in_thousandths: false,
             generation: if newer { Generation::Newer } else { Generation::Older },
             groups: (0..group_count)
                 .map(|index| Group {

@@ -1,7 +1,7 @@
 //! Measured use of instances: `instance cpu memory disk net`, separated by blanks.
 
 use super::field::TextError;
-use crate::balance::model::{Cluster, LOAD_UNIT};
+use crate::balance::model::{Cluster, Instance, LOAD_UNIT};
 use std::collections::BTreeMap;
 
 /// Loads above this are mistakes, and sums of them would overflow.
@@ -47,6 +47,16 @@ pub fn read_utilisation(cluster: &mut Cluster, text: &str) -> Result<(), TextErr
         cluster.instances[position].load = load;
     }
     Ok(())
+}
+
+/// The measured use of all instances as text that [`read_utilisation`] understands.
+pub fn write_utilisation(cluster: &Cluster) -> String {
+    let share = |load: i64| format!("{}", load as f64 / LOAD_UNIT as f64);
+    let line = |instance: &Instance| {
+        let loads: Vec<String> = instance.load.into_iter().map(share).collect();
+        format!("{} {}\n", instance.name, loads.join(" "))
+    };
+    cluster.instances.iter().map(line).collect::<Vec<_>>().concat()
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the number is at most 100")]

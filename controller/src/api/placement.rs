@@ -1,0 +1,15 @@
+//! `/apis/hactl.io/v1/placement`: the facts that placement goes by, as any replica can tell them.
+
+use super::ApiState;
+use super::error::ApiError;
+use super::facts;
+use crate::core::stored_view::view;
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use ha_store::Store;
+
+/// GET.
+pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
+    Ok(Json(view(&facts::world(&state).await?).0).into_response())
+}

@@ -1,0 +1,128 @@
+//! Whether the cluster still is as a plan has it.
+
+use super::options::Options;
+use super::planned::{Planned, Source};
+use crate::failure::Failure;
+use crate::session::Session;
+use ha_scheduler::balance::model::{Cluster, Node, Role};
+use ha_scheduler::balance::plan::Step;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Primary and secondary.
+type Place = (String, Option<String>);
+
+/// What a plan rests on: where services are, and which nodes take part.
+pub(super) struct Expected {
+    /// Primary and secondary of each service of the groups that are planned for.
+    services: BTreeMap<String, Place>,
+    /// Each node of these groups, and whether it is online and takes services.
+    nodes: BTreeMap<String, Takes>,
+}
+
+/// Whether a node takes services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Takes {
+    Services,
+    NoneAsDrained,
+    NoneAsOffline,
+}
+
+impl Takes {
+    fn word(self) -> &'static str {
+        match self {
+            Takes::Services => "online",
+            Takes::NoneAsDrained => "in maintenance or not schedulable",
+            Takes::NoneAsOffline => "not online",
+        }
+    }
+}
+
+impl Expected {
+    /// As the cluster was when the plans were made; nodes that options take for offline may be as they like.
+    pub(super) fn new(source: &Source, options: &Options, plans: &[Planned]) -> Expected {
+        let groups: BTreeSet<usize> = plans.iter().map(|planned| planned.group).collect();
+        let cluster = &source.cluster;
+        let nodes = cluster.nodes.iter().filter(|node| groups.contains(&node.group));
+        Expected {
+            services: places(cluster, |node| groups.contains(&cluster.nodes[node].group)),
+            nodes: nodes
+                .filter(|node| !options.offline.contains(&node.name))
+                .map(|node| (node.name.clone(), takes(source, node)))
+                .collect(),
+        }
+    }
+
+    /// Takes in that a step is done.
+    pub(super) fn note(&mut self, source: &Source, planned: &Planned, step: &Step) {
+        let node = |host: usize| source.node(&planned.problem, host).to_owned();
+        for at in planned.problem.guests[step.guest].instances() {
+            let place = (node(step.to.primary), step.to.secondary.map(node));
+            self.services.insert(source.cluster.instances[at].name.clone(), place);
+        }
+    }
+
+    /// Looks at the cluster as it is now, and whether these services can be moved.
+    ///
+    /// # Errors
+    /// What is no longer as planned, in a sentence.
+    pub(super) async fn check(&self, session: &Session, moving: &[&str]) -> Result<(), Failure> {
+        let now = Source::observed(session.client()?).await?;
+        self.compare(&now, moving).map_err(|what| {
+            Failure::refused(format!("the cluster is no longer as planned: {what}"))
+                .help("hactl balance plans anew")
+        })
+    }
+
+    fn compare(&self, now: &Source, moving: &[&str]) -> Result<(), String> {
+        for (name, expected) in &self.nodes {
+            let Some(found) = now.cluster.nodes.iter().find(|node| node.name == *name) else {
+                return Err(format!("node {name} is gone"));
+            };
+            let found = takes(now, found);
+            if found != *expected {
+                return Err(format!("node {name} is {}, it was {}", found.word(), expected.word()));
+            }
+        }
+        let found = places(&now.cluster, |_| true);
+        for (name, expected) in &self.services {
+            let Some(found) = found.get(name) else { return Err(format!("{name} is gone")) };
+            if found != expected {
+                return Err(format!("{name} is on {}, not on {}", shown(found), shown(expected)));
+            }
+        }
+        for (at, instance) in now.cluster.instances.iter().enumerate() {
+            if moving.contains(&instance.name.as_str())
+                && let Some(why) = now.cluster.bindings.get(&at).and_then(|binding| binding.stays)
+            {
+                return Err(format!("{} cannot be moved now: {why}", instance.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn takes(source: &Source, node: &Node) -> Takes {
+    if node.role == Role::Offline {
+        Takes::NoneAsOffline
+    } else if source.drained.contains(&node.name) {
+        Takes::NoneAsDrained
+    } else {
+        Takes::Services
+    }
+}
+
+/// Where each service is whose node is chosen.
+fn places(cluster: &Cluster, chosen: impl Fn(usize) -> bool) -> BTreeMap<String, Place> {
+    let name = |node: usize| cluster.nodes[node].name.clone();
+    let instances = cluster.instances.iter().filter(|instance| chosen(instance.primary));
+    instances
+        .map(|instance| (instance.name.clone(), (name(instance.primary), instance.secondary.map(name))))
+        .collect()
+}
+
+fn shown((primary, secondary): &Place) -> String {
+    match secondary {
+        Some(secondary) => format!("{primary}:{secondary}"),
+        None => primary.clone(),
+    }
+}

@@ -1,0 +1,288 @@
+//! `hactl balance` on the live cluster, with a leader that moves services as operations ask for it.
+
+use super::hactl::{Ran, command, hactl, run, start};
+use super::server::{Request, Scripted, Server};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The facts that placement goes by, shared with the leader.
+#[derive(Clone)]
+struct Facts(Arc<Mutex<Value>>);
+
+impl Facts {
+    /// Three nodes of 4 cores, all services on the first.
+    fn new(services: &[&str]) -> Facts {
+        let node = json!({"schedulable": true, "capacity": {"cpu": "4", "memory": "16Gi"}});
+        let facts = json!({
+            "nodes": {"node1": node, "node2": node, "node3": node},
+            "services": services.iter().map(|name| ((*name).to_owned(), service("node1"))).collect::<serde_json::Map<_, _>>(),
+        });
+        Facts(Arc::new(Mutex::new(facts)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Value> {
+        self.0.lock().expect("the facts")
+    }
+
+    fn put(&self, service: &str, node: &str) {
+        let mut facts = self.lock();
+        facts["services"][service]["node"] = json!(node);
+        facts["services"][service]["uses"] = json!([node]);
+    }
+
+    fn place(&self, service: &str) -> String {
+        self.lock()["services"][service]["node"].as_str().expect("a node").to_owned()
+    }
+}
+
+fn service(node: &str) -> Value {
+    json!({"node": node, "uses": [node], "driver": "exec", "requests": {"cpu": "500m", "memory": "1Gi"},
+        "movesLive": false, "wanted": true, "movable": true})
+}
+
+/// A leader that does as `act` says with each operation: its phase and message.
+fn leader(
+    facts: &Facts,
+    act: impl Fn(&Facts, &str, &str) -> (&'static str, &'static str) + Send + Sync + 'static,
+) -> Server {
+    let (told, moved) = (facts.clone(), facts.clone());
+    Server::with(
+        move |request: &Request| match request.path.strip_prefix("/apis/hactl.io/v1/")? {
+            "placement" => Some(Scripted::Answer(200, told.lock().clone())),
+            "usage" => Some(Scripted::Answer(200, json!({}))),
+            _ => None,
+        },
+        move |plural, operation| {
+            let text = |field: &str| operation["spec"][field].as_str().unwrap_or_default().to_owned();
+            if plural == "operations" && operation["status"].is_null() {
+                let (phase, message) = act(&moved, &text("resource"), &text("node"));
+                operation["status"] = json!({"phase": phase, "message": message});
+                return true;
+            }
+            false
+        },
+    )
+}
+
+/// One that does all it is asked for.
+fn willing(facts: &Facts) -> Server {
+    leader(facts, |facts, service, node| {
+        facts.put(service, node);
+        ("Succeeded", "")
+    })
+}
+
+fn counts(facts: &Facts) -> Vec<usize> {
+    let facts = facts.lock();
+    let services = facts["services"].as_object().expect("services");
+    let on = |node: &str| services.values().filter(|service| service["node"] == node).count();
+    ["node1", "node2", "node3"].map(on).to_vec()
+}
+
+#[test]
+fn a_plan_names_the_commands_and_changes_nothing() {
+    let facts = Facts::new(&["a", "b", "c"]);
+    facts.lock()["services"]["a"]["movesLive"] = json!(true);
+    let server = willing(&facts);
+    let shown = hactl(&server, &["balance", "-C"]).shows(
+        0,
+        &[
+            "Group default: 3 nodes, 3 instances\n",
+            "2 moves in 2 job sets: 0 disk copies (0 MiB), 2 migrations",
+            "echo jobset 2, 1 jobs",
+        ],
+    );
+    assert!(!shown.stdout.contains("gnt-instance"), "{}", shown.stdout);
+    for line in shown.stdout.lines().filter(|line| line.contains("hactl ")) {
+        let verb = if line.contains(" a ") { "hactl migrate a node" } else { "hactl relocate " };
+        assert!(line.contains(verb), "{line}");
+    }
+    assert_eq!(server.writes(), Vec::<String>::new());
+    // Options mean what they do for files; a service may be named with its type.
+    let some = hactl(&server, &["balance", "--select-instances", "exec:b", "-o", "json"]).shows(0, &[]);
+    let plan: Value = serde_json::from_str(&some.stdout).expect("JSON");
+    assert_eq!((&plan["moves"][0]["instance"], &plan["moves"][1]), (&json!("b"), &Value::Null));
+    hactl(&server, &["balance", "--exclude-instances", "x"]).fails(2, "x: the cluster has no such instance");
+    hactl(&server, &["balance", "-l1"])
+        .shows(0, &["1 move in 1 job set: 0 disk copies (0 MiB), 1 migration,"]);
+    hactl(&server, &["balance", "-G", "elsewhere"]).fails(2, "-G elsewhere: the cluster has no such group");
+    hactl(&server, &["balance", "-X", "-t", "file"]).fails(2, "cannot be used with");
+}
+
+#[test]
+fn what_is_saved_is_planned_for_alike() {
+    let facts = Facts::new(&["a", "b", "c"]);
+    let server = willing(&facts);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |end: &str| format!("{}{end}", folder.path().join("saved").display());
+    let live = hactl(&server, &["balance", "-S", &path("")]).shows(0, &["Score before: "]);
+    let again = run(&mut command(&["balance", "-t", &path(".original"), "-U", &path(".usage")]));
+    assert_eq!(
+        again.stdout.replace(", 2 of them by stop and start", ""),
+        live.stdout.replace(", 2 of them by stop and start", "")
+    );
+    run(&mut command(&["balance", "-t", &path(".balanced")])).shows(0, &["0 moves in 0 job sets"]);
+}
+
+#[test]
+fn apply_moves_one_job_set_after_another() {
+    let facts = Facts::new(&["a", "b", "c", "d", "e", "f"]);
+    let server = willing(&facts);
+    let ran = hactl(&server, &["balance", "--apply", "-o", "json"]).shows(0, &["\"phase\": \"Succeeded\""]);
+    assert_eq!(counts(&facts), [2, 2, 2]);
+    let done: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let jobs = done["applied"].as_array().expect("a list");
+    assert_eq!((jobs.len(), &jobs[3]["jobSet"]), (4, &json!(4)), "{done:#}");
+    assert!(ran.stderr.contains("job set 4 of 4: "), "{}", ran.stderr);
+    assert!(server.objects("operations").iter().all(|operation| operation["spec"]["action"] == "Relocate"));
+    hactl(&server, &["balance", "--apply"]).shows(0, &["0 moves in 0 job sets"]);
+    assert_eq!(server.objects("operations").len(), 4);
+}
+
+#[test]
+fn services_that_stay_together_are_moved_by_one_operation() {
+    let facts = Facts::new(&["a", "b", "c"]);
+    facts.lock()["rules"] = json!({"together": [{"name": "pair", "resources": ["a", "b"], "strict": true}]});
+    let server = leader(&facts, |facts, service, node| {
+        for name in ["a", "b", "c"] {
+            if (service == "c") == (name == "c") {
+                facts.put(name, node);
+            }
+        }
+        ("Succeeded", "")
+    });
+    let one = ["balance", "--apply", "--select-instances", "a"];
+    hactl(&server, &one).shows(0, &["0 moves in 0 job sets"]);
+    let both = ["balance", "--apply", "--select-instances", "a,b", "-o", "json"];
+    hactl(&server, &both).shows(0, &["\"with\": [", "\"a+b\""]);
+    assert_eq!(facts.place("a"), facts.place("b"));
+    assert_ne!(facts.place("a"), "node1");
+    assert_eq!(server.objects("operations").len(), 1);
+}
+
+/// Nothing is done after the first set.
+#[track_caller]
+fn ends_early(ran: Ran, server: &Server, parts: &[&str]) {
+    assert_eq!(server.objects("operations").len(), 1);
+    let ran = ran.fails(1, "1 left");
+    for part in parts {
+        assert!(ran.stderr.contains(part), "{part} in\n{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_failed_job_ends_it_with_its_reason() {
+    let facts = Facts::new(&["a", "b", "c"]);
+    let server = leader(&facts, |_, _, _| ("Failed", "its data is not there"));
+    let ran = hactl(&server, &["balance", "-X"]);
+    assert_eq!(server.objects("operations").len(), 1);
+    ran.fails(1, ": failed: its data is not there\n  0 of 2 moves done, 2 left");
+}
+
+#[test]
+fn it_ends_when_the_cluster_is_no_longer_as_planned() {
+    let check = |change: fn(&Facts, &str), expected: &[&str]| {
+        let facts = Facts::new(&["a", "b", "c"]);
+        let server = leader(&facts, move |facts, service, node| {
+            facts.put(service, node);
+            change(facts, node);
+            ("Succeeded", "")
+        });
+        let ran = hactl(&server, &["balance", "-X"]);
+        ends_early(ran, &server, expected);
+    };
+    check(
+        |facts, _| facts.lock()["nodes"]["node2"]["notOnline"] = json!("HeartbeatLate"),
+        &["no longer as planned: node node2 is not online, it was online"],
+    );
+    check(
+        |facts, _| facts.lock()["nodes"]["node3"]["maintenance"] = json!(true),
+        &["node node3 is in maintenance or not schedulable, it was online"],
+    );
+    check(
+        |facts, node| {
+            for name in ["a", "b", "c"] {
+                facts.put(name, node);
+            }
+        },
+        &[" is on node", ", not on node1"],
+    );
+    check(
+        |facts, _| {
+            for name in ["a", "b", "c"] {
+                facts.lock()["services"][name]["movable"] = json!(false);
+            }
+        },
+        &["cannot be moved now: it does not run, or something is under way with it"],
+    );
+}
+
+fn signal(child: &Child, name: &str) {
+    let done = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill runs");
+    assert!(done.success());
+}
+
+/// A child that carries a plan out, whose first operation is under way, and what is left of its standard error.
+fn under_way(server: &Server) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut child =
+        start(command(&["--server", server.url(), "balance", "--apply"]).stdin(std::process::Stdio::null()));
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    server.wait_for(|request| request.path.ends_with("/operations") && request.query.contains("watch=true"));
+    (child, stderr)
+}
+
+#[test]
+fn an_interrupt_ends_it_after_the_set_under_way() {
+    let facts = Facts::new(&["a", "b", "c"]);
+    let server = leader(&facts, |_, _, _| ("Running", ""));
+    let (mut child, mut stderr) = under_way(&server);
+    signal(&child, "-INT");
+    let mut line = String::new();
+    while !line.contains("interrupted") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).expect("it goes on") > 0, "it has ended");
+    }
+    assert_eq!(line, "interrupted: job set 1 of 2 is the last one\n");
+    let mut operation = server.objects("operations").remove(0);
+    let spec = operation["spec"].clone();
+    let text = |field: &str| spec[field].as_str().expect("a text").to_owned();
+    facts.put(&text("resource"), &text("node"));
+    operation["status"]["phase"] = json!("Succeeded");
+    server.put("operations", operation);
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).expect("UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert!(rest.contains("interrupted after job set 1 of 2\n  1 of 2 moves done, 1 left"), "{rest}");
+    assert_eq!(server.objects("operations").len(), 1);
+}
+
+#[test]
+fn a_termination_ends_it_at_once() {
+    let facts = Facts::new(&["a", "b", "c"]);
+    let server = leader(&facts, |_, _, _| ("Running", ""));
+    let (mut child, mut stderr) = under_way(&server);
+    signal(&child, "-TERM");
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).expect("UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert!(rest.contains("terminated during job set 1 of 2, whose operations go on"), "{rest}");
+}
+
+#[test]
+fn under_the_name_hbal_the_live_cluster_is_asked_for_with_l() {
+    use std::os::unix::process::CommandExt;
+    let facts = Facts::new(&["a", "b", "c"]);
+    let server = willing(&facts);
+    let hbal = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hactl"));
+        command.arg0("/usr/bin/hbal").args(arguments).env_clear().env("HACTL_SERVER", server.url());
+        run(&mut command)
+    };
+    hbal(&["-L/run/socket", "-C"])
+        .shows(0, &["Loaded 3 nodes, 3 instances\n", "Solution length=2\n", "    hactl relocate "]);
+    hbal(&["-L", "-t", "file"]).fails(2, "cannot be used with");
+    hbal(&["-L", "-X"]).shows(0, &["Solution length=2\n"]);
+    assert_eq!(counts(&facts), [1, 1, 1]);
+}

@@ -1,0 +1,219 @@
+//! The live cluster as balancing sees it: the scheduler's view, and what was measured, in numbers.
+//!
+//! Who may go where, what counts on which node and how much a node has are decided where placement decides them; here they
+//! are only put in other words.
+
+mod load;
+#[cfg(test)]
+mod tests;
+mod ties;
+
+use super::model::{
+    Allocation, Cluster, DEFAULT_SPINDLE_RATIO, Generation, Group, Instance, Node, Policy, Role,
+    Specification, Status, Template,
+};
+use crate::filter::limits;
+use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::node::AllocationPolicy;
+use ha_api_types::quantity::Quantity;
+use ha_api_types::view::UsageOverview;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes in a MiB, in thousandths.
+const MIB: i128 = 1000 << 20;
+
+/// Amounts above this would overflow sums.
+const GREATEST: i128 = 1 << 40;
+
+/// What keeps services apart is a tag with this prefix, so that it is kept when the cluster is saved as text.
+pub const APART: &str = "hactl-apart";
+
+/// The live cluster. Nodes, groups and services are in the order of their names; cpus are in thousandths.
+///
+/// A service that has no node yet is left out. One that is not running takes no memory or disk: what was stopped on request
+/// counts as down, what is disabled, ignored or in Error as offline. A node whose memory, disk or cpus are not known has as
+/// much of them as all services together ask for, as it does not limit. What is measured is counted as its share of what the node
+/// has; see [`load`].
+pub fn cluster(view: &View, usage: &UsageOverview) -> Cluster {
+    let positions: BTreeMap<&str, usize> = view.nodes.keys().map(String::as_str).zip(0..).collect();
+    let (groups, group_of) = groups(view);
+    let mut nodes = nodes(view, &group_of);
+    let loads = load::loads(view, usage);
+    let mut instances = Vec::new();
+    let mut names = BTreeMap::new();
+    for (name, facts) in &view.services {
+        let Some(primary) = facts.node.as_deref().and_then(|node| positions.get(node).copied()) else {
+            continue;
+        };
+        let mut instance = instance(name, facts, primary, &positions);
+        instance.load = loads.get(name.as_str()).copied().unwrap_or_default();
+        take(&mut nodes, facts, &instance, &positions);
+        names.insert(name.as_str(), instances.len());
+        instances.push(instance);
+    }
+    let bindings = ties::bindings(view, &names, &positions);
+    ties::keep_apart(view, &names, &mut instances);
+    Cluster {
+        generation: Generation::Newer,
+        groups,
+        nodes,
+        instances,
+        tags: vec![format!("htools:iextags:{APART}")],
+        policies: vec![policy(view)],
+        bindings,
+        cpus_in_thousandths: true,
+    }
+}
+
+/// Nodes that are to be emptied as offline ones are: in maintenance, or not `schedulable`.
+pub fn drained(view: &View) -> BTreeSet<String> {
+    let leaves = |facts: &NodeFacts| facts.maintenance || !facts.schedulable;
+    view.nodes.iter().filter(|(_, facts)| leaves(facts)).map(|(name, _)| name.clone()).collect()
+}
+
+/// The groups that nodes are in, and the position of each node's. Nodes without one are together in a group of their own.
+fn groups(view: &View) -> (Vec<Group>, BTreeMap<&str, usize>) {
+    let named: BTreeSet<&str> = view.nodes.values().filter_map(|node| node.node_group.as_deref()).collect();
+    let rest = if named.contains("default") { "without-group" } else { "default" };
+    let has_rest = view.nodes.values().any(|node| node.node_group.is_none());
+    let names: Vec<&str> = named.into_iter().chain(has_rest.then_some(rest)).collect();
+    let position = |name: &str| names.iter().position(|known| *known == name).unwrap_or_default();
+    let group_of = view
+        .nodes
+        .iter()
+        .map(|(name, node)| (name.as_str(), position(node.node_group.as_deref().unwrap_or(rest))))
+        .collect();
+    let group = |name: &&str| Group {
+        name: (*name).to_owned(),
+        uuid: (*name).to_owned(),
+        allocation: match view.node_groups.get(*name) {
+            Some(AllocationPolicy::LastResort) => Allocation::LastResort,
+            Some(AllocationPolicy::Unallocable) => Allocation::Unallocable,
+            Some(AllocationPolicy::Preferred) | None => Allocation::Preferred,
+        },
+        tags: Vec::new(),
+        networks: Vec::new(),
+    };
+    (names.iter().map(group).collect(), group_of)
+}
+
+/// The nodes, as if nothing ran on them.
+fn nodes(view: &View, group_of: &BTreeMap<&str, usize>) -> Vec<Node> {
+    let asked = |kind: usize| -> i128 {
+        view.services.values().map(|facts| requested(facts)[kind]).map(i128::from).sum()
+    };
+    let unlimited = [asked(0) + 1, asked(1) + 1, asked(2) + 1];
+    view.nodes
+        .iter()
+        .map(|(name, facts)| {
+            let [_, memory, disk] = limits(&view.settings, facts);
+            let reserved = [facts.reserved.memory, facts.reserved.disk]
+                .map(|amount| mib(amount.unwrap_or_default().milli()));
+            let room = |limit: Option<i128>, unlimited: i128| {
+                bounded(limit.map_or(unlimited, |limit| limit.div_euclid(MIB)))
+            };
+            let (memory_free, disk_free) = (room(memory, unlimited[1]), room(disk, unlimited[2]));
+            Node {
+                name: name.clone(),
+                memory_total: memory_free + reserved[0],
+                memory_own: reserved[0],
+                memory_free,
+                disk_total: disk_free + reserved[1],
+                disk_free,
+                cpus: bounded(facts.capacity.cpu.map_or(unlimited[0], Quantity::milli)),
+                role: if facts.online.is_ok() { Role::Member } else { Role::Offline },
+                group: group_of.get(name.as_str()).copied().unwrap_or_default(),
+                spindles: 1,
+                tags: Vec::new(),
+                exclusive_storage: false,
+                spindles_free: 1,
+                cpus_own: bounded(facts.reserved.cpu.unwrap_or_default().milli()),
+                cpu_speed: 1.0,
+            }
+        })
+        .collect()
+}
+
+/// What a service takes from the nodes that it uses, and from the one with the other copy of its data.
+fn take(nodes: &mut [Node], facts: &ServiceFacts, instance: &Instance, positions: &BTreeMap<&str, usize>) {
+    for used in facts.uses.iter().filter_map(|node| positions.get(node.as_str())) {
+        let node = &mut nodes[*used];
+        node.memory_free -= instance.memory;
+        node.disk_free -= instance.disk;
+        // On the node that it moves to it is nobody's primary yet.
+        if *used != instance.primary {
+            node.cpus_own += instance.vcpus;
+        }
+    }
+    if facts.uses.is_empty() && instance.template.uses_node_disk() {
+        nodes[instance.primary].disk_free -= instance.disk;
+    }
+    if let Some(secondary) = instance.secondary.filter(|node| !facts.uses.contains(&nodes[*node].name)) {
+        nodes[secondary].disk_free -= instance.disk;
+    }
+}
+
+fn instance(name: &str, facts: &ServiceFacts, primary: usize, positions: &BTreeMap<&str, usize>) -> Instance {
+    let others =
+        facts.storage_nodes.iter().flatten().filter_map(|node| positions.get(node.as_str()).copied());
+    let secondary = others.into_iter().find(|node| *node != primary);
+    let template = match (&facts.storage_nodes, secondary, &facts.storage_pool) {
+        (Some(_), Some(_), _) => Template::Drbd,
+        (Some(_), None, _) => Template::Plain,
+        (None, _, Some(_)) => Template::External,
+        (None, _, None) => Template::Diskless,
+    };
+    let status = match (facts.uses.is_empty(), facts.stopped, facts.wanted) {
+        (false, _, _) => Status::Running,
+        (true, true, _) => Status::AdminDown,
+        (true, false, true) => Status::ErrorDown,
+        (true, false, false) => Status::AdminOffline,
+    };
+    let [vcpus, memory, disk] = requested(facts);
+    Instance {
+        name: name.to_owned(),
+        memory,
+        disk,
+        vcpus,
+        status,
+        auto_balance: status != Status::AdminOffline,
+        primary,
+        secondary,
+        template,
+        tags: facts.tags.iter().cloned().collect(),
+        spindle_use: 0,
+        disk_spindles: None,
+        forthcoming: false,
+        load: [0; 4],
+    }
+}
+
+/// What a service asks for: thousandths of cpus, MiB of memory and of disk.
+fn requested(facts: &ServiceFacts) -> [i64; 3] {
+    let milli = |amount: Option<Quantity>| amount.unwrap_or_default().milli();
+    let requests = &facts.requests;
+    [bounded(milli(requests.cpu)), mib(milli(requests.memory)), mib(milli(requests.disk))]
+}
+
+/// Thousandths of bytes as MiB, rounded up.
+fn mib(milli: i128) -> i64 {
+    bounded((milli + MIB - 1).div_euclid(MIB))
+}
+
+fn bounded(amount: i128) -> i64 {
+    i64::try_from(amount.clamp(-GREATEST, GREATEST)).unwrap_or(i64::MAX)
+}
+
+/// The limits of the cluster: those of `scheduler`; sizes are not limited.
+fn policy(view: &View) -> Policy {
+    let most = i64::from(i32::MAX);
+    let largest = Specification { memory: most, cpus: most, disk: most, disks: 64, nics: 64, spindles: 64 };
+    Policy {
+        owner: String::new(),
+        standard: Specification { memory: 1024, cpus: 1000, disk: 10240, disks: 1, nics: 1, spindles: 1 },
+        ranges: vec![(Specification::default(), largest)],
+        templates: Template::WORDS.iter().map(|(template, _)| *template).collect(),
+        vcpu_ratio: view.settings.max_cpu_ratio,
+        spindle_ratio: DEFAULT_SPINDLE_RATIO,
+    }
+}

@@ -1,0 +1,412 @@
+//! What the live cluster looks like in numbers, and what a plan for it never does.
+
+use super::{APART, cluster, drained};
+use crate::balance::model::{Cluster, LOAD_UNIT, Role, Status, Template};
+use crate::balance::problem::{Problem, Settings, Spot};
+use crate::balance::search::{Goal, search};
+use crate::balance::state::State;
+use crate::balance::text;
+use crate::rules::{Declared, Rules};
+use crate::view::{NodeFacts, ServiceFacts, View};
+use ha_api_types::driver::DriverKind;
+use ha_api_types::placement::{
+    Affinity, AffinityRuleSpec, GroupSpec, NodeAffinity, NodePriorities, ResourceAffinity,
+};
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::reason::Reason;
+use ha_api_types::usage::Usage;
+use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
+use std::collections::BTreeSet;
+
+#[expect(clippy::unnecessary_wraps, reason = "compared with amounts that may not be known")]
+fn gib(count: i128) -> Option<Quantity> {
+    Some(Quantity::from_units(count << 30))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "compared with amounts that may not be known")]
+fn cores(milli: i128) -> Option<Quantity> {
+    Some(Quantity::from_milli(milli))
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Three nodes of 4 cores and 16 GiB that reach a pool.
+fn view(services: &[(&str, &str)]) -> View {
+    let node = || NodeFacts {
+        capacity: Amounts { cpu: cores(4000), memory: gib(16), disk: gib(100) },
+        storage_pools: names(&["pool"]),
+        ..NodeFacts::default()
+    };
+    let mut view = View::default();
+    view.settings.exclusion_tags = vec!["only".to_owned()];
+    view.nodes = ["n1", "n2", "n3"].map(|name| (name.to_owned(), node())).into();
+    view.services = services.iter().map(|(name, node)| ((*name).to_owned(), service(node))).collect();
+    view
+}
+
+/// A service of half a core and 2 GiB that runs.
+fn service(node: &str) -> ServiceFacts {
+    ServiceFacts {
+        node: Some(node.to_owned()),
+        uses: names(&[node]),
+        driver: Some(DriverKind::Exec),
+        requests: Amounts { cpu: cores(500), memory: gib(2), disk: None },
+        wanted: true,
+        movable: true,
+        ..ServiceFacts::default()
+    }
+}
+
+fn with_rules(mut view: View, rules: &[(&str, AffinityRuleSpec)]) -> View {
+    let declared = Declared {
+        rules: rules.iter().map(|(name, rule)| ((*name).to_owned(), rule.clone())).collect(),
+        nodes: view.nodes.keys().cloned().collect(),
+        ..Declared::default()
+    };
+    let (rules, conflicts) = Rules::compile(&declared);
+    assert_eq!(conflicts, Vec::new());
+    view.rules = rules;
+    view
+}
+
+fn resource_rule(resources: &[&str], affinity: Affinity, strict: bool) -> AffinityRuleSpec {
+    AffinityRuleSpec {
+        resource_affinity: Some(ResourceAffinity {
+            resources: resources.iter().map(|name| (*name).to_owned()).collect(),
+            affinity,
+            strict,
+        }),
+        ..AffinityRuleSpec::default()
+    }
+}
+
+fn live(view: &View) -> Cluster {
+    cluster(view, &UsageOverview::default())
+}
+
+fn problem(view: &View) -> Problem {
+    let settings = Settings { drained: drained(view), ..Settings::default() };
+    Problem::new(&live(view), 0, &settings)
+}
+
+/// The nodes to which a service may be moved at once, as the only step.
+#[track_caller]
+fn check(view: &View, service: &str, expected: &[&str]) {
+    let cluster = live(view);
+    let problem = problem(view);
+    let guest = problem
+        .guests
+        .iter()
+        .position(|guest| guest.instances().any(|instance| cluster.instances[instance].name == service))
+        .expect("the service");
+    let from = problem.start[guest];
+    let mut state = State::new(&problem, &problem.start);
+    let mut found = Vec::new();
+    for (host, node) in problem.hosts.iter().map(|host| &cluster.nodes[host.node].name).enumerate() {
+        let to = match from.secondary {
+            Some(secondary) if secondary == host => Spot { primary: host, secondary: Some(from.primary) },
+            Some(_) | None => Spot { primary: host, ..from },
+        };
+        if crate::balance::moves::execute(&mut state, guest, to).is_some() {
+            found.push(node.as_str());
+            state.restore(guest, from);
+        }
+    }
+    assert_eq!(found, expected, "{service}");
+}
+
+#[test]
+fn amounts_are_those_that_placement_goes_by() {
+    let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n1")]);
+    view.settings.overcommit = 1.5;
+    let n1 = view.nodes.get_mut("n1").unwrap();
+    n1.reserved = Amounts { cpu: cores(250), memory: gib(1), disk: gib(10) };
+    view.services.get_mut("b").unwrap().uses = names(&["n1", "n2"]);
+    let stopped = view.services.get_mut("c").unwrap();
+    (stopped.uses, stopped.stopped, stopped.wanted) = (BTreeSet::new(), true, false);
+    view.services.get_mut("a").unwrap().requests.disk = gib(5);
+    let cluster = live(&view);
+    let sizes = |index: usize| {
+        let node = &cluster.nodes[index];
+        (node.memory_total, node.memory_own, node.memory_free, node.disk_total, node.disk_free)
+    };
+    assert_eq!(
+        sizes(0),
+        (24 * 1024, 1024, 24 * 1024 - 1024 - 4096, 150 * 1024, 150 * 1024 - 10 * 1024 - 5 * 1024)
+    );
+    assert_eq!(sizes(1), (24 * 1024, 0, 22 * 1024, 150 * 1024, 150 * 1024));
+    let cpus = |index: usize| (cluster.nodes[index].cpus, cluster.nodes[index].cpus_own);
+    assert_eq!((cpus(0), cpus(1), cpus(2)), ((4000, 250), (4000, 500), (4000, 0)));
+    let problem = problem(&view);
+    assert_eq!(problem.hosts[0].memory_base, 23 * 1024);
+    assert_eq!(problem.hosts[0].disk_base, 140 * 1024);
+    assert_eq!(problem.hosts[0].vcpus_most, 16_000);
+    let state = State::new(&problem, &problem.start);
+    assert!((state.score() - crate::balance::score::score(&problem, &problem.start)).abs() < 1e-9);
+}
+
+#[test]
+fn a_node_of_unknown_size_has_room_for_all() {
+    let mut view = view(&[("a", "n1"), ("b", "n1")]);
+    for node in view.nodes.values_mut() {
+        node.capacity = Amounts::default();
+    }
+    let cluster = live(&view);
+    let node = &cluster.nodes[1];
+    assert_eq!((node.cpus, node.memory_total, node.disk_total), (1001, 4097, 1));
+    check(&view, "a", &["n2", "n3"]);
+}
+
+#[test]
+fn states_and_storage_are_told_apart() {
+    let check = |change: fn(&mut ServiceFacts), expected: (Status, Template, Option<usize>)| {
+        let mut view = view(&[("a", "n2")]);
+        change(view.services.get_mut("a").unwrap());
+        let cluster = live(&view);
+        let instance = &cluster.instances[0];
+        assert_eq!((instance.status, instance.template, instance.secondary), expected);
+    };
+    check(|_| {}, (Status::Running, Template::Diskless, None));
+    check(|a| a.storage_pool = Some("pool".to_owned()), (Status::Running, Template::External, None));
+    check(|a| a.storage_nodes = Some(names(&["n2"])), (Status::Running, Template::Plain, None));
+    check(|a| a.storage_nodes = Some(names(&["n1", "n2"])), (Status::Running, Template::Drbd, Some(0)));
+    let not_running = |a: &mut ServiceFacts| a.uses = BTreeSet::new();
+    check(not_running, (Status::ErrorDown, Template::Diskless, None));
+    check(
+        |a| (a.uses, a.wanted, a.stopped) = (BTreeSet::new(), false, true),
+        (Status::AdminDown, Template::Diskless, None),
+    );
+    check(
+        |a| (a.uses, a.wanted) = (BTreeSet::new(), false),
+        (Status::AdminOffline, Template::Diskless, None),
+    );
+}
+
+fn a(view: &mut View) -> &mut ServiceFacts {
+    view.services.get_mut("a").unwrap()
+}
+
+fn n3(view: &mut View) -> &mut NodeFacts {
+    view.nodes.get_mut("n3").unwrap()
+}
+
+#[test]
+fn a_service_goes_only_where_placement_would_let_it() {
+    let base = || view(&[("a", "n1"), ("b", "n2")]);
+    let with = |change: fn(&mut View)| {
+        let mut view = base();
+        change(&mut view);
+        view
+    };
+    let member = |view: &mut View, nodes: &[(&str, i64)], restricted: bool| {
+        let nodes =
+            NodePriorities(nodes.iter().map(|(name, priority)| ((*name).to_owned(), *priority)).collect());
+        view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted, ..GroupSpec::default() });
+        a(view).group = Some("g".to_owned());
+    };
+    check(&base(), "a", &["n2", "n3"]);
+    check(&with(|view| n3(view).online = Err(Reason::HeartbeatLate)), "a", &["n2"]);
+    check(&with(|view| n3(view).maintenance = true), "a", &["n2"]);
+    check(&with(|view| n3(view).schedulable = false), "a", &["n2"]);
+    check(&with(|view| n3(view).capacity.memory = gib(1)), "a", &["n2"]);
+    check(&with(|view| n3(view).drivers = names(&["podman"])), "a", &["n2"]);
+    check(&with(|view| a(view).never_nodes = names(&["n2"])), "a", &["n3"]);
+    check(&with(|view| a(view).failed_nodes = names(&["n2"])), "a", &["n3"]);
+    check(
+        &with(|view| {
+            a(view).exclusive = true;
+            n3(view).fenceable = Err(Reason::WatchdogMissing);
+        }),
+        "a",
+        &["n2"],
+    );
+    check(
+        &with(|view| {
+            a(view).storage_pool = Some("pool".to_owned());
+            n3(view).storage_pools.clear();
+        }),
+        "a",
+        &["n2"],
+    );
+    // Local data stays; of two copies the other one's node takes it, without a disk being copied.
+    check(&with(|view| a(view).storage_nodes = Some(names(&["n1"]))), "a", &[]);
+    check(&with(|view| a(view).storage_nodes = Some(names(&["n1", "n3"]))), "a", &["n3"]);
+    // Groups: members only, and no less preferred ones.
+    let grouped = |nodes: &[(&str, i64)], restricted: bool| {
+        let mut view = base();
+        member(&mut view, nodes, restricted);
+        view
+    };
+    check(&grouped(&[("n1", 0), ("n3", 0)], true), "a", &["n3"]);
+    check(&grouped(&[("n1", 1), ("n2", 2), ("n3", 0)], true), "a", &["n2"]);
+    check(&grouped(&[("n1", 0)], false), "a", &[]);
+    check(&grouped(&[("n3", 0)], false), "a", &["n2", "n3"]);
+}
+
+#[test]
+fn what_is_not_at_rest_stays() {
+    let check_stays = |change: fn(&mut View, &mut ServiceFacts), stays: bool| {
+        let mut view = view(&[("a", "n1")]);
+        let mut facts = view.services["a"].clone();
+        change(&mut view, &mut facts);
+        view.services.insert("a".to_owned(), facts);
+        check(&view, "a", if stays { &[] } else { &["n2", "n3"] });
+    };
+    check_stays(|_, _| {}, false);
+    check_stays(|_, a| (a.uses, a.wanted, a.stopped) = (BTreeSet::new(), false, true), false);
+    check_stays(|_, a| a.movable = false, true);
+    check_stays(|_, a| a.uses = names(&["n1", "n2"]), true);
+    check_stays(|_, a| a.uses = BTreeSet::new(), true);
+    check_stays(|_, a| (a.uses, a.wanted) = (BTreeSet::new(), false), true);
+    check_stays(|_, a| a.maintenance_node = Some("n3".to_owned()), true);
+    check_stays(|view, _| view.nodes.get_mut("n1").unwrap().online = Err(Reason::Fencing), true);
+    // Nodes that are drained may be left.
+    check_stays(|view, _| view.nodes.get_mut("n1").unwrap().schedulable = false, false);
+}
+
+#[test]
+fn rules_hold_in_every_step() {
+    let three = || view(&[("a", "n1"), ("b", "n2"), ("c", "n1")]);
+    for strict in [true, false] {
+        let apart = resource_rule(&["a", "b"], Affinity::Negative, strict);
+        check(&with_rules(three(), &[("apart", apart)]), "a", &["n3"]);
+        let together = resource_rule(&["a", "c"], Affinity::Positive, strict);
+        let united = with_rules(three(), &[("pair", together)]);
+        check(&united, "a", &["n2", "n3"]);
+        let problem = problem(&united);
+        let unit = &problem.guests[0];
+        assert_eq!((problem.guests.len(), unit.count(), unit.memory_used), (2, 2, 4096));
+        let state = State::new(&problem, &problem.start);
+        assert!((state.score() - crate::balance::score::score(&problem, &problem.start)).abs() < 1e-9);
+    }
+    // A unit goes only where all of it may go, and has room.
+    let pair = || resource_rule(&["a", "c"], Affinity::Positive, true);
+    let mut tight = with_rules(three(), &[("pair", pair())]);
+    tight.nodes.get_mut("n3").unwrap().capacity.memory = gib(3);
+    check(&tight, "a", &["n2"]);
+    tight.services.get_mut("c").unwrap().never_nodes = names(&["n2"]);
+    check(&tight, "a", &[]);
+    // One of them that cannot be moved holds the others, and so does one that is elsewhere still.
+    let mut held = with_rules(three(), &[("pair", pair())]);
+    held.services.get_mut("c").unwrap().movable = false;
+    check(&held, "a", &[]);
+    let split = resource_rule(&["a", "b"], Affinity::Positive, true);
+    check(&with_rules(three(), &[("split", split)]), "a", &[]);
+    // Who only prefers to be with others that are elsewhere may go anywhere.
+    let wish = resource_rule(&["a", "b"], Affinity::Positive, false);
+    check(&with_rules(three(), &[("wish", wish)]), "a", &["n2", "n3"]);
+    for (strict, expected) in [(true, &["n3"][..]), (false, &["n3"][..])] {
+        let nodes = NodePriorities([("n1".to_owned(), 0), ("n3".to_owned(), 1)].into());
+        let affinity = NodeAffinity { resources: vec!["a".to_owned()], nodes, strict };
+        let rule = AffinityRuleSpec { node_affinity: Some(affinity), ..AffinityRuleSpec::default() };
+        check(&with_rules(three(), &[("home", rule)]), "a", expected);
+    }
+}
+
+#[test]
+fn exclusion_tags_are_those_of_the_cluster() {
+    let mut view = view(&[("a", "n1"), ("b", "n2"), ("c", "n1")]);
+    for name in ["a", "b"] {
+        view.services.get_mut(name).unwrap().tags = names(&["only-one", "tier:web"]);
+    }
+    check(&view, "a", &["n3"]);
+    // What is stopped uses no node, and keeps nobody away.
+    let stopped = view.services.get_mut("b").unwrap();
+    (stopped.uses, stopped.stopped, stopped.wanted) = (BTreeSet::new(), true, false);
+    check(&view, "a", &["n2", "n3"]);
+}
+
+#[test]
+fn groups_are_those_of_the_nodes() {
+    let mut view = view(&[("a", "n1")]);
+    view.nodes.get_mut("n2").unwrap().node_group = Some("default".to_owned());
+    view.nodes.get_mut("n3").unwrap().node_group = Some("racks".to_owned());
+    let cluster = live(&view);
+    let groups: Vec<&str> = cluster.groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(groups, ["default", "racks", "without-group"]);
+    assert_eq!(cluster.nodes.iter().map(|node| node.group).collect::<Vec<_>>(), [2, 0, 1]);
+}
+
+#[test]
+fn measured_use_is_a_share_of_the_node() {
+    let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", "n3")]);
+    view.services.get_mut("c").unwrap().requests = Amounts::default();
+    let stopped = view.services.get_mut("d").unwrap();
+    (stopped.uses, stopped.stopped, stopped.wanted) = (BTreeSet::new(), true, false);
+    let measured = |name: &str, cpu: i128, rate: i128| ResourceUsage {
+        name: name.to_owned(),
+        usage: Some(Usage {
+            cpu: cores(cpu),
+            disk_rate: Some(Quantity::from_units(rate)),
+            ..Usage::default()
+        }),
+        ..ResourceUsage::default()
+    };
+    let busy = Usage { disk_rate: Some(Quantity::from_units(200 << 20)), ..Usage::default() };
+    let usage = UsageOverview {
+        nodes: vec![NodeUsage { name: "n2".to_owned(), usage: Some(busy), ..NodeUsage::default() }],
+        resources: vec![measured("a", 1000, 50 << 20), measured("x", 1, 1)],
+    };
+    let cluster = cluster(&view, &usage);
+    let quarter = LOAD_UNIT / 4;
+    let loads: Vec<[i64; 4]> = cluster.instances.iter().map(|instance| instance.load).collect();
+    assert_eq!(
+        loads,
+        [
+            [quarter, LOAD_UNIT, quarter, LOAD_UNIT],
+            // It asks for as much as the one that was measured; the next one asks for nothing.
+            [quarter, LOAD_UNIT, quarter, LOAD_UNIT],
+            [quarter, LOAD_UNIT, quarter, LOAD_UNIT],
+            [0; 4],
+        ]
+    );
+}
+
+#[test]
+fn it_is_balanced_and_saved_as_text() {
+    let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n1"), ("d", "n1"), ("e", "n1"), ("f", "n1")]);
+    let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
+    view.services.get_mut("f").unwrap().tags = names(&["tier:web"]);
+    let view = with_rules(view, &[("apart", apart)]);
+    let problem = problem(&view);
+    let plan = search(&problem, &Goal::default(), &mut || 0.0);
+    assert_eq!((plan.steps.len(), plan.end() < 1e-6), (4, true));
+    let cluster = live(&view);
+    assert!(cluster.nodes.iter().all(|node| node.role == Role::Member));
+    let read = text::read(&text::write(&cluster)).expect("it is read again");
+    assert_eq!(
+        read,
+        Cluster {
+            bindings: read.bindings.clone(),
+            cpus_in_thousandths: false,
+            instances: cluster
+                .instances
+                .iter()
+                .cloned()
+                .map(|instance| crate::balance::model::Instance {
+                    load: crate::balance::model::DEFAULT_LOAD,
+                    ..instance
+                })
+                .collect(),
+            ..cluster
+        }
+    );
+    assert!(read.instances[0].tags.contains(&format!("{APART}:rule:apart")));
+    let again = Problem::new(&read, 0, &Settings::default());
+    assert!((State::new(&again, &again.start).score() - plan.start).abs() < 1e-9);
+}
+
+#[test]
+fn the_view_survives_being_sent() {
+    let mut view = view(&[("a", "n1"), ("b", "n2")]);
+    view.nodes.get_mut("n3").unwrap().online = Err(Reason::Fencing);
+    view.nodes.get_mut("n2").unwrap().fenceable = Err(Reason::WatchdogMissing);
+    view.services.get_mut("a").unwrap().storage_nodes = Some(names(&["n1"]));
+    let apart = resource_rule(&["a", "b"], Affinity::Negative, true);
+    let view = with_rules(view, &[("apart", apart)]);
+    let sent = serde_json::to_value(&view).expect("it is written");
+    assert_eq!(sent["nodes"]["n3"]["notOnline"], "Fencing");
+    assert_eq!(serde_json::from_value::<View>(sent).expect("it is read"), view);
+}

@@ -1,0 +1,132 @@
+//! What rules, groups, storage and states say of where services may go, and with whom.
+
+use super::APART;
+use crate::balance::binding::Binding;
+use crate::balance::model::Instance;
+use crate::reservation::classes::against;
+use crate::rules::Partners;
+use crate::score::class_of;
+use crate::view::{ServiceFacts, View};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The ties of every service, by its position.
+pub(super) fn bindings(
+    view: &View,
+    names: &BTreeMap<&str, usize>,
+    positions: &BTreeMap<&str, usize>,
+) -> BTreeMap<usize, Binding> {
+    let mut bindings: BTreeMap<usize, Binding> = BTreeMap::new();
+    for (name, position) in names {
+        let Some(facts) = view.services.get(*name) else { continue };
+        let nodes = positions.iter().filter(|(node, _)| may_come(view, name, facts, node));
+        bindings.insert(
+            *position,
+            Binding {
+                nodes: nodes.map(|(_, position)| *position).collect(),
+                stays: stays(view, facts),
+                unit: None,
+                crew: None,
+                live: facts.moves_live,
+                copies: false,
+            },
+        );
+    }
+    keep_together(view, names, &mut bindings);
+    bindings
+}
+
+/// Nothing about a node speaks against a service, whoever else is there, and it would not go back from there by itself.
+fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> bool {
+    let Some(node) = view.nodes.get(node_name) else { return false };
+    let class = |node: &str| class_of(view, name, facts, node);
+    against(view, name, facts, node_name, node).is_none()
+        && !facts.never_nodes.contains(node_name)
+        && !facts.failed_nodes.contains(node_name)
+        && facts.node.as_deref().is_none_or(|here| class(node_name) >= class(here))
+}
+
+/// Why a service is not moved.
+fn stays(view: &View, facts: &ServiceFacts) -> Option<&'static str> {
+    let online = |node: &String| view.nodes.get(node).is_some_and(|node| node.online.is_ok());
+    if !facts.node.as_ref().is_some_and(online) {
+        return Some("its node is not online");
+    }
+    if facts.uses.is_empty() {
+        return match (facts.stopped, facts.wanted) {
+            (true, _) => None,
+            (false, true) => Some("it is to run and does not"),
+            (false, false) => Some("it is disabled, ignored or in Error"),
+        };
+    }
+    if !facts.movable || facts.uses.len() != 1 {
+        return Some("it does not run, or something is under way with it");
+    }
+    facts.maintenance_node.is_some().then_some("it goes back once the maintenance of its node has ended")
+}
+
+/// Services that rules keep together move as one: strictly bound ones that run, and of those that only prefer it the ones that are
+/// together.
+fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTreeMap<usize, Binding>) {
+    let mut units: Vec<BTreeSet<usize>> = Vec::new();
+    for (number, partners) in view.rules.all_together().enumerate() {
+        let mut by_node: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (name, facts) in running(view, partners) {
+            if let (Some(position), Some(node)) = (names.get(name), facts.heading()) {
+                by_node.entry(node).or_default().insert(*position);
+            }
+        }
+        let is_split = partners.strict && by_node.len() > 1;
+        for members in by_node.into_values() {
+            for member in &members {
+                let Some(binding) = bindings.get_mut(member).filter(|_| partners.strict) else { continue };
+                binding.crew = Some(number);
+                if is_split {
+                    binding.stays.get_or_insert("others that a rule keeps with it are elsewhere");
+                }
+            }
+            if members.len() > 1 && !is_split {
+                join(&mut units, members);
+            }
+        }
+    }
+    for (number, members) in units.iter().enumerate() {
+        for member in members {
+            if let Some(binding) = bindings.get_mut(member) {
+                binding.unit = Some(number);
+            }
+        }
+    }
+}
+
+/// Adds a set, in one with those that it overlaps.
+fn join(units: &mut Vec<BTreeSet<usize>>, members: BTreeSet<usize>) {
+    let (overlapping, mut others): (Vec<_>, Vec<_>) =
+        std::mem::take(units).into_iter().partition(|unit| !unit.is_disjoint(&members));
+    others.push(overlapping.into_iter().fold(members, |one, other| &one | &other));
+    *units = others;
+}
+
+/// The services of a rule that use a node.
+fn running<'a>(view: &'a View, partners: &'a Partners) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
+    let services = partners.resources.iter().filter_map(|name| view.services.get_key_value(name));
+    services.filter(|(_, facts)| !facts.uses.is_empty()).map(|(name, facts)| (name.as_str(), facts))
+}
+
+/// Services that rules keep apart, or that have the same exclusion tag, get a tag in common.
+pub(super) fn keep_apart(view: &View, names: &BTreeMap<&str, usize>, instances: &mut [Instance]) {
+    for partners in view.rules.all_apart() {
+        let tag = format!("{APART}:rule:{}", partners.name);
+        for (name, _) in running(view, partners) {
+            if let Some(position) = names.get(name) {
+                instances[*position].tags.push(tag.clone());
+            }
+        }
+    }
+    let prefixes = &view.settings.exclusion_tags;
+    for (name, position) in names {
+        let Some(facts) = view.services.get(*name).filter(|facts| !facts.uses.is_empty()) else { continue };
+        let excludes = |tag: &&String| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str()));
+        let tags = facts.tags.iter().filter(excludes).map(|tag| format!("{APART}:tag:{tag}"));
+        instances[*position].tags.extend(tags);
+    }
+}
