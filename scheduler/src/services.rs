@@ -3,12 +3,14 @@
 use crate::view::ServiceFacts;
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::quantity::{Amounts, Quantity};
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// Services by resource name. It reads as a map; every change goes through here, so that what is kept at hand is true.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Deserialize)]
+#[serde(from = "BTreeMap<String, ServiceFacts>")]
 pub struct Services {
     facts: BTreeMap<String, ServiceFacts>,
     nodes: BTreeMap<String, NodeUse>,
@@ -168,6 +170,12 @@ impl Deref for Services {
 
     fn deref(&self) -> &Self::Target {
         &self.facts
+    }
+}
+
+impl Serialize for Services {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.facts.serialize(serializer)
     }
 }
 

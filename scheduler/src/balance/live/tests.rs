@@ -7,6 +7,7 @@ use crate::balance::search::{Goal, search};
 use crate::balance::state::State;
 use crate::balance::text;
 use crate::rules::{Declared, Rules};
+use crate::services::Changing;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::driver::DriverKind;
 use ha_api_types::placement::{
@@ -124,8 +125,7 @@ fn amounts_are_those_that_placement_goes_by() {
     let n1 = view.nodes.get_mut("n1").unwrap();
     n1.reserved = Amounts { cpu: cores(250), memory: gib(1), disk: gib(10) };
     view.services.get_mut("b").unwrap().uses = names(&["n1", "n2"]);
-    let stopped = view.services.get_mut("c").unwrap();
-    (stopped.uses, stopped.stopped, stopped.wanted) = (BTreeSet::new(), true, false);
+    stop(&mut view, "c");
     view.services.get_mut("a").unwrap().requests.disk = gib(5);
     let cluster = live(&view);
     let sizes = |index: usize| {
@@ -163,7 +163,7 @@ fn a_node_of_unknown_size_has_room_for_all() {
 fn states_and_storage_are_told_apart() {
     let check = |change: fn(&mut ServiceFacts), expected: (Status, Template, Option<usize>)| {
         let mut view = view(&[("a", "n2")]);
-        change(view.services.get_mut("a").unwrap());
+        change(&mut view.services.get_mut("a").unwrap());
         let cluster = live(&view);
         let instance = &cluster.instances[0];
         assert_eq!((instance.status, instance.template, instance.secondary), expected);
@@ -184,8 +184,13 @@ fn states_and_storage_are_told_apart() {
     );
 }
 
-fn a(view: &mut View) -> &mut ServiceFacts {
+fn a(view: &mut View) -> Changing<'_> {
     view.services.get_mut("a").unwrap()
+}
+
+fn stop(view: &mut View, name: &str) {
+    let mut facts = view.services.get_mut(name).unwrap();
+    (facts.uses, facts.stopped, facts.wanted) = (BTreeSet::new(), true, false);
 }
 
 fn n3(view: &mut View) -> &mut NodeFacts {
@@ -313,8 +318,7 @@ fn exclusion_tags_are_those_of_the_cluster() {
     }
     check(&view, "a", &["n3"]);
     // What is stopped uses no node, and keeps nobody away.
-    let stopped = view.services.get_mut("b").unwrap();
-    (stopped.uses, stopped.stopped, stopped.wanted) = (BTreeSet::new(), true, false);
+    stop(&mut view, "b");
     check(&view, "a", &["n2", "n3"]);
 }
 
@@ -333,8 +337,7 @@ fn groups_are_those_of_the_nodes() {
 fn measured_use_is_a_share_of_the_node() {
     let mut view = view(&[("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", "n3")]);
     view.services.get_mut("c").unwrap().requests = Amounts::default();
-    let stopped = view.services.get_mut("d").unwrap();
-    (stopped.uses, stopped.stopped, stopped.wanted) = (BTreeSet::new(), true, false);
+    stop(&mut view, "d");
     let measured = |name: &str, cpu: i128, rate: i128| ResourceUsage {
         name: name.to_owned(),
         usage: Some(Usage {
