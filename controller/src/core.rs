@@ -42,7 +42,7 @@ use ha_store::Outcome;
 use ha_store::election::{Election, ElectionView, Leadership, Readings, Step, Subject as ElectionSubject};
 use plan::{Note, Waiting};
 use reservation::Reservation;
-use situation::{Side, Situation};
+use situation::{Measure, Side, Situation};
 use std::collections::{BTreeMap, VecDeque};
 use world::{Touched, World};
 use writes::Writes;
@@ -90,7 +90,7 @@ pub struct Controller {
     /// The last plan had nothing to do and nothing to wait for.
     rests: bool,
     /// Since when nodes have carried too much or too little. A new leader begins to count anew.
-    uneven: BTreeMap<String, Side>,
+    uneven: BTreeMap<(Measure, String), Side>,
     waiting: Vec<Waiting>,
     reservation: Reservation,
     refused: Option<String>,

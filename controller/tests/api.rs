@@ -284,10 +284,12 @@ async fn a_change_is_thought_through_and_not_made() {
     let plan = api.post("plan", &json!({"objects": [node1.clone(), both]})).await;
     assert_eq!(
         (plan.at("/effects"), plan.at("/warnings").as_array().unwrap().len()),
-        (&json!([]), 2),
+        (&json!([]), 3),
         "{}",
         plan.body
     );
+    let last = plan.at("/warnings/2").as_str().unwrap();
+    assert!(last.contains("would fail the HA reservation check"), "{last}");
     // A dry run says the same as warnings.
     let dry = api.put("nodes/node1?dryRun=All", &node1).await;
     assert!(

@@ -75,6 +75,23 @@ async fn each_failure_is_answered_with_its_proof() {
 }
 
 #[tokio::test]
+async fn a_plan_says_what_all_its_changes_together_would_break() {
+    let api = cluster(&["node1", "node2"]).await;
+    runs(&api, "web", "node1", "2Gi").await;
+    let plan = api.post("plan", &json!({"objects": [sized("small", "1Gi")]})).await;
+    assert_eq!((plan.code, plan.at("/warnings")), (200, &json!([])), "{}", plan.body);
+    // Each of them alone would be no trouble.
+    let both = json!({"objects": [sized("one", "2Gi"), sized("two", "2Gi")]});
+    let plan = api.post("plan", &both).await;
+    let said = plan.at("/warnings/0").as_str().unwrap_or_default();
+    assert!(said.starts_with("with this change cluster "), "{}", plan.body);
+    assert!(said.contains("would fail the HA reservation check"), "{said}");
+    // What goes may make room.
+    let swap = json!({"objects": [sized("one", "2Gi"), sized("two", "2Gi")], "deletions": [{"kind": "Resource", "name": "web"}]});
+    assert_eq!(api.post("plan", &swap).await.at("/warnings"), &json!([]));
+}
+
+#[tokio::test]
 async fn what_would_newly_break_it_is_warned_of_or_refused() {
     let api = cluster(&["node1", "node2", "node3"]).await;
     runs(&api, "web", "node1", "3Gi").await;

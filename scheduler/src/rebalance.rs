@@ -3,6 +3,8 @@
 //! Every move that is given here lowers the unevenness by a share of it, under the figures as they are: so moves end, and none is
 //! taken back.
 
+pub mod overload;
+
 use crate::place::{Verdict, place};
 use crate::score::{NodeGroupRank, class_of, preferences_missed};
 use crate::topsis;

@@ -8,6 +8,8 @@ use super::error::ApiError;
 use super::facts;
 use super::read;
 use super::request::{FieldValidation, read_body, requester};
+use super::reservation::gate;
+use crate::core::world::World;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -46,7 +48,9 @@ pub(crate) async fn handler<S: Store>(
         .into_iter()
         .map(|deletion| (deletion.kind, names::bare(&deletion.name).to_owned()))
         .collect();
-    Ok(Json(of(&state, &changed, &deleted).await?).into_response())
+    let (mut plan, before, after) = compared(&state, &changed, &deleted).await?;
+    plan.warnings.extend(gate::warning(&state, before, after).await?);
+    Ok(Json(plan).into_response())
 }
 
 /// An object as admission would store it.
@@ -86,6 +90,15 @@ pub(crate) async fn of<S: Store>(
     changed: &[(Kind, String, Value)],
     deleted: &[(Kind, String)],
 ) -> Result<Plan, ApiError> {
+    Ok(compared(state, changed, deleted).await?.0)
+}
+
+/// The plan with the worlds that were compared for it.
+async fn compared<S: Store>(
+    state: &ApiState<S>,
+    changed: &[(Kind, String, Value)],
+    deleted: &[(Kind, String)],
+) -> Result<(Plan, World, World), ApiError> {
     let before = facts::world(state).await?;
     let mut after = before.clone();
     let revision = before.revision + 1;
@@ -108,5 +121,5 @@ pub(crate) async fn of<S: Store>(
                 .to_owned(),
         );
     }
-    Ok(plan)
+    Ok((plan, before, after))
 }

@@ -8,6 +8,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::view::{Explanation, Verdict, VerdictCause};
 use ha_scheduler::place::{class_name, score_terms};
+use ha_scheduler::rebalance::overload::{Counts, relieve};
 use ha_scheduler::rebalance::{Loads, best_move, stays};
 use ha_scheduler::score::{Class, Score, class_of};
 use ha_scheduler::topsis::carried;
@@ -49,8 +50,25 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
     }
 }
 
-/// What evening the load by itself makes of it; `None`: that is off, or it is not at rest.
+/// What evening the load, and the limit of services on a node, make of it; `None`: both are off, or it is not at rest.
 fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
+    let parts = [by_load(view, name, service), by_services(view, name, service)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What the limit of services on a node makes of it.
+fn by_services(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
+    let node = service.node.as_deref().filter(|_| view.reservation.enabled && service.movable)?;
+    let told = Counts::of(view).told(node)?;
+    let leaves = relieve(view, &BTreeSet::from([name]), |from| from == node);
+    Some(match leaves {
+        Some(planned) => format!("{told}: it could go to {}", planned.to),
+        None => told,
+    })
+}
+
+fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     let settings = &view.settings.auto_rebalance;
     if !settings.enabled || !service.movable {
         return None;

@@ -1,7 +1,7 @@
 //! What the leader would write now, and what it waits for.
 
 use super::interface::FencerRun;
-use super::situation::Situation;
+use super::situation::{Measure, Situation};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
@@ -23,8 +23,9 @@ pub struct Plan {
     pub wake: Option<(Mono, &'static str)>,
     /// Nodes that are in time: the same world would also be judged anew once one of them is not heard any more.
     pub heard: Vec<String>,
-    /// The load of nodes is too uneven, and nothing else goes on: which of them carry more than the mean. Empty: it is not so.
-    pub uneven: BTreeMap<String, bool>,
+    /// Nothing else goes on, and the load of nodes is too uneven: which of them carry more than the mean; or some have too many
+    /// services: these. Empty: neither is so.
+    pub uneven: BTreeMap<(Measure, String), bool>,
     /// Action uids that were used.
     pub uids: u64,
     /// The cluster as it is with this plan carried out, for the reservation check; `None` while its nodes are still coming.

@@ -49,7 +49,7 @@ pub struct Planner<'a> {
     /// Services that this plan moves because an operator asked for it.
     pub moved_by_operator: BTreeSet<String>,
     /// Moves that even the load of nodes, by service.
-    rebalances: BTreeMap<String, ha_scheduler::rebalance::Move>,
+    rebalances: BTreeMap<String, rebalance::Rebalance>,
     /// The plan.
     pub plan: Plan,
     /// Services that have to make room for one of higher priority, by name.

@@ -29,8 +29,9 @@ pub struct Situation<'a> {
     pub probes: &'a super::fencing::probes::DeviceProbes,
     /// Nodes that an unknown commit of this process may have closed: they count as closed and as not closed.
     pub perhaps_closed: &'a BTreeSet<String>,
-    /// Since when each node has carried more than the mean, or less, while the load was too uneven and nothing else went on.
-    pub uneven: &'a BTreeMap<String, Side>,
+    /// Since when each node has carried more than the mean, or less, while the load was too uneven and nothing else went on; and
+    /// since when it has had too many services.
+    pub uneven: &'a BTreeMap<(Measure, String), Side>,
     /// Where services will be once the writes under way are seen: the nodes that each uses.
     pub placing: &'a BTreeMap<String, BTreeSet<String>>,
     /// What a write is under way about: it is not planned again before that is seen.
@@ -41,7 +42,16 @@ pub struct Situation<'a> {
     pub next_uid: u64,
 }
 
-/// On which side of the mean a node's load is.
+/// What nodes are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// Their load, against the mean.
+    Load,
+    /// How many services they have, against the limit of the reservation.
+    Services,
+}
+
+/// On which side of the mean or limit a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
     /// It carries more.

@@ -7,7 +7,7 @@ use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 
 /// Cores and GiB.
-fn amounts(cpu: i128, memory: i128) -> Amounts {
+pub(super) fn amounts(cpu: i128, memory: i128) -> Amounts {
     Amounts {
         cpu: Some(Quantity::from_units(cpu)),
         memory: Some(Quantity::from_units(memory << 30)),
@@ -29,7 +29,7 @@ fn service(node: &str, cpu: i128, memory: i128) -> ServiceFacts {
 }
 
 /// Nodes of 16 cores and 64 GiB, and services that ask for so much where they are.
-fn cluster(nodes: &[&str], services: &[(&str, &str, i128, i128)]) -> View {
+pub(super) fn cluster(nodes: &[&str], services: &[(&str, &str, i128, i128)]) -> View {
     let mut view = View::default();
     view.settings.mode = SchedulerMode::Static;
     view.settings.auto_rebalance.enabled = true;

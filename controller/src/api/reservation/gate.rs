@@ -63,6 +63,44 @@ pub(in crate::api) async fn check<S: Store>(
     Err(ApiError::new(StatusCode::CONFLICT, "Conflict", text).about(kind, name).with_causes(vec![cause]))
 }
 
+/// What is said of several changes that are thought through together.
+pub(in crate::api) async fn warning<S: Store>(
+    state: &ApiState<S>,
+    before: World,
+    after: World,
+) -> Result<Option<String>, ApiError> {
+    if before.nodes.len() * before.resources.len() > MOST_WARNED {
+        return Ok(None);
+    }
+    let broken = tokio::task::spawn_blocking(move || {
+        let settled = settled(&before, &after, None);
+        newly_broken(&before, &after, settled)
+    });
+    let broken = broken.await.map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok((!broken.is_empty())
+        .then(|| format!("with this change {}", message(&state.options().cluster, &broken))))
+}
+
+/// Nodes whose failure would certainly not be survived any more, once the cluster has come to rest after a change.
+fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(String, Failing)> {
+    let fails = |model: &Model, node: &str| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT) {
+        Verdict::Fails(failing) => Some(failing),
+        Verdict::Survives(_) | Verdict::Unknown(_) => None,
+    };
+    let model = Model::of(settled);
+    let names: Vec<String> = model.nodes_with_services().map(str::to_owned).collect();
+    let broken: Vec<(String, Failing)> =
+        names.into_iter().filter_map(|node| fails(&model, &node).map(|failing| (node, failing))).collect();
+    if broken.is_empty() {
+        return broken;
+    }
+    // What the change asks to be counted is counted before it as well.
+    let mut was = view(before).0;
+    was.reservation.clone_from(&after.settings().reservation);
+    let was = Model::of(was);
+    broken.into_iter().filter(|(node, _)| fails(&was, node).is_none()).collect()
+}
+
 /// Whether a change can matter at all.
 fn matters(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
     match kind {
@@ -125,25 +163,7 @@ impl Proposal {
 
     /// Nodes whose failure would certainly not be survived any more.
     fn newly_broken(&self, before: &World) -> Vec<(String, Failing)> {
-        let fails = |model: &Model, node: &str| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT)
-        {
-            Verdict::Fails(failing) => Some(failing),
-            Verdict::Survives(_) | Verdict::Unknown(_) => None,
-        };
-        let after = Model::of(self.settled(before));
-        let names: Vec<String> = after.nodes_with_services().map(str::to_owned).collect();
-        let broken: Vec<(String, Failing)> = names
-            .into_iter()
-            .filter_map(|node| fails(&after, &node).map(|failing| (node, failing)))
-            .collect();
-        if broken.is_empty() {
-            return broken;
-        }
-        // What the change asks to be counted is counted before it as well.
-        let mut was = view(before).0;
-        was.reservation.clone_from(&self.after.settings().reservation);
-        let was = Model::of(was);
-        broken.into_iter().filter(|(node, _)| fails(&was, node).is_none()).collect()
+        newly_broken(before, &self.after, self.settled(before))
     }
 
     /// The cluster once it has come to rest with the change.

@@ -2,70 +2,140 @@
 //!
 //! It acts only while nothing else goes on, and moves only from nodes that carried more than the mean for `holdSeconds` of such
 //! rest, to nodes that carried less for as long: a load that swings moves nothing. After each move the time begins anew, so that
-//! the next one is judged by what the last one has brought about.
+//! the next one is judged by what the last one has brought about. With `reservation.enabled` also a node that has had too many services
+//! for as long gives one away at a time. Neither undoes what the other does: what evens the load brings no node too many services, and what
+//! takes services away leaves the load as even as is asked for.
 
 use super::{Draft, Planner, Service, moves, operation};
 use crate::core::health::Health;
 use crate::core::placement::settling_until;
 use crate::core::plan::Subject;
+use crate::core::situation::Measure;
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
-use ha_scheduler::rebalance::{Loads, best_move};
+use ha_scheduler::rebalance::overload::{Counts, relieve};
+use ha_scheduler::rebalance::{Loads, Move, best_move};
 use ha_scheduler::{Placement, ServiceFacts, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What runs for so long on a node was measured there, or will not be.
 const MEASURED_AFTER_MS: Millis = 60_000;
 
-/// Decides which services are moved now.
+/// A move that is decided on.
+#[derive(Clone, Debug)]
+pub(super) struct Rebalance {
+    planned: Move,
+    cause: Cause,
+}
+
+/// Why a service is moved.
+#[derive(Clone, Debug)]
+enum Cause {
+    /// The load of nodes is uneven (`scheduler.autoRebalance`).
+    Load,
+    /// Its node has too many services (`reservation.overUtilization`); in words.
+    Services(String),
+}
+
+/// Decides which services are moved now: first for the load, and if that moves none, off a node with too many services.
 pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<&str, operation::Request<'_>>) {
-    let situation = planner.situation;
-    let settings = planner.view.settings.auto_rebalance.clone();
-    if !settings.enabled || !is_at_rest(planner) {
+    let by_load = planner.view.settings.auto_rebalance.enabled;
+    let by_services = planner.view.reservation.enabled;
+    if !(by_load || by_services) || !is_at_rest(planner) {
         return;
     }
-    let loads = Loads::of(&planner.view);
-    if loads.unevenness() <= settings.threshold {
-        return;
-    }
-    planner.plan.uneven = loads.sides().map(|(node, above)| (node.to_owned(), above)).collect();
-    let now = situation.now.raw;
-    let mut lasting: BTreeMap<String, bool> = BTreeMap::new();
-    for (node, above) in planner.plan.uneven.clone() {
-        let known = situation.uneven.get(&node).filter(|side| side.above == above);
-        let due = known.map_or(now, |side| side.since) + u64::from(settings.hold_seconds) * 1000;
-        if now >= due {
-            lasting.insert(node, above);
-        } else {
-            planner.plan.wake(&situation, due, "the load of nodes has been uneven for long enough");
-        }
-    }
-    let suits = |from: &str, to: &str| lasting.get(from) == Some(&true) && lasting.get(to) == Some(&false);
-    if lasting.is_empty() {
-        return;
-    }
-    let mut services: BTreeSet<&str> = situation
+    let services: BTreeSet<&str> = planner
+        .situation
         .world
         .resources
         .keys()
         .map(String::as_str)
         .filter(|name| !operations.contains_key(name) && is_ready(planner, name))
         .collect();
+    if by_load {
+        even_load(planner, services.clone());
+    }
+    if by_services {
+        relieve_one(planner, &services);
+    }
+}
+
+/// Moves that make the load of nodes more even.
+fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
+    let settings = planner.view.settings.auto_rebalance.clone();
+    let loads = Loads::of(&planner.view);
+    if loads.unevenness() <= settings.threshold {
+        return;
+    }
+    let sides = loads.sides().map(|(node, above)| (node.to_owned(), above)).collect();
+    let lasting = lasting(planner, Measure::Load, sides, "the load of nodes has been uneven for long enough");
+    if lasting.is_empty() {
+        return;
+    }
     let mut view = planner.view.clone();
     for _ in 0..settings.max_moves {
+        // What evens the load brings no node more services than it should have.
+        let counts = view.reservation.enabled.then(|| Counts::of(&view));
+        let suits = |from: &str, to: &str| {
+            lasting.get(from) == Some(&true)
+                && lasting.get(to) == Some(&false)
+                && !counts.as_ref().is_some_and(|counts| counts.is_full(to))
+        };
         let Some(planned) = best_move(&view, &services, suits) else { break };
         services.remove(planned.service.as_str());
         if let Some(mut facts) = view.services.get_mut(&planned.service) {
             facts.node = Some(planned.to.clone());
             facts.uses = BTreeSet::from([planned.to.clone()]);
         }
-        planner.rebalances.insert(planned.service.clone(), planned);
+        planner.rebalances.insert(planned.service.clone(), Rebalance { planned, cause: Cause::Load });
         if Loads::of(&view).unevenness() <= settings.threshold {
             break;
         }
     }
+}
+
+/// One move off a node that has had too many services for long enough, if the load moves nothing.
+fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&str>) {
+    let counts = Counts::of(&planner.view);
+    let sides: BTreeMap<String, bool> =
+        counts.sides().filter(|(_, above)| *above).map(|(node, above)| (node.to_owned(), above)).collect();
+    let lasting =
+        lasting(planner, Measure::Services, sides, "a node has had too many services for long enough");
+    if lasting.is_empty() || !planner.rebalances.is_empty() {
+        return;
+    }
+    if let Some(planned) = relieve(&planner.view, services, |node| lasting.contains_key(node)) {
+        let told = Counts::of(&planner.view).told(&planned.from).unwrap_or_default();
+        let rebalance = Rebalance { cause: Cause::Services(told), planned };
+        planner.rebalances.insert(rebalance.planned.service.clone(), rebalance);
+    }
+}
+
+/// Notes on which side nodes are, and gives those that have been there for `holdSeconds`.
+fn lasting(
+    planner: &mut Planner<'_>,
+    measure: Measure,
+    sides: BTreeMap<String, bool>,
+    what: &'static str,
+) -> BTreeMap<String, bool> {
+    let situation = planner.situation;
+    let hold = u64::from(planner.view.settings.auto_rebalance.hold_seconds) * 1000;
+    let now = situation.now.raw;
+    let mut lasting: BTreeMap<String, bool> = BTreeMap::new();
+    for (node, above) in sides {
+        let place = (measure, node.clone());
+        let known = situation.uneven.get(&place).filter(|side| side.above == above);
+        let due = known.map_or(now, |side| side.since) + hold;
+        planner.plan.uneven.insert(place, above);
+        if now >= due {
+            lasting.insert(node, above);
+        } else {
+            planner.plan.wake(&situation, due, what);
+        }
+    }
+    lasting
 }
 
 /// Whether nothing else goes on: no node comes or goes, no service starts or moves, no write is under way, and in mode Dynamic
@@ -137,7 +207,7 @@ pub(super) fn carry_out(
     draft: &mut Draft,
     placement: &Placement,
 ) -> bool {
-    let Some(planned) = planner.rebalances.remove(service.name) else { return false };
+    let Some(Rebalance { planned, cause }) = planner.rebalances.remove(service.name) else { return false };
     if !matches!(placement.verdicts.get(&planned.to), Some(Verdict::Allowed(_))) {
         return false;
     }
@@ -145,8 +215,13 @@ pub(super) fn carry_out(
         return false;
     }
     draft.status.operation = None;
-    let (before, after) = (planned.before, planned.after);
-    let message = format!("{}, unevenness {before:.2} becomes {after:.2}", draft.message);
+    let message = match cause {
+        Cause::Load => {
+            let (before, after) = (planned.before, planned.after);
+            format!("{}, unevenness {before:.2} becomes {after:.2}", draft.message)
+        }
+        Cause::Services(told) => format!("{}; {told}", draft.message),
+    };
     if let Some((_, _, told)) = draft.told.last_mut() {
         told.clone_from(&message);
     }

@@ -1,0 +1,97 @@
+//! Relieving nodes, as tables and as a property: moves end, and never make another node too full.
+
+use super::*;
+use crate::rebalance::tests::cluster;
+use ha_api_types::cluster::SchedulerMode;
+use proptest::prelude::*;
+
+/// Services by node, each of 1 core and 1 GiB but for the first of all, which is larger.
+fn view(nodes: &[&str], on: &[&str]) -> View {
+    let names: Vec<String> = (0..on.len()).map(|at| format!("s{at}")).collect();
+    let size = |at: usize| if at == 0 { 4 } else { 1 };
+    let services: Vec<(&str, &str, i128, i128)> =
+        on.iter().enumerate().map(|(at, node)| (names[at].as_str(), *node, size(at), size(at))).collect();
+    let mut view = cluster(nodes, &services);
+    view.settings.mode = SchedulerMode::Basic;
+    view.settings.auto_rebalance.enabled = false;
+    view.reservation.enabled = true;
+    view
+}
+
+fn next(view: &View) -> Option<Move> {
+    relieve(view, &view.services.keys().map(String::as_str).collect(), |_| true)
+}
+
+fn check(view: &View, expected: Option<(&str, &str)>) {
+    let found = next(view);
+    let said = found.as_ref().map(|planned| (planned.service.as_str(), planned.to.as_str()));
+    assert_eq!(said, expected, "{found:?}");
+}
+
+#[test]
+fn the_fifth_is_the_first_too_many_of_an_even_share_of_two() {
+    let nodes = ["n1", "n2", "n3"];
+    check(&view(&nodes, &["n1", "n1", "n1", "n1", "n2", "n3"]), None);
+    // The large one stays; the smallest goes, to the node with the fewest.
+    let mut view = view(&nodes, &["n1", "n1", "n1", "n1", "n1", "n2"]);
+    check(&view, Some(("s1", "n3")));
+    view.nodes.get_mut("n3").expect("there").schedulable = false;
+    check(&view, Some(("s1", "n2")));
+    view.reservation.over_utilization = 300;
+    check(&view, None);
+}
+
+#[test]
+fn a_node_in_maintenance_takes_no_part() {
+    let mut view = view(&["n1", "n2", "n3"], &["n1", "n1", "n1", "n1", "n1", "n2"]);
+    view.nodes.get_mut("n3").expect("there").maintenance = true;
+    // The even share is 3 now, and 5 are not more than 6.
+    check(&view, None);
+}
+
+#[test]
+fn what_cannot_move_live_or_is_not_at_rest_stays() {
+    let mut view = view(&["n1", "n2", "n3"], &["n1", "n1", "n1", "n1", "n1", "n2"]);
+    view.services.get_mut("s1").expect("there").moves_live = false;
+    view.services.get_mut("s2").expect("there").movable = false;
+    check(&view, Some(("s3", "n3")));
+}
+
+#[test]
+fn with_auto_rebalance_the_load_stays_as_even_as_is_asked_for() {
+    // Many small ones beside a node with one large one: by number they should go, by load they should not.
+    let mut view = view(&["n1", "n2"], &["n2", "n1", "n1", "n1", "n1", "n1"]);
+    view.settings.mode = SchedulerMode::Static;
+    view.reservation.over_utilization = 150;
+    view.settings.auto_rebalance.threshold = 0.05;
+    check(&view, Some(("s1", "n2")));
+    view.settings.auto_rebalance.enabled = true;
+    view.services.get_mut("s0").expect("there").requests = crate::rebalance::tests::amounts(5, 5);
+    check(&view, None);
+}
+
+proptest! {
+    #[test]
+    fn moves_end_and_fill_nobody(on in proptest::collection::vec(0usize..4, 1..24), percent in 100u32..400) {
+        let nodes = ["n1", "n2", "n3", "n4"];
+        let on: Vec<&str> = on.into_iter().map(|at| nodes[at]).collect();
+        let mut view = view(&nodes, &on);
+        view.reservation.over_utilization = percent;
+        let mut moves = 0;
+        while let Some(planned) = next(&view) {
+            let counts = Counts::of(&view);
+            prop_assert!(counts.count(&planned.to).expect("there") + 1 < counts.count(&planned.from).expect("there"));
+            prop_assert!(!counts.is_full(&planned.to));
+            let mut moved = view.services.get_mut(&planned.service).expect("there");
+            moved.node = Some(planned.to.clone());
+            moved.uses = BTreeSet::from([planned.to.clone()]);
+            drop(moved);
+            moves += 1;
+            prop_assert!(moves <= on.len());
+        }
+        // With one size and no rules, nobody is left with too many if all could be below the limit.
+        let even = on.len().div_ceil(nodes.len());
+        let attainable = even * nodes.len() * 100 <= on.len() * usize::try_from(percent).expect("small");
+        prop_assert!(!attainable || Counts::of(&view).sides().all(|(_, above)| !above));
+    }
+}
