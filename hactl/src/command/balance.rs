@@ -8,6 +8,7 @@ mod instances;
 mod nodes;
 mod options;
 mod planned;
+mod signals;
 mod steps;
 mod still;
 

@@ -4,6 +4,7 @@ use super::actions::{Action, actions};
 use super::count;
 use super::options::Options;
 use super::planned::{Planned, Source};
+use super::signals::{Signals, Terminated};
 use super::still::Expected;
 use crate::command::operate::{explain, follow, record, status, word};
 use crate::command::wait::bounded;
@@ -14,7 +15,6 @@ use ha_api_types::operation::OperationPhase;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What became of a plan.
 pub(super) struct Applied {
@@ -33,10 +33,16 @@ struct Job<'a> {
     actions: Vec<Action>,
 }
 
-/// The signals that end it.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+/// A plan that is being carried out.
+struct Run<'a> {
+    session: &'a Session,
+    options: &'a Options,
+    source: &'a Source,
+    signals: Signals,
+    expected: Expected,
+    applied: Vec<Value>,
+    /// Moves that are done.
+    done: usize,
 }
 
 /// Carries out the plans, one after another.
@@ -51,64 +57,89 @@ pub(super) async fn apply(
         .flat_map(|planned| planned.job_sets().into_iter().map(move |set| (planned, set)))
         .collect();
     let all: usize = sets.iter().map(|(_, set)| set.len()).sum();
-    let mut signals = Signals {
-        interrupt: signal(SignalKind::interrupt()).map_err(|error| no_signals(&error))?,
-        terminate: signal(SignalKind::terminate()).map_err(|error| no_signals(&error))?,
+    let mut run = Run {
+        session,
+        options,
+        source,
+        signals: Signals::catch()?,
+        expected: Expected::new(source, options, plans),
+        applied: Vec::new(),
+        done: 0,
     };
-    let mut applied = Applied { jobs: Vec::new(), failure: None };
-    let mut expected = Expected::new(source, options, plans);
-    let mut done = 0;
+    let mut failure = None;
     for ((planned, set), number) in sets.iter().zip(1..) {
         let jobs: Vec<Job<'_>> = set.iter().map(|step| job(source, planned, step)).collect();
-        let what = format!("job set {number} of {}", sets.len());
-        if let Err(failure) = expected.check(session, &moving(source, &jobs)).await {
-            applied.failure = Some(left(failure, done, all));
-            return Ok(applied);
+        if let Err(failed) = run.set(&jobs, number, sets.len()).await {
+            failure = Some(left(failed, run.done, all));
+            break;
+        }
+    }
+    Ok(Applied { jobs: run.applied, failure })
+}
+
+impl Run<'_> {
+    /// Carries out one set, if the cluster still is as planned.
+    async fn set(&mut self, jobs: &[Job<'_>], number: usize, of: usize) -> Result<(), Failure> {
+        let (what, session) = (format!("job set {number} of {of}"), self.session);
+        let moving = moving(self.source, jobs);
+        let check = self.expected.check(session, &moving);
+        let terminated = |_: Terminated| Failure::refused(format!("terminated before {what}"));
+        let how_far = format!("{what} is not begun");
+        self.signals.during(session, &how_far, check).await.map_err(terminated)??;
+        if self.signals.interrupted() {
+            return Err(Failure::refused(format!("interrupted before {what}")));
         }
         let labels: Vec<&str> = jobs.iter().map(|job| job.label.as_str()).collect();
-        session.terminal().held_up(&format!("{what}: {}", labels.join(", ")));
-        let (outcomes, interrupted) = match run(session, options, &jobs, &mut signals, &what).await {
-            Ok(ended) => ended,
-            Err(failure) => {
-                applied.failure = Some(left(failure, done, all));
-                return Ok(applied);
-            }
+        let labels = labels.join(", ");
+        session.terminal().held_up(&format!("{what}: {labels}"));
+        let work = futures::future::join_all(jobs.iter().map(|job| carry_out(session, job)));
+        let late = format!("{what}, whose operations go on");
+        let work = bounded(self.options.timeout, &late, async { Ok(work.await) });
+        let terminated = |_: Terminated| {
+            Failure::refused(format!("terminated during {what}, whose operations go on: {labels}"))
+                .help("hactl get operations -w")
         };
+        let how_far = format!("{what} is the last one");
+        let outcomes = self.signals.during(session, &how_far, work).await.map_err(terminated)??;
+        self.note(jobs, number, &what, outcomes)?;
+        if self.signals.interrupted() {
+            return Err(Failure::refused(format!("interrupted after {what}")));
+        }
+        Ok(())
+    }
+
+    /// Takes in what became of a set.
+    fn note(
+        &mut self,
+        jobs: &[Job<'_>],
+        number: usize,
+        what: &str,
+        outcomes: Vec<Result<(), Failure>>,
+    ) -> Result<(), Failure> {
         let mut failures = Vec::new();
         for (job, outcome) in jobs.iter().zip(outcomes) {
             let phase = if outcome.is_ok() { "Succeeded" } else { "Failed" };
             let message = outcome.as_ref().err().map(|failure| failure.message.clone());
-            applied.jobs.push(json!({
-                "jobSet": number, "instance": source.instance(&planned.problem, job.step.guest),
+            self.applied.push(json!({
+                "jobSet": number,
+                "instance": self.source.instance(&job.planned.problem, job.step.guest),
                 "commands": job.actions.iter().map(Action::command).collect::<Vec<_>>(),
                 "phase": phase, "message": message,
             }));
             match outcome {
                 Ok(()) => {
-                    done += 1;
-                    expected.note(source, job.planned, job.step);
-                    session.terminal().held_up(&format!("{}: done", job.label));
+                    self.done += 1;
+                    self.expected.note(self.source, job.planned, job.step);
+                    self.session.terminal().held_up(&format!("{}: done", job.label));
                 }
                 Err(failure) => failures.push(failure),
             }
         }
-        if let Some(first) = failures.first() {
-            let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
-            let failure = Failure::new(first.exit, format!("{what} failed: {}", messages.join("; ")))
-                .help(first.help.clone());
-            applied.failure = Some(left(failure, done, all));
-            return Ok(applied);
-        }
-        if interrupted && done < all {
-            applied.failure = Some(left(Failure::refused(format!("interrupted after {what}")), done, all));
-            return Ok(applied);
-        }
+        let Some(first) = failures.first() else { return Ok(()) };
+        let messages: Vec<&str> = failures.iter().map(|failure| failure.message.as_str()).collect();
+        Err(Failure::new(first.exit, format!("{what} failed: {}", messages.join("; ")))
+            .help(first.help.clone()))
     }
-    Ok(applied)
-}
-
-fn no_signals(error: &std::io::Error) -> Failure {
-    Failure::refused(format!("signals cannot be waited for: {error}"))
 }
 
 /// Says what was done and what was left.
@@ -139,39 +170,6 @@ fn job<'a>(source: &Source, planned: &'a Planned, step: &'a Step) -> Job<'a> {
 fn moving<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
     let guests = jobs.iter().map(|job| &job.planned.problem.guests[job.step.guest]);
     guests.flat_map(Guest::instances).map(|at| source.cluster.instances[at].name.as_str()).collect()
-}
-
-/// Runs a set to its end, and says whether an interrupt has come meanwhile.
-///
-/// # Errors
-/// When it was told to end at once, or time ran out: its operations go on.
-async fn run(
-    session: &Session,
-    options: &Options,
-    jobs: &[Job<'_>],
-    signals: &mut Signals,
-    what: &str,
-) -> Result<(Vec<Result<(), Failure>>, bool), Failure> {
-    let work = futures::future::join_all(jobs.iter().map(|job| carry_out(session, job)));
-    let late = format!("{what}, whose operations go on");
-    let work = bounded(options.timeout, &late, async { Ok(work.await) });
-    let mut work = std::pin::pin!(work);
-    let mut interrupted = false;
-    loop {
-        tokio::select! {
-            outcomes = &mut work => return Ok((outcomes?, interrupted)),
-            _ = signals.interrupt.recv() => {
-                interrupted = true;
-                session.terminal().held_up(&format!("interrupted: {what} is the last one"));
-            }
-            _ = signals.terminate.recv() => {
-                let labels: Vec<&str> = jobs.iter().map(|job| job.label.as_str()).collect();
-                let labels = labels.join(", ");
-                return Err(Failure::refused(format!("terminated during {what}, whose operations go on: {labels}"))
-                    .help("hactl get operations -w"));
-            }
-        }
-    }
 }
 
 /// The operations of a job, one after another.

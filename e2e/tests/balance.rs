@@ -1,0 +1,89 @@
+//! Balancing a whole cluster by `hactl balance --apply`: services really move, job set by job set, and an interrupt ends it between two.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use ha_e2e::scenario::{CEILING, Scenario, WITNESS, witness_spec};
+use ha_e2e::wait::wait_until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// The services besides the witness.
+const OTHERS: [&str; 5] = ["w1", "w2", "w3", "w4", "w5"];
+
+/// Runs hactl, which must succeed.
+fn hactl(scenario: &Scenario, arguments: &[&str]) -> Result<String> {
+    let output = scenario.cluster.hactl_within(CEILING, arguments)?;
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "hactl {}: {text}", arguments.join(" "));
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// How many services run on each node, each in one place.
+fn counts(scenario: &Scenario) -> Result<Vec<usize>> {
+    let mut counts: BTreeMap<String, usize> =
+        ["node1", "node2", "node3"].map(|node| (node.to_owned(), 0)).into();
+    for service in OTHERS.into_iter().chain([WITNESS]) {
+        *counts.entry(scenario.home(service)?).or_default() += 1;
+    }
+    Ok(counts.into_values().collect())
+}
+
+#[test]
+fn services_are_moved_job_set_by_job_set() -> Result<()> {
+    let scenario = Scenario::start("balance")?;
+    for node in ["node2", "node3"] {
+        hactl(&scenario, &["set", &format!("node/{node}"), "schedulable=false"])?;
+    }
+    for service in OTHERS {
+        let mut spec = witness_spec(service)?;
+        spec["requests"] = json!({"cpu": "10m"});
+        scenario.apply("resources", service, &spec)?;
+    }
+    wait_until("everything to run on node1", CEILING, || {
+        if scenario.home(WITNESS).is_ok_and(|home| home != "node1") {
+            // It was there before; what fails is tried again.
+            let _ = scenario.cluster.hactl(&["relocate", WITNESS, "node1"]);
+        }
+        counts(&scenario).is_ok_and(|counts| counts == [6, 0, 0])
+    })?;
+    for node in ["node2", "node3"] {
+        hactl(&scenario, &["set", &format!("node/{node}"), "schedulable=true"])?;
+    }
+
+    let plan = hactl(&scenario, &["balance", "-C"])?;
+    assert!(plan.contains("hactl relocate "), "{plan}");
+    assert_eq!(counts(&scenario)?, [6, 0, 0], "a plan changes nothing");
+    let done: Value = serde_json::from_str(&hactl(&scenario, &["balance", "--apply", "-o", "json"])?)?;
+    let jobs = done["applied"].as_array().context("jobs")?;
+    assert!(jobs.len() == 4 && jobs.iter().all(|job| job["phase"] == "Succeeded"), "{done:#}");
+    assert_eq!(counts(&scenario)?, [2, 2, 2]);
+
+    // A node is to be emptied of two services, and Ctrl-C comes while the first one moves.
+    hactl(&scenario, &["set", "node/node3", "schedulable=false"])?;
+    let mut child = Command::new(scenario.cluster.folder().join("hactl"))
+        .args(["balance", "--evac-mode", "--apply"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut stderr = BufReader::new(child.stderr.take().context("a pipe")?);
+    let mut said = String::new();
+    while !said.contains("job set 1 of 2: ") {
+        assert!(stderr.read_line(&mut said)? > 0, "it ended before: {said}");
+    }
+    kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT)?;
+    stderr.read_to_string(&mut said)?;
+    assert_eq!(child.wait()?.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted after job set 1 of 2\n  1 of 2 moves done, 1 left"), "{said}");
+    assert_eq!(counts(&scenario)?.get(2), Some(&1));
+
+    // Once more from there, and it is empty.
+    hactl(&scenario, &["balance", "--evac-mode", "--apply"])?;
+    assert_eq!(counts(&scenario)?.get(2), Some(&0));
+    scenario.finish()
+}
