@@ -1,7 +1,9 @@
 //! The commands, one module each.
 
+mod allocate;
 mod apply;
 pub(crate) mod balance;
+mod capacity;
 mod check;
 mod completion;
 mod config;
@@ -12,9 +14,11 @@ mod diff;
 mod disarm;
 mod doctor;
 mod edit;
+mod evacuate;
 mod events;
 mod explain;
 mod get;
+mod group;
 mod node;
 mod operate;
 mod set;
@@ -57,6 +61,14 @@ pub(crate) enum Command {
     Edit(edit::Edit),
     /// Plan moves that balance the cluster, or one read from a file, and carry them out
     Balance(balance::Balance),
+    /// Node groups: which are healthy, and moves between them
+    Group(group::Group),
+    /// Rank all groups and nodes for a new service, with reasons
+    Allocate(allocate::Allocate),
+    /// Plan new places for all that lives on some nodes
+    Evacuate(evacuate::Evacuate),
+    /// Count how many more services of a size fit
+    Capacity(capacity::Capacity),
     /// Set fields of an object's spec
     Set(set::Set),
     /// Delete objects; a service itself is left as it is unless --stop is given
@@ -116,6 +128,10 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Create(create) => create.run(session).await,
         Command::Edit(edit) => edit.run(session).await,
         Command::Balance(balance) => balance.run(session).await,
+        Command::Group(group) => group.run(session).await,
+        Command::Allocate(allocate) => allocate.run(session).await,
+        Command::Evacuate(evacuate) => evacuate.run(session).await,
+        Command::Capacity(capacity) => capacity.run(session).await,
         Command::Set(set) => set.run(session).await,
         Command::Delete(delete) => delete.run(session).await,
         Command::Start(start) => start.run(session).await,

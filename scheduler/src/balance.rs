@@ -4,6 +4,7 @@ mod anneal;
 pub mod binding;
 mod columns;
 pub mod greedy;
+pub mod groups;
 pub mod jobs;
 pub mod live;
 pub mod model;

@@ -1,15 +1,15 @@
 //! `hactl balance`: a plan of moves that balances the live cluster, or one from a file in Ganeti's text format.
 
 mod actions;
-mod apply;
-mod commands;
+pub(crate) mod apply;
+pub(crate) mod commands;
 pub(crate) mod hbal;
 mod instances;
 mod nodes;
-mod options;
-mod planned;
+pub(crate) mod options;
+pub(crate) mod planned;
 mod signals;
-mod steps;
+pub(crate) mod steps;
 mod still;
 
 use crate::failure::{Exit, Failure, Outcome};

@@ -6,6 +6,7 @@ mod balance_live;
 mod commands;
 mod connection;
 mod doctor;
+mod groups;
 mod hactl;
 mod objects;
 mod operations;

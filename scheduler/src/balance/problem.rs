@@ -178,9 +178,24 @@ pub struct Problem {
 impl Problem {
     /// A group of a cluster as a problem.
     pub fn new(cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
+        Problem::of_groups(cluster, &[group], settings)
+    }
+
+    /// Several groups of a cluster as one problem.
+    pub fn of_groups(cluster: &Cluster, groups: &[usize], settings: &Settings) -> Problem {
+        Problem::with_newcomer(cluster, groups, settings, None)
+    }
+
+    /// The same with an instance that has no place yet: the last guest, of which the start says nothing.
+    pub fn with_newcomer<'a>(
+        cluster: &'a Cluster,
+        groups: &[usize],
+        settings: &Settings,
+        newcomer: Option<&'a Instance>,
+    ) -> Problem {
         let mut positions = BTreeMap::new();
         for (index, node) in cluster.nodes.iter().enumerate() {
-            if node.group == group {
+            if groups.contains(&node.group) {
                 positions.insert(index, positions.len());
             }
         }
@@ -216,17 +231,21 @@ impl Problem {
             locations: locations.0.len(),
             settings: settings.clone(),
         };
-        for (index, instance) in cluster.instances.iter().enumerate() {
-            let Some(&primary) = positions.get(&instance.primary) else { continue };
-            let secondary = instance.secondary.and_then(|node| positions.get(&node).copied());
-            // With its other copy in another group it can only stay.
-            let split = instance.secondary.is_some() && secondary.is_none();
+        let mut tagged = |instance: &'a Instance, index: usize| {
             let mut guest = guest(instance, index, settings);
             guest.exclusion =
                 matching(&instance.tags, &exclusion_prefixes).map(|tag| exclusion.of(tag)).collect();
             guest.desired = matching(&instance.tags, &desired_prefixes)
                 .map(|tag| locations.0.get(tag).copied())
                 .collect();
+            guest
+        };
+        for (index, instance) in cluster.instances.iter().enumerate() {
+            let Some(&primary) = positions.get(&instance.primary) else { continue };
+            let secondary = instance.secondary.and_then(|node| positions.get(&node).copied());
+            // With its other copy in another group it can only stay.
+            let split = instance.secondary.is_some() && secondary.is_none();
+            let mut guest = tagged(instance, index);
             let spot = Spot { primary, secondary };
             guest.movable = !split && may_move(instance, &guest, spot, &problem.hosts, settings);
             if let Some(binding) = cluster.bindings.get(&index) {
@@ -241,8 +260,10 @@ impl Problem {
             let node = &cluster.nodes[host.node];
             host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
         }
+        let newcomer = newcomer.map(|newcomer| tagged(newcomer, cluster.instances.len()));
         problem.exclusion_tags = exclusion.0.len();
         problem.unite(&cluster.bindings);
+        problem.guests.extend(newcomer);
         problem
     }
 

@@ -1,5 +1,9 @@
 //! A placement that can be changed and scored at once: a change costs the same whatever the number of nodes and instances.
 
+mod admit;
+
+pub use admit::{Amount, Keep, Lack};
+
 use super::columns::{Columns, SHARE_UNIT};
 use super::problem::{Problem, Spot};
 use super::sums::Sums;
@@ -151,11 +155,19 @@ impl<'a> State<'a> {
 
     /// Puts instances elsewhere if every hard limit holds then; otherwise everything stays as it was.
     pub fn change(&mut self, changes: &[(usize, Spot)]) -> bool {
+        self.try_change(changes).is_ok()
+    }
+
+    /// The same, and says what forbids it.
+    ///
+    /// # Errors
+    /// What is lacking where an instance comes to; nothing has changed then.
+    pub fn try_change(&mut self, changes: &[(usize, Spot)]) -> Result<(), Lack> {
         let before: Vec<Spot> = changes.iter().map(|&(guest, _)| self.spots[guest]).collect();
         self.change_from(changes, &before)
     }
 
-    fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> bool {
+    fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> Result<(), Lack> {
         let touched = || {
             changes
                 .iter()
@@ -169,24 +181,32 @@ impl<'a> State<'a> {
         for (&(guest, _), old) in changes.iter().zip(before) {
             self.put(guest, *old, -1);
         }
-        let mut allowed = true;
+        let mut lack = None;
         for (&(guest, spot), old) in changes.iter().zip(before) {
-            allowed &= spot.primary == old.primary || !self.would_clash(guest, spot.primary);
+            if spot.primary != old.primary && self.would_clash(guest, spot.primary) {
+                lack = Some(Lack::ExclusionTag);
+            }
             self.put(guest, spot, 1);
             self.spots[guest] = spot;
         }
-        allowed = allowed
-            && changes.iter().zip(before).all(|(&(guest, spot), old)| self.bears(guest, spot, *old))
-            && (self.problem.settings.ignore_soft_errors
-                || touched().all(|host| !self.fails_n1(host) || failed.contains(&host)));
-        if !allowed {
+        let newly_failing = |state: &State<'_>| {
+            let fails = touched().any(|host| state.fails_n1(host) && !failed.contains(&host));
+            (fails && !state.problem.settings.ignore_soft_errors).then_some(Lack::Reserve)
+        };
+        let lack = lack
+            .or_else(|| {
+                let mut each = changes.iter().zip(before);
+                each.find_map(|(&(guest, spot), old)| self.lack(guest, spot, Some(*old)))
+            })
+            .or_else(|| newly_failing(self));
+        if lack.is_some() {
             for (&(guest, spot), old) in changes.iter().zip(before) {
                 self.put(guest, spot, -1);
                 self.put(guest, *old, 1);
                 self.spots[guest] = *old;
             }
         }
-        allowed
+        lack.map_or(Ok(()), Err)
     }
 
     /// Puts an instance elsewhere, whatever limits say: to take a change back.
@@ -202,27 +222,39 @@ impl<'a> State<'a> {
         self.problem.guests[guest].exclusion.iter().any(|tag| tags.iter().any(|(known, _)| known == tag))
     }
 
-    /// The nodes to which an instance has come bear it.
-    fn bears(&self, guest: usize, spot: Spot, old: Spot) -> bool {
+    /// What the nodes to which an instance has come lack.
+    fn lack(&self, guest: usize, spot: Spot, old: Option<Spot>) -> Option<Lack> {
         let facts = &self.problem.guests[guest];
-        let was = |host: usize| host == old.primary || Some(host) == old.secondary;
-        if spot.primary != old.primary && !facts.may_come_to(spot.primary) {
-            return false;
+        let was = |host: usize| old.is_some_and(|old| host == old.primary || Some(host) == old.secondary);
+        let newly_primary = old.is_none_or(|old| spot.primary != old.primary);
+        if newly_primary && !facts.may_come_to(spot.primary) {
+            return Some(Lack::Forbidden);
         }
-        if spot.primary != old.primary {
+        if newly_primary {
             let (host, place) = (&self.problem.hosts[spot.primary], &self.places[spot.primary]);
-            let cpus = place.vcpus <= host.vcpus_most
-                || facts.vcpus == 0
-                || self.problem.settings.ignore_soft_errors;
-            if host.offline || (facts.memory_used > 0 && place.memory_free <= 0) || !cpus {
-                return false;
+            if host.offline {
+                return Some(Lack::Offline);
+            }
+            if facts.memory_used > 0 && place.memory_free <= 0 {
+                return Some(Lack::Memory);
+            }
+            let soft = facts.vcpus == 0 || self.problem.settings.ignore_soft_errors;
+            if place.vcpus > host.vcpus_most && !soft {
+                return Some(Lack::Cpus);
             }
         }
-        [Some(spot.primary), spot.secondary].into_iter().flatten().filter(|&host| !was(host)).all(|host| {
+        let newly = |host: &usize| !was(*host);
+        [Some(spot.primary), spot.secondary].into_iter().flatten().filter(newly).find_map(|host| {
             let (facts_of_host, place) = (&self.problem.hosts[host], &self.places[host]);
             let disk =
                 facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= facts_of_host.disk_least);
-            !facts_of_host.offline && disk && facts.may_come_to(host)
+            if facts_of_host.offline {
+                Some(Lack::Offline)
+            } else if !disk {
+                Some(Lack::Disk)
+            } else {
+                (!facts.may_come_to(host)).then_some(Lack::Forbidden)
+            }
         })
     }
 

@@ -6,7 +6,7 @@ use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
 
 /// The commands of a plan: the jobs of a set can be run at the same time.
-pub(super) fn text(source: &Source, planned: &Planned) -> String {
+pub(crate) fn text(source: &Source, planned: &Planned) -> String {
     let mut text = String::new();
     for (set, number) in planned.job_sets().iter().zip(1..) {
         text += &format!("\n  echo jobset {number}, {} jobs\n", set.len());
@@ -26,7 +26,7 @@ pub(super) fn text(source: &Source, planned: &Planned) -> String {
 }
 
 /// The commands as a script that stops at the first that fails.
-pub(super) fn script(commands: &str) -> String {
+pub(crate) fn script(commands: &str) -> String {
     format!("#!/bin/sh\n# Executes a plan of moves, job set by job set.\n\nset -e\n{commands}")
 }
 

@@ -184,14 +184,14 @@ fn number(text: &str, least: f64, most: f64, expected: &str) -> Result<f64, Stri
     }
 }
 
-fn ratio(text: &str) -> Result<f64, String> {
+pub(crate) fn ratio(text: &str) -> Result<f64, String> {
     number(text, 0.0, 1e6, "a number, 0 or more")
 }
 
-fn share(text: &str) -> Result<f64, String> {
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     number(text, 0.0, 1.0, "a number from 0 to 1")
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     number(text, 0.0, 1e6, "seconds, 0 or more")
 }

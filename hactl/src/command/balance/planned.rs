@@ -23,6 +23,8 @@ pub(crate) struct Source {
     pub(crate) drained: BTreeSet<String>,
     /// It is the running cluster, not one from a file.
     pub(crate) is_live: bool,
+    /// Whether services may change groups.
+    pub(crate) inter_group_moves: bool,
 }
 
 /// A group with its plan.
@@ -38,9 +40,15 @@ pub(crate) struct Planned {
 impl Source {
     /// Reads the file.
     pub(crate) fn of_file(path: &Path, options: &Options) -> Result<Source, Failure> {
+        Source::read(path)?.chosen(options)
+    }
+
+    /// The cluster of a file as it is, whatever options say.
+    pub(crate) fn read(path: &Path) -> Result<Source, Failure> {
         let cluster = text::read(&contents(path)?)
             .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
-        Source { cluster, groups: Vec::new(), drained: BTreeSet::new(), is_live: false }.chosen(options)
+        let (groups, drained) = (Vec::new(), BTreeSet::new());
+        Ok(Source { cluster, groups, drained, is_live: false, inter_group_moves: true })
     }
 
     /// Asks for the running cluster.
@@ -52,22 +60,15 @@ impl Source {
     pub(crate) async fn observed(client: &Client) -> Result<Source, Failure> {
         let (view, usage) = (client.placement().await?, client.usage().await?);
         let cluster = live::cluster(&view, &usage);
-        Ok(Source { cluster, groups: Vec::new(), drained: live::drained(&view), is_live: true })
+        let (groups, drained) = (Vec::new(), live::drained(&view));
+        let inter_group_moves = view.settings.inter_group_moves;
+        Ok(Source { cluster, groups, drained, is_live: true, inter_group_moves })
     }
 
     /// The cluster with what options say of it; every name that they mention is checked.
     fn chosen(self, options: &Options) -> Result<Source, Failure> {
-        let Source { mut cluster, drained, is_live, .. } = self;
-        if let Some(path) = &options.dynu_file {
-            text::read_utilisation(&mut cluster, &contents(path)?)
-                .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
-        }
-        for name in &options.offline {
-            let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
-            let node =
-                node.ok_or_else(|| Failure::usage(format!("-O {name}: the cluster has no such node")))?;
-            node.role = Role::Offline;
-        }
+        let Source { mut cluster, drained, is_live, inter_group_moves, .. } = self;
+        adjust(&mut cluster, options.dynu_file.as_deref(), &options.offline)?;
         for name in options.select_instances.iter().chain(&options.exclude_instances) {
             if !cluster.instances.iter().any(|instance| instance.name == options.name(name)) {
                 return Err(Failure::usage(format!("{name}: the cluster has no such instance")));
@@ -85,7 +86,7 @@ impl Source {
                 vec![chosen]
             }
         };
-        Ok(Source { cluster, groups, drained, is_live })
+        Ok(Source { cluster, groups, drained, is_live, inter_group_moves })
     }
 
     /// A node's name.
@@ -107,6 +108,20 @@ impl Source {
             None => primary.to_owned(),
         }
     }
+}
+
+/// Takes in what instances use from a file, and that some nodes are to be treated as offline.
+pub(crate) fn adjust(cluster: &mut Cluster, loads: Option<&Path>, offline: &[String]) -> Result<(), Failure> {
+    if let Some(path) = loads {
+        text::read_utilisation(cluster, &contents(path)?)
+            .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
+    }
+    for name in offline {
+        let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
+        let node = node.ok_or_else(|| Failure::usage(format!("-O {name}: the cluster has no such node")))?;
+        node.role = Role::Offline;
+    }
+    Ok(())
 }
 
 fn contents(path: &Path) -> Result<String, Failure> {

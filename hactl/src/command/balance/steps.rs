@@ -50,7 +50,7 @@ pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value
 }
 
 /// `f`, `r:X` and `fa:X`, in the order in which they are done.
-fn operations(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
+pub(crate) fn operations(source: &Source, planned: &Planned, step: &Step) -> Vec<String> {
     let node = |host: usize| source.node(&planned.problem, host);
     let operation = |operation: Operation| match operation {
         Operation::Failover => "f".to_owned(),

@@ -1,0 +1,144 @@
+//! `hactl allocate`: all groups and nodes for a new service, the best first, with reasons.
+
+use super::group::input::{Input, Read};
+use super::group::size::{self, shown};
+use crate::failure::{Exit, Outcome};
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::Args;
+use ha_scheduler::balance::groups::allocate::{GroupOffer, NodeOffer, Place, allocate};
+use ha_scheduler::balance::groups::newcomer::Newcomer;
+use ha_scheduler::balance::groups::partition::word;
+use ha_scheduler::balance::model::Allocation;
+use serde_json::{Value, json};
+
+/// Rank all groups and nodes for a new service, with reasons
+#[derive(Args, Debug)]
+#[command(
+    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus.\n\
+        Preferred groups come before those of last resort, unallocable ones never; of a class the lowest score with the service.\n\n\
+        Exit status: 0 there is a place; 1 there is none; 2 bad input."
+)]
+pub(crate) struct Allocate {
+    /// The size of the service
+    #[arg(value_name = "SPEC")]
+    spec: String,
+    #[command(flatten)]
+    input: Input,
+}
+
+/// Nodes of a group that are printed without -v.
+const SHOWN: usize = 10;
+
+impl Allocate {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let read = self.input.of_file(session).await?;
+        let newcomer = size::parse(&self.spec, &read.cluster)?;
+        let offers = allocate(&read.cluster, &read.settings, &newcomer);
+        if format.is_some() {
+            session.print_value(format, &document(&read, &newcomer, &offers))?;
+        } else {
+            session.terminal().out(&text(session, &read, &newcomer, &offers));
+        }
+        let found = offers.iter().any(|offer| offer.best().is_some());
+        Ok(if found { Exit::Done } else { Exit::Refused })
+    }
+}
+
+fn text(session: &Session, read: &Read, newcomer: &Newcomer, offers: &[GroupOffer]) -> String {
+    let mut text = format!("New service: {}\n", shown(newcomer));
+    let mut table = Table::new(&["RANK", "GROUP", "POLICY", "PLACE", "SCORE", "BECAUSE"]);
+    let mut rank = 0;
+    for offer in offers {
+        let group = read.group(offer.group);
+        let policy = policy(offer.allocation);
+        if let Some(refused) = &offer.refused {
+            let because = Cell::styled(&refused.to_string(), Style::Bad);
+            table.row(
+                vec!["-", group, policy, "-", "-"].into_iter().map(Cell::plain).chain([because]).collect(),
+            );
+            continue;
+        }
+        let shown = if session.terminal().is_verbose() { offer.nodes.len() } else { SHOWN };
+        for node in offer.nodes.iter().take(shown) {
+            let name = &read.cluster.nodes[node.node].name;
+            let cells = match &node.place {
+                Ok(place) => {
+                    rank += 1;
+                    let score = format!("{:.8}", place.score);
+                    let place = spot(read, node, place).join(":");
+                    [rank.to_string(), place, score, String::new()]
+                }
+                Err(shortage) => ["-".to_owned(), name.clone(), "-".to_owned(), shortage.to_string()],
+            };
+            let [rank, place, score, because] = cells;
+            table.row(vec![
+                Cell::plain(&rank),
+                Cell::plain(group),
+                Cell::plain(policy),
+                Cell::plain(&place),
+                Cell::plain(&score),
+                Cell::styled(&because, Style::Bad),
+            ]);
+        }
+        // Their ranks are taken.
+        rank += offer.nodes.iter().skip(shown).filter(|node| node.place.is_ok()).count();
+        if offer.nodes.len() > shown {
+            let more = format!("{} more nodes with -v", offer.nodes.len() - shown);
+            table.row(["", group, "", &more, "", ""].into_iter().map(Cell::plain).collect());
+        }
+    }
+    text += &table.render(session.terminal(), 0);
+    if !offers.iter().any(|offer| offer.best().is_some()) {
+        text += "There is no place for it.\n";
+    }
+    text
+}
+
+fn policy(allocation: Allocation) -> &'static str {
+    match allocation {
+        Allocation::Preferred => "Preferred",
+        Allocation::LastResort => "LastResort",
+        Allocation::Unallocable => "Unallocable",
+    }
+}
+
+fn spot<'a>(read: &'a Read, node: &NodeOffer, place: &Place) -> Vec<&'a str> {
+    let nodes: Vec<usize> = [Some(node.node), place.secondary].into_iter().flatten().collect();
+    read.nodes(&nodes)
+}
+
+fn document(read: &Read, newcomer: &Newcomer, offers: &[GroupOffer]) -> Value {
+    let node = |node: &NodeOffer| {
+        let (nodes, score, reason) = match &node.place {
+            Ok(place) => (Some(spot(read, node, place)), Some(place.score), None),
+            Err(shortage) => (None, None, Some(shortage.to_string())),
+        };
+        json!({ "node": read.cluster.nodes[node.node].name, "nodes": nodes, "score": score, "reason": reason })
+    };
+    let groups = offers.iter().map(|offer| {
+        json!({
+            "group": read.group(offer.group),
+            "allocationPolicy": policy(offer.allocation),
+            "score": offer.best().map(|place| place.score),
+            "reason": offer.refused.as_ref().map(ToString::to_string),
+            "nodes": offer.nodes.iter().map(node).collect::<Vec<_>>(),
+        })
+    });
+    json!({ "size": value(newcomer), "groups": groups.collect::<Vec<_>>() })
+}
+
+/// A size for programs.
+pub(super) fn value(size: &Newcomer) -> Value {
+    json!({
+        "memory": size.memory,
+        "disk": size.disk,
+        "vcpus": size.vcpus,
+        "template": word(size.template),
+        "spindles": size.spindle_use,
+        "tags": size.tags,
+    })
+}

@@ -1,0 +1,171 @@
+//! `hactl capacity`: how many more services of a size fit.
+
+use super::allocate::value;
+use super::group::input::{Input, Read};
+use super::group::size::{self, shown};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use clap::Args;
+use ha_scheduler::balance::groups::capacity::{Broken, Filled, GroupCapacity, MOST, capacity};
+use ha_scheduler::balance::groups::newcomer::Newcomer;
+use ha_scheduler::balance::groups::tiers::Tier;
+use ha_scheduler::balance::model::{Cluster, Policy, Specification, Template};
+use serde_json::{Value, json};
+
+/// Count how many more services of a size fit, now and with N+1 kept, and of which sizes in tiers
+#[derive(Args, Debug)]
+#[command(
+    after_help = "SPEC is memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus; \
+        without it the standard size of the cluster's policy. Tiers begin with it, or with --tiered, or with the greatest size of the policy.\n\n\
+        Exit status: 0; 2 bad input."
+)]
+pub(crate) struct Capacity {
+    /// The size of the services
+    #[arg(value_name = "SPEC")]
+    spec: Option<String>,
+    #[command(flatten)]
+    input: Input,
+    /// Begin tiers with this size
+    #[arg(long, value_name = "SPEC")]
+    tiered: Option<String>,
+    /// Count no tiers
+    #[arg(long, conflicts_with = "tiered")]
+    no_tiers: bool,
+    /// How the disk is stored, if the size does not say
+    #[arg(long, value_name = "TEMPLATE")]
+    disk_template: Option<String>,
+}
+
+impl Capacity {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let read = self.input.of_file(session).await?;
+        let named = self.disk_template.as_deref().map(size::template).transpose();
+        let named = named.map_err(|error| Failure::usage(error).at("--disk-template"))?;
+        let size = match &self.spec {
+            Some(text) => sized(text, &read.cluster, named)?,
+            None => of_policy(&read.cluster, named, |policy, _| policy.standard).ok_or_else(|| {
+                Failure::usage("no size: the cluster has no policy with a standard one").help(size::HELP)
+            })?,
+        };
+        let tiered = match &self.tiered {
+            _ if self.no_tiers => None,
+            Some(text) => Some(sized(text, &read.cluster, named)?),
+            None if self.spec.is_some() => Some(size.clone()),
+            None => of_policy(&read.cluster, named, |_, greatest| greatest),
+        };
+        let found = capacity(&read.cluster, &read.settings, &size, tiered.as_ref());
+        if format.is_some() {
+            session.print_value(format, &document(&read, &size, &found))?;
+        } else {
+            session.terminal().out(&text(session, &read, &size, &found));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn sized(text: &str, cluster: &Cluster, template: Option<Template>) -> Result<Newcomer, Failure> {
+    let mut size = size::parse(text, cluster)?;
+    if let Some(template) = template.filter(|_| !text.contains("template=")) {
+        size.template = template;
+    }
+    Ok(size)
+}
+
+/// The standard or the greatest size of the cluster's policy.
+fn of_policy(
+    cluster: &Cluster,
+    template: Option<Template>,
+    which: impl Fn(&Policy, Specification) -> Specification,
+) -> Option<Newcomer> {
+    let policy = cluster.policies.iter().find(|policy| policy.owner.is_empty())?;
+    let greatest = policy.ranges.first().map_or(policy.standard, |(_, greatest)| *greatest);
+    let size = which(policy, greatest);
+    Some(Newcomer {
+        memory: size.memory,
+        disk: size.disk,
+        vcpus: size.cpus,
+        template: template.unwrap_or_else(|| size::usual_template(cluster)),
+        spindle_use: size.spindles,
+        tags: Vec::new(),
+    })
+}
+
+fn text(session: &Session, read: &Read, size: &Newcomer, found: &[GroupCapacity]) -> String {
+    let mut text = format!("Size: {}\n", shown(size));
+    let mut table = Table::new(&["GROUP", "NOW", "WITH N+1", "TIERS WITH N+1", "BECAUSE"]);
+    for group in found {
+        table.row(vec![
+            Cell::plain(read.group(group.group)),
+            Cell::plain(&counted(&group.now)),
+            Cell::plain(&counted(&group.kept)),
+            Cell::plain(&tiers(&group.tiers)),
+            Cell::plain(&because(read, group)),
+        ]);
+    }
+    let sum = |count: &dyn Fn(&GroupCapacity) -> usize| found.iter().map(count).sum::<usize>().to_string();
+    table.row(vec![
+        Cell::plain("total"),
+        Cell::plain(&sum(&|group| group.now.count())),
+        Cell::plain(&sum(&|group| group.kept.count())),
+        Cell::plain(""),
+        Cell::plain(""),
+    ]);
+    text += &table.render(session.terminal(), 0);
+    text
+}
+
+fn counted(filled: &Filled) -> String {
+    let more = if filled.count() >= MOST { "+" } else { "" };
+    format!("{}{more}", filled.count())
+}
+
+/// `4096,102400,2=225`: memory, disk, vcpus and how many.
+fn tiers(tiers: &[Tier]) -> String {
+    let each = tiers
+        .iter()
+        .map(|tier| format!("{},{},{}={}", tier.size.memory, tier.size.disk, tier.size.vcpus, tier.count));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+fn because(read: &Read, group: &GroupCapacity) -> String {
+    if let Some(refused) = &group.refused {
+        return refused.to_string();
+    }
+    match &group.broken {
+        Some(Broken::Reserve(nodes)) => format!("N+1 fails now on {}", read.nodes(nodes).join(", ")),
+        Some(Broken::Failover(node)) => format!(
+            "not all services of {} would find a place if it failed now",
+            read.nodes(&[*node]).join("")
+        ),
+        None => group.now.lack.map_or_else(String::new, |lack| format!("then {lack}")),
+    }
+}
+
+fn document(read: &Read, size: &Newcomer, found: &[GroupCapacity]) -> Value {
+    let tier = |tier: &Tier| {
+        let size = tier.size;
+        json!({ "memory": size.memory, "disk": size.disk, "vcpus": size.vcpus, "count": tier.count })
+    };
+    let group = |group: &GroupCapacity| {
+        json!({
+            "group": read.group(group.group),
+            "now": group.now.count(),
+            "withNPlusOne": group.kept.count(),
+            "atLeast": group.now.count() >= MOST,
+            "tiers": group.tiers.iter().map(tier).collect::<Vec<_>>(),
+            "reason": because(read, group),
+        })
+    };
+    let sum = |count: &dyn Fn(&GroupCapacity) -> usize| found.iter().map(count).sum::<usize>();
+    json!({
+        "size": value(size),
+        "groups": found.iter().map(group).collect::<Vec<_>>(),
+        "total": {
+            "now": sum(&|group| group.now.count()),
+            "withNPlusOne": sum(&|group| group.kept.count()),
+        },
+    })
+}

@@ -1,0 +1,159 @@
+//! `hactl group check`: which groups are healthy, and which would gain from being balanced.
+
+use super::input::{Input, Read};
+use crate::command::balance::options::seconds;
+use crate::failure::{Exit, Outcome};
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::Args;
+use ha_scheduler::balance::groups::check::{Checked, Health, check};
+use ha_scheduler::balance::groups::partition::populated;
+use ha_scheduler::balance::search::Goal;
+use serde_json::{Value, json};
+use std::time::Instant;
+
+/// Say which groups are healthy, and which would gain from being balanced
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A group is unhealthy if offline nodes still hold instances, weakly unhealthy if nodes fail N+1.\n\n\
+        Exit status: 0 nothing is to be done; 1 work is needed; 2 bad input."
+)]
+pub(super) struct Check {
+    #[command(flatten)]
+    input: Input,
+    /// Look only at this group, by name or uuid
+    #[arg(long, short = 'G', value_name = "GROUP")]
+    group: Option<String>,
+    /// Do not look whether balancing would gain anything
+    #[arg(long)]
+    no_simulation: bool,
+    /// A score below this is good enough
+    #[arg(long, short = 'e', value_name = "SCORE", default_value_t = Goal::default().min_score)]
+    min_score: f64,
+    /// What a last step must gain, once the score is below --min-gain-limit
+    #[arg(long, short = 'g', value_name = "DELTA", default_value_t = Goal::default().min_gain)]
+    min_gain: f64,
+    /// The score from which on --min-gain counts
+    #[arg(long, value_name = "SCORE", default_value_t = Goal::default().min_gain_limit)]
+    min_gain_limit: f64,
+    /// Search no longer than this
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
+    budget: f64,
+}
+
+impl Check {
+    pub(super) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let read = self.input.read(session).await?;
+        let groups = match &self.group {
+            Some(name) => vec![read.find_group(name)?],
+            None => populated(&read.cluster).collect(),
+        };
+        let goal = Goal {
+            min_score: self.min_score,
+            min_gain: self.min_gain,
+            min_gain_limit: self.min_gain_limit,
+            ..Goal::default()
+        };
+        let (begun, count) = (Instant::now(), groups.len().max(1) as f64);
+        let checked =
+            check(&read.cluster, &read.settings, &groups, (!self.no_simulation).then_some(&goal), |nth| {
+                // What one group leaves of its time is the next one's.
+                let (first, last) = (begun.elapsed().as_secs_f64(), self.budget * (nth + 1) as f64 / count);
+                Box::new(move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9))
+            });
+        let work = checked.iter().any(Checked::needs_work);
+        if format.is_some() {
+            session.print_value(format, &document(&read, &checked, work))?;
+        } else {
+            session.terminal().out(&text(session, &read, &checked, work));
+        }
+        Ok(if work { Exit::Refused } else { Exit::Done })
+    }
+}
+
+fn text(session: &Session, read: &Read, checked: &[Checked], work: bool) -> String {
+    if checked.is_empty() {
+        return "There is no group with nodes.\n".to_owned();
+    }
+    let mut table = Table::new(&["GROUP", "NODES", "INSTANCES", "HEALTH", "BALANCE", "BECAUSE"]);
+    for one in checked {
+        let (_, health, style) = words(&one.health);
+        let balance = match &one.plan {
+            None => "not looked at".to_owned(),
+            Some(plan) if plan.steps.is_empty() => format!("{:.4}", plan.start),
+            Some(plan) => {
+                let moves = plan.steps.len();
+                format!("{:.4} => {:.4} by {moves} moves", plan.start, plan.end())
+            }
+        };
+        table.row(vec![
+            Cell::plain(read.group(one.group)),
+            Cell::plain(&one.nodes.to_string()),
+            Cell::plain(&one.instances.to_string()),
+            Cell::styled(health, style),
+            Cell::styled(&balance, if one.needs_balancing() { Style::Warn } else { Style::Good }),
+            Cell::plain(&because(read, &one.health)),
+        ]);
+    }
+    let mut text = table.render(session.terminal(), 0);
+    text += match (work, checked.iter().all(|one| one.health.is_healthy())) {
+        (false, _) => "All groups are healthy; nothing to do.\n",
+        (true, true) => "All groups are healthy; `hactl balance` would improve some.\n",
+        (true, false) => {
+            "Work is needed: `hactl balance` inside a group, `hactl group redistribute` between groups.\n"
+        }
+    };
+    text
+}
+
+/// A health for programs, and for people.
+pub(super) fn words(health: &Health) -> (&'static str, &'static str, Style) {
+    match health {
+        Health::Healthy => ("Healthy", "healthy", Style::Good),
+        Health::WeaklyUnhealthy { .. } => ("WeaklyUnhealthy", "weakly unhealthy", Style::Warn),
+        Health::Unhealthy { .. } => ("Unhealthy", "unhealthy", Style::Bad),
+    }
+}
+
+/// The nodes that make a group unhealthy: those that are offline, and those that fail N+1.
+pub(super) fn nodes(health: &Health) -> (&[usize], &[usize]) {
+    match health {
+        Health::Healthy => (&[], &[]),
+        Health::WeaklyUnhealthy { failing } => (&[], failing),
+        Health::Unhealthy { offline, failing } => (offline, failing),
+    }
+}
+
+pub(super) fn because(read: &Read, health: &Health) -> String {
+    let (offline, failing) = nodes(health);
+    let mut parts = Vec::new();
+    if !offline.is_empty() {
+        parts.push(format!("offline with instances: {}", read.nodes(offline).join(", ")));
+    }
+    if !failing.is_empty() {
+        parts.push(format!("N+1 fails on {}", read.nodes(failing).join(", ")));
+    }
+    parts.join("; ")
+}
+
+fn document(read: &Read, checked: &[Checked], work: bool) -> Value {
+    let one = |one: &Checked| {
+        let (offline, failing) = nodes(&one.health);
+        json!({
+            "group": read.group(one.group),
+            "nodes": one.nodes,
+            "instances": one.instances,
+            "health": words(&one.health).0,
+            "offlineNodes": read.nodes(offline),
+            "failingNodes": read.nodes(failing),
+            "needsBalancing": one.plan.as_ref().map(|_| one.needs_balancing()),
+            "initialScore": one.plan.as_ref().map(|plan| plan.start),
+            "finalScore": one.plan.as_ref().map(ha_scheduler::balance::plan::Plan::end),
+            "moves": one.plan.as_ref().map(|plan| plan.steps.len()),
+        })
+    };
+    json!({ "groups": checked.iter().map(one).collect::<Vec<_>>(), "workNeeded": work })
+}

@@ -1,0 +1,116 @@
+//! `hactl group compress`: how a group can be emptied.
+
+use super::input::{Input, Read};
+use super::moves::{Moves, Output};
+use crate::failure::{Exit, Outcome};
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::Args;
+use ha_scheduler::balance::groups::Span;
+use ha_scheduler::balance::groups::compress::{Candidate, Verdict, best, compress};
+use ha_scheduler::balance::state::Amount;
+use serde_json::{Value, json};
+use std::ops::Add;
+
+/// Plan how a group can be emptied: of those whose instances all find a place elsewhere the one that frees most
+#[derive(Args, Debug)]
+#[command(
+    after_help = "A candidate reaches the storage of another group, and uses less memory, disk and cpus than is free in such groups. \
+        Most is freed by the most nodes, then by the most memory of nodes.\n\nExit status: 0, also when none can be emptied; 2 bad input."
+)]
+pub(super) struct Compress {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Compress {
+    pub(super) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let read = self.input.read(session).await?;
+        let span = read.span();
+        let candidates = compress(&span);
+        let chosen = best(&span, &candidates);
+        let moves = Moves::new(&read, &span, chosen.map_or(&[], |(_, moved)| moved));
+        let empties = chosen.map(|(candidate, _)| read.group(candidate.group));
+        if format.is_some() {
+            let value = moves.with_moves(document(&read, &span, &candidates, empties));
+            session.print_value(format, &value)?;
+        } else {
+            session.terminal().out(&text(session, &read, &span, &candidates));
+            session.terminal().out(&match empties {
+                None => "\nNo group can be emptied; nothing to do.\n".to_owned(),
+                Some(group) => format!("\nGroup {group} is emptied:\n{}{}", moves.text(), moves.cost()),
+            });
+        }
+        moves.write(session, &self.output, format.is_some())?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Whether a group can be emptied, in words.
+fn verdict(span: &Span<'_>, candidate: &Candidate) -> (String, Style) {
+    match &candidate.verdict {
+        Verdict::Empty => ("is empty".to_owned(), Style::Good),
+        Verdict::Stays(why) => (format!("no: {why}"), Style::Plain),
+        Verdict::TooMuch(lack) => (format!("no: {lack} elsewhere"), Style::Plain),
+        Verdict::NoPlace(no_place) => {
+            let instance = span.name(no_place.guest);
+            (format!("no: {instance} finds no place: {}", no_place.reasons(span)), Style::Plain)
+        }
+        Verdict::CanBeEmptied(moved) => (format!("by {} moves", moved.len()), Style::Good),
+    }
+}
+
+fn text(session: &Session, read: &Read, span: &Span<'_>, candidates: &[Candidate]) -> String {
+    let heading =
+        ["GROUP", "MEMORY USED", "FREE", "DISK USED", "FREE", "CPUS USED", "FREE", "CAN BE EMPTIED"];
+    let mut table = Table::new(&heading);
+    let mut row = |name: &str, used: Amount, free: Amount, verdict: (String, Style)| {
+        let numbers = [used.memory, free.memory, used.disk, free.disk, used.vcpus, free.vcpus];
+        let mut cells = vec![Cell::plain(name)];
+        cells.extend(numbers.map(|number| Cell::plain(&number.to_string())));
+        cells.push(Cell::styled(&verdict.0, verdict.1));
+        table.row(cells);
+    };
+    for candidate in candidates {
+        row(read.group(candidate.group), candidate.used, candidate.free, verdict(span, candidate));
+    }
+    let (used, free) = total(candidates);
+    row("total", used, free, (String::new(), Style::Plain));
+    table.render(session.terminal(), 0)
+}
+
+fn total(candidates: &[Candidate]) -> (Amount, Amount) {
+    let sum = |amount: &dyn Fn(&Candidate) -> Amount| {
+        candidates.iter().map(amount).fold(Amount::default(), Amount::add)
+    };
+    (sum(&|candidate| candidate.used), sum(&|candidate| candidate.free))
+}
+
+fn document(read: &Read, span: &Span<'_>, candidates: &[Candidate], empties: Option<&str>) -> Value {
+    let one = |candidate: &Candidate| {
+        json!({
+            "group": read.group(candidate.group),
+            "used": amount(candidate.used),
+            "free": amount(candidate.free),
+            "freeElsewhere": amount(candidate.free_elsewhere),
+            "canBeEmptied": matches!(candidate.verdict, Verdict::CanBeEmptied(_)),
+            "verdict": verdict(span, candidate).0,
+        })
+    };
+    let (used, free) = total(candidates);
+    json!({
+        "groups": candidates.iter().map(one).collect::<Vec<_>>(),
+        "total": { "used": amount(used), "free": amount(free) },
+        "empties": empties,
+    })
+}
+
+/// Sizes as a value.
+fn amount(amount: Amount) -> Value {
+    json!({ "memory": amount.memory, "disk": amount.disk, "vcpus": amount.vcpus })
+}

@@ -1,0 +1,122 @@
+//! The cluster that commands about groups work on, and the limits that they keep.
+
+use crate::command::balance::options::{ratio, share};
+use crate::command::balance::planned::{Source, adjust};
+use crate::failure::Failure;
+use crate::session::Session;
+use clap::{Args, ValueHint};
+use ha_scheduler::balance::groups::Span;
+use ha_scheduler::balance::model::Cluster;
+use ha_scheduler::balance::problem::Settings;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Where the cluster comes from, and limits; as for `hactl balance`.
+#[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub(crate) struct Input {
+    /// Read the cluster from this file, in Ganeti's text format, instead of asking for the live one
+    #[arg(long, short = 't', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    text_data: Option<PathBuf>,
+    /// Treat a node as offline; may be given several times
+    #[arg(long, short = 'O', value_name = "NODE")]
+    offline: Vec<String>,
+    /// Virtual cpus for each physical one at most; without it as the file's policy says, else 4
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    max_cpu: Option<f64>,
+    /// Share of a node's disk that stays free
+    #[arg(long, value_name = "RATIO", default_value_t = 0.0, value_parser = share)]
+    min_disk: f64,
+    /// Do not refuse a place for the vcpu ratio or for N+1
+    #[arg(long)]
+    ignore_soft_errors: bool,
+    /// Count measured use as 0
+    #[arg(long)]
+    ignore_dynu: bool,
+    /// Keep instances with the same tag of these prefixes on different nodes
+    #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
+    exclusion_tags: Vec<String>,
+    /// Read measured use from this file: instance, cpu, memory, disk, net on each line
+    #[arg(long, short = 'U', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    dynu_file: Option<PathBuf>,
+    /// Stopped instances take memory too
+    #[arg(long)]
+    count_down_memory: bool,
+    /// Let nothing change groups, as scheduler.interGroupMoves false
+    #[arg(long)]
+    no_inter_group_moves: bool,
+}
+
+/// A cluster that was read, with what is asked of moves.
+pub(crate) struct Read {
+    /// Where it comes from.
+    pub(crate) is_live: bool,
+    /// The cluster.
+    pub(crate) cluster: Cluster,
+    /// What is asked of moves.
+    pub(crate) settings: Settings,
+    inter_group_moves: bool,
+}
+
+impl Input {
+    /// Reads the files, for a command that does not know the live cluster.
+    pub(crate) async fn of_file(&self, session: &Session) -> Result<Read, Failure> {
+        if self.text_data.is_none() {
+            let message = "this command knows clusters in files only, not the live one";
+            return Err(Failure::usage(message).help("give a file with -t FILE"));
+        }
+        self.read(session).await
+    }
+
+    /// Reads the files, or asks for the live cluster.
+    pub(crate) async fn read(&self, session: &Session) -> Result<Read, Failure> {
+        let source = match &self.text_data {
+            Some(path) => Source::read(path)?,
+            None => Source::observed(session.client()?).await?,
+        };
+        let Source { mut cluster, drained, is_live, inter_group_moves, .. } = source;
+        adjust(&mut cluster, self.dynu_file.as_deref(), &self.offline)?;
+        let settings = Settings {
+            max_cpu: self.max_cpu,
+            min_disk: self.min_disk,
+            count_down_memory: self.count_down_memory,
+            ignore_load: self.ignore_dynu,
+            exclusion_tags: self.exclusion_tags.iter().filter(|prefix| !prefix.is_empty()).cloned().collect(),
+            ignore_soft_errors: self.ignore_soft_errors,
+            drained,
+            ..Settings::default()
+        };
+        let inter_group_moves = inter_group_moves && !self.no_inter_group_moves;
+        Ok(Read { is_live, cluster, settings, inter_group_moves })
+    }
+}
+
+impl Read {
+    /// All groups as one problem.
+    pub(crate) fn span(&self) -> Span<'_> {
+        Span::new(&self.cluster, &self.settings, self.inter_group_moves)
+    }
+
+    /// The same with nodes that are to be emptied.
+    pub(crate) fn draining(&self, nodes: &BTreeSet<String>) -> Span<'_> {
+        let mut settings = self.settings.clone();
+        settings.drained.extend(nodes.iter().cloned());
+        Span::new(&self.cluster, &settings, self.inter_group_moves)
+    }
+
+    /// The name of a group.
+    pub(crate) fn group(&self, group: usize) -> &str {
+        &self.cluster.groups[group].name
+    }
+
+    /// The names of nodes.
+    pub(crate) fn nodes(&self, nodes: &[usize]) -> Vec<&str> {
+        nodes.iter().map(|&node| self.cluster.nodes[node].name.as_str()).collect()
+    }
+
+    /// The group with a name or uuid.
+    pub(crate) fn find_group(&self, name: &str) -> Result<usize, Failure> {
+        let found = self.cluster.groups.iter().position(|group| group.name == name || group.uuid == name);
+        found.ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))
+    }
+}

@@ -1,0 +1,104 @@
+//! `hactl group redistribute`: moves out of groups that are not healthy.
+
+use super::check::{because, nodes, words};
+use super::input::{Input, Read};
+use super::moves::{Moves, Output};
+use crate::failure::{Exit, Outcome};
+use crate::render::Format;
+use crate::session::Session;
+use clap::Args;
+use ha_scheduler::balance::groups::redistribute::{Blocked, Redistribution, redistribute};
+use ha_scheduler::balance::groups::{Span, check::Health};
+use serde_json::{Value, json};
+
+/// Plan moves out of groups that are not healthy, until all are; all of it, or nothing
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Out of such a group go, one by one: what uses offline nodes, what is secondary on nodes that fail N+1, what is \
+        primary there. Only healthy groups that reach the same storage take it; preferred ones first, unallocable ones never.\n\n\
+        Exit status: 0 nothing is unhealthy, or the moves make all healthy; 1 they cannot, with the reason; 2 bad input."
+)]
+pub(super) struct Redistribute {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Redistribute {
+    pub(super) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let read = self.input.read(session).await?;
+        let span = read.span();
+        let found = redistribute(&span);
+        let moved = found.result.as_deref().unwrap_or_default();
+        let moves = Moves::new(&read, &span, moved);
+        if format.is_some() {
+            session.print_value(format, &moves.with_moves(document(&read, &span, &found)))?;
+        } else {
+            session.terminal().out(&text(&read, &span, &found, &moves));
+        }
+        moves.write(session, &self.output, format.is_some())?;
+        Ok(if found.heals() { Exit::Done } else { Exit::Refused })
+    }
+}
+
+fn text(read: &Read, span: &Span<'_>, found: &Redistribution, moves: &Moves<'_>) -> String {
+    if found.unhealthy.is_empty() {
+        return "All groups are healthy; nothing to do.\n".to_owned();
+    }
+    let mut text = String::new();
+    for (group, health) in &found.unhealthy {
+        let (_, word, _) = words(health);
+        text += &format!("Group {} is {word}: {}\n", read.group(*group), because(read, health));
+    }
+    for (group, why) in &found.skipped {
+        text += &format!("Group {} is skipped: {why}\n", read.group(*group));
+    }
+    match &found.result {
+        Err(blocked) => text += &format!("Nothing is moved: {}\n", reason(read, span, blocked)),
+        Ok(moved) if moved.is_empty() => {}
+        Ok(_) => {
+            text += &moves.text();
+            text += &moves.cost();
+        }
+    }
+    text
+}
+
+fn reason(read: &Read, span: &Span<'_>, blocked: &Blocked) -> String {
+    match blocked {
+        Blocked::NothingHealthy => "no healthy group takes instances".to_owned(),
+        Blocked::NoPlace { group, no_place } => {
+            let (instance, group) = (span.name(no_place.guest), read.group(*group));
+            format!("{instance} of group {group} finds no place: {}", no_place.reasons(span))
+        }
+        Blocked::StillFailing { group, nodes } => format!(
+            "group {} has nothing left that would help {}",
+            read.group(*group),
+            read.nodes(nodes).join(", ")
+        ),
+    }
+}
+
+fn document(read: &Read, span: &Span<'_>, found: &Redistribution) -> Value {
+    let one = |(group, health): &(usize, Health)| {
+        let (offline, failing) = nodes(health);
+        json!({
+            "group": read.group(*group),
+            "health": words(health).0,
+            "offlineNodes": read.nodes(offline),
+            "failingNodes": read.nodes(failing),
+        })
+    };
+    let skipped = found
+        .skipped
+        .iter()
+        .map(|(group, why)| json!({ "group": read.group(*group), "reason": why.to_string() }));
+    json!({
+        "unhealthy": found.unhealthy.iter().map(one).collect::<Vec<_>>(),
+        "skipped": skipped.collect::<Vec<_>>(),
+        "blocked": found.result.as_ref().err().map(|blocked| reason(read, span, blocked)),
+        "heals": found.heals(),
+    })
+}

@@ -1,0 +1,113 @@
+//! The size of a new service, as it is written on the command line.
+
+use crate::failure::Failure;
+use ha_scheduler::balance::groups::newcomer::Newcomer;
+use ha_scheduler::balance::groups::partition::word;
+use ha_scheduler::balance::model::{Cluster, Template};
+
+/// How a size is written.
+pub(crate) const HELP: &str = "write memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus";
+
+/// Reads a size. Without a template it has the first one of the cluster's policy, else drbd.
+pub(crate) fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
+    let bad = |what: String| Failure::usage(what).at(&format!("`{text}`")).help(HELP);
+    let mut size = Newcomer {
+        memory: 0,
+        disk: 0,
+        vcpus: 1,
+        template: usual_template(cluster),
+        spindle_use: 1,
+        tags: Vec::new(),
+    };
+    if text.contains('=') {
+        let mut seen = Vec::new();
+        for part in text.split(',') {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| bad(format!("`{part}` is not KEY=VALUE")))?;
+            let key = match key {
+                "mem" | "ram" => "memory",
+                "cpu" | "cpus" => "vcpus",
+                other => other,
+            };
+            if seen.contains(&key) {
+                return Err(bad(format!("{key} is there twice")));
+            }
+            seen.push(key);
+            match key {
+                "memory" => size.memory = mebibytes(value).map_err(&bad)?,
+                "disk" => size.disk = mebibytes(value).map_err(&bad)?,
+                "vcpus" => size.vcpus = count(value).map_err(&bad)?,
+                "spindles" => size.spindle_use = count(value).map_err(&bad)?,
+                "template" => size.template = template(value).map_err(&bad)?,
+                "tags" => {
+                    size.tags = value.split('+').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+                }
+                other => return Err(bad(format!("`{other}` is not known"))),
+            }
+        }
+    } else {
+        let parts: Vec<&str> = text.split(',').collect();
+        let [disk, memory, vcpus] = parts.as_slice() else {
+            return Err(bad("it does not have three parts".to_owned()));
+        };
+        size.disk = mebibytes(disk).map_err(&bad)?;
+        size.memory = mebibytes(memory).map_err(&bad)?;
+        size.vcpus = count(vcpus).map_err(&bad)?;
+    }
+    if size.memory == 0 {
+        return Err(bad("memory must be more than 0".to_owned()));
+    }
+    if size.template == Template::Drbd && size.disk == 0 {
+        return Err(bad("disk must be more than 0 with the template drbd".to_owned()));
+    }
+    Ok(size)
+}
+
+/// The first template of the cluster's policy, else drbd.
+pub(crate) fn usual_template(cluster: &Cluster) -> Template {
+    let policy = cluster.policies.iter().find(|policy| policy.owner.is_empty());
+    policy.and_then(|policy| policy.templates.first().copied()).unwrap_or(Template::Drbd)
+}
+
+/// A template by its word.
+pub(crate) fn template(text: &str) -> Result<Template, String> {
+    let words: Vec<&str> = Template::WORDS.iter().map(|(_, word)| *word).collect();
+    let found = Template::WORDS.iter().find(|(_, word)| *word == text).map(|(template, _)| *template);
+    found.ok_or_else(|| format!("`{text}` is no template: one of {}", words.join(", ")))
+}
+
+/// A size for people.
+pub(crate) fn shown(size: &Newcomer) -> String {
+    format!(
+        "memory {} MiB, disk {} MiB, {} vcpus, template {}",
+        size.memory,
+        size.disk,
+        size.vcpus,
+        word(size.template)
+    )
+}
+
+/// A size in MiB, or with a unit: M, G, T, each also with `i` or `iB`, of 1024.
+fn mebibytes(text: &str) -> Result<i64, String> {
+    let expected = || format!("`{text}` is not a size: a number of MiB, or with M, G or T");
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.to_ascii_lowercase().as_str() {
+        "" | "m" | "mi" | "mib" => 1.0,
+        "g" | "gi" | "gib" => 1024.0,
+        "t" | "ti" | "tib" => 1024.0 * 1024.0,
+        _ => return Err(expected()),
+    };
+    match number.parse::<f64>() {
+        #[expect(clippy::cast_possible_truncation, reason = "bounded in this line")]
+        Ok(number) if (0.0..=1e12).contains(&(number * scale)) => Ok((number * scale).round() as i64),
+        Ok(_) | Err(_) => Err(expected()),
+    }
+}
+
+fn count(text: &str) -> Result<i64, String> {
+    match text.parse::<i64>() {
+        Ok(number) if (0..=1_000_000).contains(&number) => Ok(number),
+        Ok(_) | Err(_) => Err(format!("`{text}` is not a number, 0 or more")),
+    }
+}

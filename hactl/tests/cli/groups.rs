@@ -1,0 +1,278 @@
+//! The commands about node groups on files: check, redistribute, compress, balance, allocate, evacuate, capacity.
+
+use super::hactl::{command, file, run};
+use serde_json::{Value, json};
+use std::process::{Command, Stdio};
+
+/// g1 has an offline node that holds instances; g2 is preferred, g3 the last resort.
+const CLUSTER: &str = "g1|u1|preferred||\ng2|u2|preferred||\ng3|u3|last_resort||\n\n\
+    a|8000|0|4000|100000|90000|8|N|u1|1||N|0|0|1.0\n\
+    b|8000|0|8000|100000|90000|8|Y|u1|1||N|0|0|1.0\n\
+    c|8000|0|7000|100000|100000|8|N|u2|1||N|0|0|1.0\n\
+    d|8000|0|8000|100000|100000|8|N|u2|1||N|0|0|1.0\n\
+    e|8000|0|8000|100000|100000|8|N|u3|1||N|0|0|1.0\n\
+    f|8000|0|8000|100000|100000|8|N|u3|1||N|0|0|1.0\n\n\
+    i|2000|10000|2|running|Y|a|b|drbd||1\n\
+    j|1000|5000|1|ERROR_nodeoffline|Y|b||rbd||1\n\
+    k|1000|5000|1|running|Y|c||rbd||1\n\
+    l|2000|5000|1|running|Y|a||rbd||1\n\n\n";
+
+/// Two groups in which nothing is wrong, with a policy.
+const WELL: &str = "g2|u2|preferred||\ng3|u3|preferred||\n\n\
+    c|8000|0|7000|100000|95000|8|N|u2|1||N|0|0|1.0\n\
+    d|8000|0|8000|100000|95000|8|N|u2|1||N|0|0|1.0\n\
+    e|8000|0|8000|100000|100000|8|N|u3|1||N|0|0|1.0\n\
+    f|8000|0|8000|100000|100000|8|N|u3|1||N|0|0|1.0\n\n\
+    k|1000|5000|1|running|Y|c|d|drbd||1|-\n\n\n\
+    |128,1,1024,1,1,1|128,1,1024,1,1,1;32768,8,1048576,16,8,12|drbd,plain,rbd|4.0|32.0\n";
+
+struct Files {
+    folder: tempfile::TempDir,
+    ill: String,
+    well: String,
+}
+
+fn files() -> Files {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ill, well) = (file(folder.path(), "ill", CLUSTER), file(folder.path(), "well", WELL));
+    Files { folder, ill, well }
+}
+
+fn document(arguments: &[&str], status: i32) -> Value {
+    let ran = run(command(arguments).args(["-o", "json"])).shows(status, &[]);
+    serde_json::from_str(&ran.stdout).expect("JSON")
+}
+
+#[test]
+fn check_says_which_groups_need_work() {
+    let files = files();
+    run(&mut command(&["group", "check", "-t", &files.ill]))
+        .shows(1, &["g1     2      3          unhealthy ", "offline with instances: b", "Work is needed"]);
+    run(&mut command(&["group", "check", "-t", &files.well])).shows(0, &["nothing to do"]);
+    run(&mut command(&["group", "check", "-t", &files.ill, "-G", "u3"])).shows(0, &["nothing to do"]);
+    // What a would send to b does not fit there any more.
+    let tight = file(files.folder.path(), "tight", &WELL.replace("d|8000|0|8000", "d|8000|0|900"));
+    let value = document(&["group", "check", "-t", &tight, "--no-simulation"], 1);
+    assert_eq!(value["groups"][0]["health"], "WeaklyUnhealthy");
+    assert_eq!((&value["groups"][0]["failingNodes"], &value["workNeeded"]), (&json!(["d"]), &json!(true)));
+    // Everything on one node: healthy, but balancing helps.
+    let uneven = CLUSTER.replace("|Y|u1", "|N|u1").replace("ERROR_nodeoffline|Y|b", "running|Y|a");
+    let uneven = file(files.folder.path(), "uneven", &uneven.replace("a|8000|0|4000", "a|8000|0|3000"));
+    let value = document(&["group", "check", "-t", &uneven, "-G", "g1"], 1);
+    assert_eq!(
+        (&value["groups"][0]["health"], &value["groups"][0]["needsBalancing"]),
+        (&json!("Healthy"), &json!(true))
+    );
+}
+
+#[test]
+fn redistribute_heals_or_says_why_not() {
+    let files = files();
+    let saved = files.folder.path().join("saved").display().to_string();
+    run(&mut command(&["group", "redistribute", "-t", &files.ill, "-S", &saved, "-C"])).shows(
+        0,
+        &[
+            "Group g1 is unhealthy: offline with instances: b\n",
+            "    1. i a:b => (g2, d:c) a=r:",
+            "gnt-instance failover -f -n d j",
+        ],
+    );
+    // What was saved is healthy.
+    let after = format!("{saved}.balanced");
+    run(&mut command(&["group", "redistribute", "-t", &after]))
+        .prints(0, "All groups are healthy; nothing to do.\n");
+    run(&mut command(&["group", "redistribute", "-t", &files.ill, "--no-inter-group-moves"]))
+        .shows(1, &["Group g1 is skipped: moves between groups are switched off"]);
+    let closed =
+        CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable").replace("last_resort", "unallocable");
+    let closed = file(files.folder.path(), "closed", &closed);
+    run(&mut command(&["group", "redistribute", "-t", &closed]))
+        .shows(1, &["Nothing is moved: no healthy group takes instances\n"]);
+    let local = file(files.folder.path(), "local", &CLUSTER.replace("b||rbd", "b||plain"));
+    let value = document(&["group", "redistribute", "-t", &local], 1);
+    let reason = value["blocked"].as_str().expect("a reason");
+    assert!(reason.starts_with("j of group g1 finds no place: g2: its disk is on one node only"), "{reason}");
+    assert_eq!(value["moves"], json!([]));
+}
+
+#[test]
+fn compress_empties_the_group_that_frees_most() {
+    let files = files();
+    run(&mut command(&["group", "compress", "-t", &files.ill])).shows(
+        0,
+        &[
+            "g3     0            16000",
+            "is empty",
+            "total  5000",
+            "Group g1 is emptied:\n    1. i a:b => (g2, ",
+        ],
+    );
+    let alone = document(&["group", "compress", "-t", &files.well, "--no-inter-group-moves"], 0);
+    assert_eq!((&alone["empties"], &alone["moves"]), (&Value::Null, &json!([])));
+    let used = document(&["group", "compress", "-t", &files.well], 0);
+    assert_eq!(
+        (&used["empties"], &used["total"]["used"]),
+        (&json!("g2"), &json!({"memory": 1000, "disk": 10000, "vcpus": 1}))
+    );
+}
+
+#[test]
+fn balance_evens_load_between_groups() {
+    let files = files();
+    let value = document(&["group", "balance", "-t", &files.ill], 0);
+    assert!(value["finalScore"].as_f64() < value["initialScore"].as_f64(), "{value:#}");
+    let moves = value["moves"].as_array().expect("a list");
+    // What is preferred is not demoted for the sake of load.
+    assert!(!moves.is_empty() && moves.iter().all(|one| one["toGroup"] == "g2"), "{value:#}");
+    run(&mut command(&["group", "balance", "-t", &files.ill, "-l", "0"])).shows(0, &["Nothing to do.\n"]);
+}
+
+#[test]
+fn allocate_ranks_groups_and_nodes() {
+    let files = files();
+    let value = document(&["allocate", "memory=2G,disk=10G,cpu=2", "-t", &files.ill], 0);
+    let groups: Vec<&Value> =
+        value["groups"].as_array().expect("a list").iter().map(|group| &group["group"]).collect();
+    assert_eq!(groups, ["g2", "g3", "g1"]);
+    assert_eq!(value["groups"][0]["nodes"][0]["nodes"], json!(["d", "c"]));
+    let (refused, node) =
+        (&value["groups"][2], |at: usize| value["groups"][2]["nodes"][at]["reason"].clone());
+    assert_eq!(
+        (&refused["score"], node(0)),
+        (&Value::Null, json!("no node for the second copy: offline or being emptied"))
+    );
+    assert_eq!(node(1), "offline or being emptied");
+    run(&mut command(&["allocate", "10G,9000,2", "-t", &files.ill]))
+        .shows(1, &["too little memory", "no place"]);
+    let closed =
+        file(files.folder.path(), "closed", &CLUSTER.replace("g2|u2|preferred", "g2|u2|unallocable"));
+    run(&mut command(&["allocate", "10G,2G,2", "-t", &closed]))
+        .shows(0, &["1     g3     LastResort", "the group is unallocable"]);
+    let sizes = [
+        ("1,2", "does not have three parts"),
+        ("memory=2X", "`2X` is not a size"),
+        ("memory=2G,foo=1", "`foo` is not known"),
+        ("memory=1,mem=2", "memory is there twice"),
+        ("disk=5", "memory must be more than 0"),
+        ("memory=1,disk=1,template=tape", "`tape` is no template"),
+    ];
+    for (size, message) in sizes {
+        run(&mut command(&["allocate", size, "-t", &files.ill])).fails(2, message);
+    }
+    run(&mut command(&["allocate", "memory=40G,disk=2G", "-t", &files.well]))
+        .shows(1, &["the group's policy wants memory from 128 to 32768, not 40960"]);
+}
+
+#[test]
+fn evacuate_stays_inside_if_it_can() {
+    let files = files();
+    // Inside g2 there is room for k.
+    let value = document(&["evacuate", "c", "-t", &files.ill], 0);
+    assert_eq!((&value["moves"][0]["to"], &value["moves"][0]["interGroup"]), (&json!(["d"]), &json!(false)));
+    // a is the only node of g1 that works.
+    let shown = run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C"]))
+        .shows(0, &["i a:b => (g2, d:c)", "2 of them between groups: only with --inter-group\n"]);
+    assert!(!shown.stdout.contains("gnt-instance"));
+    run(&mut command(&["evacuate", "a", "-t", &files.ill, "-C", "--inter-group"]))
+        .shows(0, &["gnt-instance replace-disks -n d i"]);
+    run(&mut command(&["evacuate", "a", "-t", &files.ill, "--no-inter-group-moves"]))
+        .shows(1, &["i finds no place: g1: too few nodes that work", "Everything stays inside its group"]);
+    run(&mut command(&["evacuate", "e", "-t", &files.ill])).shows(0, &["nothing to do"]);
+    run(&mut command(&["evacuate", "a", "x", "-t", &files.ill])).fails(2, "x: the cluster has no such node");
+    run(&mut command(&["evacuate", "-t", &files.ill])).fails(2, "<NODE>");
+    let one = WELL.replace("g3|u3|preferred||\n", "").replace("|u3|", "|u2|");
+    let one = file(files.folder.path(), "one", &one);
+    let value = document(&["evacuate", "c", "d", "-t", &one, "--inter-group"], 0);
+    assert_eq!(
+        (&value["moves"][0]["interGroup"], &value["moves"][0]["ops"].as_array().map(Vec::len)),
+        (&json!(false), &Some(3))
+    );
+    let value = document(&["evacuate", "c", "d", "e", "-t", &one, "--inter-group"], 1);
+    assert_eq!((&value["moves"], &value["unplaced"][0]["instance"]), (&json!([]), &json!("k")));
+}
+
+#[test]
+fn capacity_counts_now_with_reserve_and_in_tiers() {
+    let files = files();
+    let value = document(&["capacity", "10G,2G,1", "-t", &files.well], 0);
+    assert_eq!(value["total"], json!({"now": 12, "withNPlusOne": 6}));
+    assert_eq!(
+        value["groups"][1]["tiers"],
+        json!([
+            {"memory": 2048, "disk": 10240, "vcpus": 1, "count": 3},
+            {"memory": 1792, "disk": 10240, "vcpus": 1, "count": 1},
+        ])
+    );
+    run(&mut command(&["capacity", "-t", &files.well]))
+        .shows(0, &["memory 128 MiB, disk 1024 MiB, 1 vcpus, template drbd"]);
+    run(&mut command(&["capacity", "-t", &files.ill])).fails(2, "no policy with a standard one");
+    run(&mut command(&["capacity", "-t", &files.well, "--disk-template", "tape"]))
+        .fails(2, "`tape` is no template");
+    run(&mut command(&["capacity", "1G,1G,1", "-t", &files.ill]))
+        .shows(0, &["not all services of a would find a place if it failed now"]);
+    for words in [&["allocate", "1,1,1"][..], &["capacity"]] {
+        run(&mut command(words)).fails(2, "give a file with -t FILE");
+    }
+    for about in [
+        "group check",
+        "group redistribute",
+        "group compress",
+        "group balance",
+        "allocate 1,1,1",
+        "evacuate a",
+        "capacity",
+    ] {
+        let words: Vec<&str> = about.split(' ').collect();
+        run(command(&words).args(["-t", "/nonexistent"])).fails(2, "/nonexistent: cannot be read");
+    }
+}
+
+/// What a tool of Ganeti prints, if it is installed.
+#[expect(clippy::print_stderr, reason = "what was not compared is said")]
+fn tool(name: &str, arguments: &[&str]) -> Option<String> {
+    let ran = Command::new(name).args(arguments).stderr(Stdio::null()).output();
+    if ran.is_err() {
+        eprintln!("{name} is not installed: nothing is compared with it");
+    }
+    Some(String::from_utf8_lossy(&ran.ok()?.stdout).into_owned())
+}
+
+#[test]
+fn hcheck_and_hspace_say_the_same() {
+    let files = files();
+    for (path, needs_work) in [(&files.ill, true), (&files.well, false)] {
+        let status = i32::from(needs_work);
+        let value = document(&["group", "check", "-t", path], status);
+        let Some(said) = tool("hcheck", &["-t", path, "--machine-readable"]) else { return };
+        for (index, group) in value["groups"].as_array().expect("a list").iter().enumerate() {
+            let number = |key: &str| {
+                let key = format!("HCHECK_INIT_GROUP_{index}_{key}=");
+                let line = said.lines().find_map(|line| line.strip_prefix(&key));
+                line.unwrap_or_else(|| panic!("{key} in\n{said}"))
+                    .trim_matches('\'')
+                    .parse::<f64>()
+                    .expect("a number")
+            };
+            let score = group["initialScore"].as_f64().expect("a number");
+            assert!((score - number("SCORE")).abs() < 1e-6, "{group:#}");
+            let offline = number("OFFLINE_PRI") + number("OFFLINE_SEC") > 0.0;
+            assert_eq!(group["health"] == "Unhealthy", offline);
+            assert_eq!(group["failingNodes"].as_array().map(Vec::is_empty), Some(number("N1_FAIL") == 0.0));
+        }
+    }
+    let value = document(&["capacity", "10G,2G,1", "-t", &files.well], 0);
+    let size = [
+        "--standard-alloc",
+        "10g,2g,1",
+        "--tiered-alloc",
+        "10g,2g,1",
+        "--disk-template",
+        "drbd",
+        "--machine-readable",
+    ];
+    let Some(said) = tool("hspace", &[&["-t", files.well.as_str()], &size[..]].concat()) else { return };
+    let tiers =
+        said.lines().find_map(|line| line.strip_prefix("HTS_TSPEC=")).expect("tiers").trim_matches('\'');
+    let first = tiers.split([' ', '=']).nth(1).and_then(|count| count.parse::<u64>().ok());
+    assert_eq!(value["total"]["withNPlusOne"].as_u64(), first);
+}

@@ -1,0 +1,23 @@
+//! Several node groups at once: what leaves a group, and where it goes.
+
+pub mod allocate;
+pub mod capacity;
+pub mod check;
+pub mod compress;
+mod elsewhere;
+pub mod evacuate;
+mod failover;
+pub mod level;
+pub mod newcomer;
+pub mod partition;
+pub mod redistribute;
+mod route;
+#[cfg(test)]
+mod samples;
+pub mod span;
+#[cfg(test)]
+mod tests;
+pub mod tiers;
+
+pub use elsewhere::{NoPlace, Obstacle};
+pub use span::{Span, Stays};

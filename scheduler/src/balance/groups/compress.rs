@@ -1,0 +1,136 @@
+//! Empties a group whose instances the others can take.
+
+use super::elsewhere::NoPlace;
+use super::partition;
+use super::span::{Moved, Span, Stays};
+use crate::balance::model::Allocation;
+use crate::balance::state::{Amount, Lack, State};
+use std::ops::Add;
+
+/// A group as one that could be emptied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The group, by position.
+    pub group: usize,
+    /// What its instances use.
+    pub used: Amount,
+    /// What is free on its nodes that work.
+    pub free: Amount,
+    /// What is free in the groups to which something of it could go.
+    pub free_elsewhere: Amount,
+    /// Whether it can be emptied.
+    pub verdict: Verdict,
+}
+
+/// Whether a group can be emptied.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Nothing lives there.
+    Empty,
+    /// Nothing can leave it.
+    Stays(Stays),
+    /// It uses more than is free elsewhere.
+    TooMuch(Lack),
+    /// Something finds no place.
+    NoPlace(NoPlace),
+    /// By these moves.
+    CanBeEmptied(Vec<Moved>),
+}
+
+/// Every group as a candidate, in the order of the cluster.
+pub fn compress(span: &Span<'_>) -> Vec<Candidate> {
+    let state = State::new(&span.problem, &span.problem.start);
+    span.groups().into_iter().map(|group| candidate(span, &state, group)).collect()
+}
+
+/// The candidate that frees most: nodes, then memory of nodes.
+pub fn best<'c>(span: &Span<'_>, candidates: &'c [Candidate]) -> Option<(&'c Candidate, &'c [Moved])> {
+    let can = candidates.iter().filter_map(|candidate| match &candidate.verdict {
+        Verdict::CanBeEmptied(moved) => Some((candidate, moved.as_slice())),
+        Verdict::Empty | Verdict::Stays(_) | Verdict::TooMuch(_) | Verdict::NoPlace(_) => None,
+    });
+    let freed = |group: usize| {
+        let hosts = span.hosts(group);
+        let memory: i64 =
+            hosts.iter().map(|&host| span.cluster.nodes[span.problem.hosts[host].node].memory_total).sum();
+        (hosts.len(), memory)
+    };
+    can.max_by_key(|(candidate, _)| (freed(candidate.group), std::cmp::Reverse(candidate.group)))
+}
+
+fn candidate(span: &Span<'_>, state: &State<'_>, group: usize) -> Candidate {
+    let guests = span.living_in(state, group);
+    let targets: Vec<usize> = if span.inter_group_moves {
+        partition::neighbours(span.cluster, group)
+            .into_iter()
+            .filter(|&other| span.allocation(other) != Allocation::Unallocable)
+            .collect()
+    } else {
+        Vec::new()
+    };
+    let used = used(span, state, group);
+    let free_elsewhere =
+        targets.iter().map(|&other| free(span, state, other)).fold(Amount::default(), Amount::add);
+    let verdict = if guests.is_empty() {
+        Verdict::Empty
+    } else if let Some(stays) = span.stays(group) {
+        Verdict::Stays(stays)
+    } else if let Some(lack) = exceeds(used, free_elsewhere) {
+        Verdict::TooMuch(lack)
+    } else {
+        emptied(span, state, &guests).map_or_else(Verdict::NoPlace, Verdict::CanBeEmptied)
+    };
+    Candidate { group, used, free: free(span, state, group), free_elsewhere, verdict }
+}
+
+/// What instances take from the nodes of a group.
+fn used(span: &Span<'_>, state: &State<'_>, group: usize) -> Amount {
+    let mut sum = Amount::default();
+    for (guest, spot) in span.problem.guests.iter().zip(state.spots()) {
+        if span.group_of(spot.primary) == group {
+            sum = sum + Amount { memory: guest.memory_used, disk: guest.disk_used, vcpus: guest.vcpus };
+        }
+        if spot.secondary.is_some_and(|host| span.group_of(host) == group) {
+            sum.disk += guest.disk_used;
+        }
+    }
+    sum
+}
+
+/// What is free on the nodes of a group that something may come to.
+fn free(span: &Span<'_>, state: &State<'_>, group: usize) -> Amount {
+    let hosts = span.open_hosts(state, group);
+    hosts.iter().map(|&host| state.free(host)).fold(Amount::default(), |sum, free| {
+        sum + Amount { memory: free.memory.max(0), disk: free.disk.max(0), vcpus: free.vcpus.max(0) }
+    })
+}
+
+/// What is used at least as much as is free.
+fn exceeds(used: Amount, free: Amount) -> Option<Lack> {
+    let pairs = [
+        (used.memory, free.memory, Lack::Memory),
+        (used.disk, free.disk, Lack::Disk),
+        (used.vcpus, free.vcpus, Lack::Cpus),
+    ];
+    pairs.into_iter().find(|(used, free, _)| used > &0 && used >= free).map(|(_, _, lack)| lack)
+}
+
+/// Moves all that lives in a group: the largest in memory first, and where that fails the largest on disk.
+fn emptied(span: &Span<'_>, state: &State<'_>, guests: &[usize]) -> Result<Vec<Moved>, NoPlace> {
+    let facts = &span.problem.guests;
+    let mut by_disk = guests.to_vec();
+    by_disk.sort_by_key(|&guest| (-facts[guest].disk_used, -facts[guest].memory, guest));
+    let mut by_memory = guests.to_vec();
+    by_memory.sort_by_key(|&guest| (-facts[guest].memory, -facts[guest].disk_used, guest));
+    out(span, state, &by_memory).or_else(|first| out(span, state, &by_disk).map_err(|_| first))
+}
+
+fn out(span: &Span<'_>, state: &State<'_>, guests: &[usize]) -> Result<Vec<Moved>, NoPlace> {
+    let mut state = state.clone();
+    let each = guests.iter().map(|&guest| {
+        let from = state.spot(guest);
+        let (_, steps) = span.elsewhere(&mut state, guest, &|_| true)?;
+        Ok(Moved::new(span, guest, from, steps))
+    });
+    each.collect()
+}

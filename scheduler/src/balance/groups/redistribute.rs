@@ -1,0 +1,172 @@
+//! Moves instances out of groups that are not healthy, until they are; all of it, or nothing.
+
+use super::check::{Health, health};
+use super::elsewhere::NoPlace;
+use super::span::{Moved, Span, Stays};
+use crate::balance::problem::Guest;
+use crate::balance::state::State;
+use std::collections::BTreeMap;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Redistribution {
+    /// Groups that are not healthy.
+    pub unhealthy: Vec<(usize, Health)>,
+    /// Those of them that nothing can leave.
+    pub skipped: Vec<(usize, Stays)>,
+    /// The moves that make the others healthy, or why there are none.
+    pub result: Result<Vec<Moved>, Blocked>,
+}
+
+impl Redistribution {
+    /// Every group is healthy once the moves are done.
+    pub fn heals(&self) -> bool {
+        self.skipped.is_empty() && self.result.is_ok()
+    }
+}
+
+/// Why nothing is moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// No other group is healthy and takes instances.
+    NothingHealthy,
+    /// Something that must leave finds no place.
+    NoPlace {
+        /// The group that it should leave.
+        group: usize,
+        /// What, and why.
+        no_place: NoPlace,
+    },
+    /// Nodes would fail N+1 although nothing is left to be moved out.
+    StillFailing {
+        /// Their group.
+        group: usize,
+        /// They, by position in the cluster.
+        nodes: Vec<usize>,
+    },
+}
+
+/// Plans for every group that is not healthy.
+pub fn redistribute(span: &Span<'_>) -> Redistribution {
+    let mut state = State::new(&span.problem, &span.problem.start);
+    let (mut healthy, mut unhealthy) = (Vec::new(), Vec::new());
+    for group in span.groups() {
+        match health(span, &state, group) {
+            Health::Healthy => healthy.push(group),
+            ill @ (Health::WeaklyUnhealthy { .. } | Health::Unhealthy { .. }) => unhealthy.push((group, ill)),
+        }
+    }
+    let skipped: Vec<(usize, Stays)> =
+        unhealthy.iter().filter_map(|(group, _)| span.stays(*group).map(|why| (*group, why))).collect();
+    let to_heal = unhealthy.iter().map(|(group, _)| *group);
+    let to_heal: Vec<usize> =
+        to_heal.filter(|group| !skipped.iter().any(|(known, _)| known == group)).collect();
+    let result = all(span, &mut state, &to_heal, &healthy);
+    Redistribution { unhealthy, skipped, result }
+}
+
+fn all(
+    span: &Span<'_>,
+    state: &mut State<'_>,
+    groups: &[usize],
+    healthy: &[usize],
+) -> Result<Vec<Moved>, Blocked> {
+    let takes = |group: &&usize| span.allocation(**group) != crate::balance::model::Allocation::Unallocable;
+    if !groups.is_empty() && !healthy.iter().any(|group| takes(&group)) {
+        return Err(Blocked::NothingHealthy);
+    }
+    let mut moved = Vec::new();
+    for &group in groups {
+        heal(span, state, group, healthy, &mut moved)?;
+    }
+    Ok(moved)
+}
+
+/// Moves out of a group, one by one: what uses offline nodes, what is secondary on nodes that fail N+1, what is primary there.
+fn heal(
+    span: &Span<'_>,
+    state: &mut State<'_>,
+    group: usize,
+    healthy: &[usize],
+    moved: &mut Vec<Moved>,
+) -> Result<(), Blocked> {
+    let open = |target: usize| healthy.contains(&target);
+    let mut leave = |state: &mut State<'_>, guest: usize| {
+        let from = state.spot(guest);
+        let (_, steps) = span.elsewhere(state, guest, &open)?;
+        moved.push(Moved::new(span, guest, from, steps));
+        Ok(())
+    };
+    let hosts = span.hosts(group);
+    for guest in stranded(span, state, &hosts) {
+        leave(state, guest).map_err(|no_place| Blocked::NoPlace { group, no_place })?;
+    }
+    loop {
+        let failing: Vec<usize> = hosts.iter().copied().filter(|&host| state.fails_n1(host)).collect();
+        let Some(&first) = failing.first() else { return Ok(()) };
+        let mut refused = None;
+        let found = burdens(span, state, first).into_iter().any(|guest| match leave(state, guest) {
+            Ok(()) => true,
+            Err(no_place) => {
+                refused.get_or_insert(no_place);
+                false
+            }
+        });
+        if !found {
+            let nodes = failing.iter().map(|&host| span.problem.hosts[host].node).collect();
+            return Err(refused.map_or(Blocked::StillFailing { group, nodes }, |no_place| {
+                Blocked::NoPlace { group, no_place }
+            }));
+        }
+    }
+}
+
+/// What uses offline nodes, the largest first: it finds room most hardly.
+fn stranded(span: &Span<'_>, state: &State<'_>, hosts: &[usize]) -> Vec<usize> {
+    let problem = &span.problem;
+    let offline = |host: usize| problem.hosts[host].offline && hosts.contains(&host);
+    let mut guests: Vec<usize> = (0..problem.guests.len())
+        .filter(|&guest| {
+            let spot = state.spot(guest);
+            offline(spot.primary) || spot.secondary.is_some_and(offline)
+        })
+        .collect();
+    guests.sort_by_key(|&guest| (-problem.guests[guest].memory, guest));
+    guests
+}
+
+/// Whose leaving would help a node that fails N+1: secondaries of the peer that would send most, then primaries; first those that
+/// suffice, the smallest of them before all.
+fn burdens(span: &Span<'_>, state: &State<'_>, host: usize) -> Vec<usize> {
+    let problem = &span.problem;
+    let all = 0..problem.guests.len();
+    let mut peers: BTreeMap<usize, i64> = BTreeMap::new();
+    for guest in all.clone() {
+        let spot = state.spot(guest);
+        if spot.secondary == Some(host) {
+            *peers.entry(spot.primary).or_default() += problem.guests[guest].memory_reserved;
+        }
+    }
+    let worst = peers.iter().max_by_key(|(peer, memory)| (**memory, std::cmp::Reverse(**peer)));
+    let reserved = worst.map_or(0, |(_, memory)| *memory);
+    let deficit = reserved - state.memory_free(host) + 1;
+    let by_size = |mut guests: Vec<usize>, size: &dyn Fn(&Guest) -> i64| {
+        guests.retain(|&guest| size(&problem.guests[guest]) > 0);
+        guests.sort_by_key(|&guest| {
+            let size = size(&problem.guests[guest]);
+            (size < deficit, if size < deficit { -size } else { size }, guest)
+        });
+        guests
+    };
+    let secondaries = all
+        .clone()
+        .filter(|&guest| {
+            let spot = state.spot(guest);
+            spot.secondary == Some(host) && worst.is_some_and(|(peer, _)| spot.primary == *peer)
+        })
+        .collect();
+    let primaries = all.filter(|&guest| state.spot(guest).primary == host).collect();
+    let mut burdens = by_size(secondaries, &|guest| guest.memory_reserved);
+    burdens.extend(by_size(primaries, &|guest| guest.memory_used));
+    burdens
+}

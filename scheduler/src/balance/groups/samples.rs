@@ -1,0 +1,62 @@
+//! Small clusters of several groups by seed: groups of all classes, networks, policies, offline and crowded nodes.
+
+use crate::balance::model::{Allocation, Cluster, Group, Policy, Role, Specification, Template};
+use crate::balance::random::Random;
+use crate::balance::samples::sample;
+
+/// A cluster of up to four groups; the same for the same seed.
+pub(super) fn several(seed: u64) -> Cluster {
+    let mut random = Random::new(seed);
+    let count = 1 + random.below(4);
+    let mut whole = Cluster::default();
+    for group in 0..count {
+        let part = sample(seed.wrapping_mul(31).wrapping_add(group as u64));
+        let first = whole.nodes.len();
+        let classes = [Allocation::Preferred, Allocation::LastResort, Allocation::Unallocable];
+        whole.groups.push(Group {
+            name: format!("g{group}"),
+            uuid: format!("u{group}"),
+            allocation: classes[random.below(5).saturating_sub(2)],
+            tags: Vec::new(),
+            networks: if random.below(4) == 0 { vec!["lan".to_owned()] } else { Vec::new() },
+        });
+        for mut node in part.nodes {
+            node.name = format!("{}-{}", node.name, group);
+            node.group = group;
+            if random.below(12) == 0 {
+                node.role = Role::Offline;
+            }
+            whole.nodes.push(node);
+        }
+        let few = random.below(2) == 0;
+        for (index, mut instance) in part.instances.into_iter().enumerate() {
+            instance.name = format!("{}-{}", instance.name, group);
+            instance.primary += first;
+            instance.secondary = instance.secondary.map(|node| node + first);
+            // What is only on one node keeps a group from being emptied or healed.
+            if instance.template == Template::Plain && random.below(3) > 0 {
+                instance.template = Template::Rbd;
+                whole.nodes[instance.primary].disk_free += instance.disk;
+            }
+            if few && index > 3 {
+                let running = instance.status.is_running() && !instance.forthcoming;
+                whole.nodes[instance.primary].memory_free += if running { instance.memory } else { 0 };
+                continue;
+            }
+            whole.instances.push(instance);
+        }
+        whole.tags = part.tags;
+    }
+    if random.below(3) == 0 {
+        let size = |memory| Specification { memory, cpus: 1, disk: 512, disks: 1, nics: 1, spindles: 1 };
+        whole.policies.push(Policy {
+            owner: "g1".to_owned(),
+            standard: size(128),
+            ranges: vec![(size(1), Specification { cpus: 64, disk: 100_000, ..size(100_000) })],
+            templates: vec![Template::Drbd, Template::Plain],
+            vcpu_ratio: 2.0,
+            spindle_ratio: 32.0,
+        });
+    }
+    whole
+}

@@ -1,0 +1,323 @@
+//! What must hold for every cluster of several groups.
+
+use super::allocate::allocate;
+use super::capacity::{Broken, capacity};
+use super::check::health;
+use super::compress::{Verdict, best, compress};
+use super::evacuate::{Part, evacuate};
+use super::level::level;
+use super::newcomer::Newcomer;
+use super::partition::{admits, permits};
+use super::redistribute::{Blocked, redistribute};
+use super::samples::several;
+use super::span::{Moved, Span, steps};
+use super::{failover, partition};
+use crate::balance::model::{Allocation, Cluster, Template};
+use crate::balance::plan::Step;
+use crate::balance::problem::{Problem, Settings, Spot};
+use crate::balance::random::Random;
+use crate::balance::score::{score, usages};
+use crate::balance::state::State;
+use crate::balance::text::read;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// Every operation of every step keeps limits, by the plain definition of what nodes have; and steps lead where moves say.
+fn keeps_limits(span: &Span<'_>, moved: &[Moved]) -> Vec<Spot> {
+    let problem = &span.problem;
+    let mut spots = problem.start.clone();
+    let mut before = usages(problem, &spots);
+    for Step { guest, from, to, kind, .. } in steps(moved) {
+        assert_eq!(spots[guest], from, "{}", span.name(guest));
+        for spot in kind.spots(from, to) {
+            let old = std::mem::replace(&mut spots[guest], spot);
+            let after = usages(problem, &spots);
+            for (index, host) in problem.hosts.iter().enumerate() {
+                let (was, now) = (&before[index], &after[index]);
+                assert!(host.offline || was.fails_n1() || !now.fails_n1(), "{} fails N+1", span.node(index));
+                if spot.primary == index && old.primary != index {
+                    let facts = &problem.guests[guest];
+                    assert!(!host.offline && (now.memory_free > 0 || facts.memory_used == 0));
+                    assert!(now.vcpus <= host.vcpus_most || facts.vcpus == 0);
+                }
+                if now.disk_free < was.disk_free {
+                    assert!(!host.offline && now.disk_free > 0, "{} has no disk", span.node(index));
+                }
+            }
+            before = after;
+        }
+        assert_eq!(spots[guest], to);
+    }
+    for one in moved {
+        assert_eq!(spots[one.guest], one.to);
+        assert_eq!(
+            (span.group_of(one.from.primary), span.group_of(one.to.primary)),
+            (one.source, one.target)
+        );
+        if one.between_groups() {
+            let instance = problem.guests[one.guest].instance;
+            assert_eq!(admits(span.cluster, instance, one.target), Ok(()));
+            assert!(one.to.secondary.is_none_or(|host| span.group_of(host) == one.target));
+            assert!(span.inter_group_moves);
+        }
+    }
+    spots
+}
+
+fn size(random: &mut Random) -> Newcomer {
+    let memory = [64, 300, 1000, 3000][random.below(4)];
+    Newcomer {
+        memory,
+        disk: memory * [1, 4, 20][random.below(3)],
+        vcpus: 1 + i64::try_from(random.below(4)).unwrap(),
+        template: [Template::Drbd, Template::Rbd, Template::Plain][random.below(3)],
+        spindle_use: 1,
+        tags: if random.below(4) == 0 { vec!["web:1".to_owned()] } else { Vec::new() },
+    }
+}
+
+/// The cluster with a new service, its score in its group, and whether limits and N+1 hold: by the plain definitions.
+fn put(
+    cluster: &Cluster,
+    size: &Newcomer,
+    place: (usize, Option<usize>),
+    kept: bool,
+) -> Option<(Cluster, f64)> {
+    let mut after = cluster.clone();
+    size.add(&mut after, place);
+    let group = cluster.nodes[place.0].group;
+    let problem = Problem::new(&after, group, &Settings::default());
+    let usages = usages(&problem, &problem.start);
+    let at = |node: usize| problem.hosts.iter().position(|host| host.node == node).unwrap();
+    let new = problem.guests.last().unwrap();
+    let tags = |guest: usize| {
+        problem.start[guest].primary == at(place.0)
+            && problem.guests[guest].exclusion.iter().any(|tag| new.exclusion.contains(tag))
+    };
+    let clash = (0..problem.guests.len() - 1).any(tags);
+    let fits = [Some(place.0), place.1].into_iter().flatten().all(|node| {
+        let (host, usage) = (&problem.hosts[at(node)], &usages[at(node)]);
+        let disk = new.disk_used == 0 || usage.disk_free > 0;
+        !host.offline && disk && !(kept && usage.fails_n1())
+    });
+    let (host, usage) = (&problem.hosts[at(place.0)], &usages[at(place.0)]);
+    let fits = fits && !clash && usage.memory_free > 0 && usage.vcpus <= host.vcpus_most;
+    fits.then(|| (after, score(&problem, &problem.start)))
+}
+
+fn places(cluster: &Cluster, size: &Newcomer, group: usize) -> Vec<(usize, Option<usize>)> {
+    let nodes: Vec<usize> =
+        (0..cluster.nodes.len()).filter(|&node| cluster.nodes[node].group == group).collect();
+    let pairs = nodes.iter().flat_map(|&one| {
+        nodes.iter().filter(move |&&other| other != one).map(move |&other| (one, Some(other)))
+    });
+    if size.template == Template::Drbd {
+        pairs.collect()
+    } else {
+        nodes.iter().map(|&one| (one, None)).collect()
+    }
+}
+
+/// Every node of a group bears a peer's failure, and shared services find a place if one fails.
+fn is_kept(cluster: &Cluster, group: usize) -> bool {
+    let problem = Problem::new(cluster, group, &Settings::default());
+    let mut state = State::new(&problem, &problem.start);
+    (0..problem.hosts.len()).all(|host| !state.fails_n1(host)) && failover::fatal(&mut state, &[]).is_none()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn redistribute_heals_all_or_does_nothing(seed in any::<u64>(), closed in 0..5_u8) {
+        let cluster = several(seed);
+        let span = Span::new(&cluster, &Settings::default(), closed > 0);
+        let found = redistribute(&span);
+        let Ok(moved) = &found.result else { return Ok(()) };
+        let spots = keeps_limits(&span, moved);
+        let state = State::new(&span.problem, &spots);
+        for group in span.groups() {
+            let skipped = found.skipped.iter().any(|(known, _)| *known == group);
+            prop_assert!(skipped || health(&span, &state, group).is_healthy());
+        }
+        prop_assert!(found.unhealthy.is_empty() <= moved.is_empty());
+    }
+
+    #[test]
+    fn compress_empties_a_group(seed in any::<u64>()) {
+        let cluster = several(seed);
+        let span = Span::new(&cluster, &Settings::default(), true);
+        let candidates = compress(&span);
+        for candidate in &candidates {
+            let Verdict::CanBeEmptied(moved) = &candidate.verdict else { continue };
+            let spots = keeps_limits(&span, moved);
+            let gone = spots.iter().all(|spot| {
+                span.group_of(spot.primary) != candidate.group
+                    && spot.secondary.is_none_or(|host| span.group_of(host) != candidate.group)
+            });
+            prop_assert!(gone && !moved.is_empty());
+        }
+        let nodes = |group: usize| span.hosts(group).len();
+        if let Some((chosen, _)) = best(&span, &candidates) {
+            for other in &candidates {
+                let can = matches!(other.verdict, Verdict::CanBeEmptied(_));
+                prop_assert!(!can || nodes(other.group) <= nodes(chosen.group));
+            }
+        }
+    }
+
+    #[test]
+    fn levelling_lowers_the_deviation(seed in any::<u64>()) {
+        let cluster = several(seed);
+        let span = Span::new(&cluster, &Settings::default(), true);
+        let found = level(&span, 0.01, 50);
+        let spots = keeps_limits(&span, &found.moved);
+        prop_assert!(found.after <= found.before - 0.01 * found.moved.len() as f64 + 1e-9);
+        for moved in &found.moved {
+            let demoted = span.allocation(moved.source) == Allocation::Preferred
+                && span.allocation(moved.target) != Allocation::Preferred;
+            prop_assert!(moved.between_groups() && !demoted);
+        }
+        // What is said at the end is what a fresh look finds.
+        let mut problem = span.problem.clone();
+        problem.start = spots;
+        let again = level(&Span { problem, ..span.clone() }, f64::INFINITY, 0);
+        prop_assert!((again.before - found.after).abs() < 1e-9);
+    }
+
+    #[test]
+    fn evacuated_nodes_are_empty_but_for_what_is_named(seed in any::<u64>(), which in any::<u64>()) {
+        let cluster = several(seed);
+        let mut random = Random::new(which);
+        let names: BTreeSet<String> =
+            (0..=random.below(2)).map(|_| cluster.nodes[random.below(cluster.nodes.len())].name.clone()).collect();
+        let span = Span::new(&cluster, &Settings { drained: names.clone(), ..Settings::default() }, true);
+        let hosts: Vec<usize> = (0..span.problem.hosts.len()).filter(|&host| names.contains(span.node(host))).collect();
+        let found = evacuate(&span, &hosts, Part::All);
+        let all: Vec<Moved> = found.inside.iter().chain(&found.outside).cloned().collect();
+        // What goes inside can be executed alone.
+        keeps_limits(&span, &found.inside);
+        let spots = keeps_limits(&span, &all);
+        for (guest, spot) in spots.iter().enumerate() {
+            let stays = [Some(spot.primary), spot.secondary].into_iter().flatten().any(|host| hosts.contains(&host));
+            prop_assert_eq!(stays, found.stuck.iter().any(|stuck| stuck.guest == guest));
+        }
+        prop_assert!(found.inside.iter().all(|moved| !moved.between_groups()));
+        prop_assert!(found.outside.iter().all(Moved::between_groups));
+        prop_assert!(cluster.groups.len() > 1 || found.outside.is_empty());
+    }
+
+    #[test]
+    fn the_first_place_is_the_best_of_all(seed in any::<u64>()) {
+        let cluster = several(seed);
+        let size = size(&mut Random::new(seed));
+        let offers = allocate(&cluster, &Settings::default(), &size);
+        let mut best: Option<(u8, f64)> = None;
+        for group in partition::populated(&cluster) {
+            let class = match cluster.groups[group].allocation {
+                Allocation::Preferred => 0,
+                Allocation::LastResort => 1,
+                Allocation::Unallocable => continue,
+            };
+            let own = cluster.policies.iter().find(|policy| policy.owner == cluster.groups[group].name);
+            let least = own.map_or(0, |policy| policy.ranges[0].0.disk);
+            if !permits(&cluster, group, size.template) || size.disk < least {
+                continue;
+            }
+            for place in places(&cluster, &size, group) {
+                if let Some((_, score)) = put(&cluster, &size, place, true)
+                    && best.is_none_or(|best| (class, score) < best)
+                {
+                    best = Some((class, score));
+                }
+            }
+        }
+        let first = offers.first().and_then(|offer| Some((offer, offer.best()?)));
+        prop_assert_eq!(first.is_some(), best.is_some());
+        if let (Some((offer, place)), Some((class, score))) = (first, best) {
+            prop_assert!((place.score - score).abs() < 1e-9, "{} instead of {score}", place.score);
+            prop_assert_eq!(offer.allocation == Allocation::Preferred, class == 0);
+        }
+    }
+
+    #[test]
+    fn as_many_fit_as_are_counted_and_not_one_more(seed in any::<u64>()) {
+        let cluster = several(seed);
+        let mut size = size(&mut Random::new(seed));
+        size.memory = size.memory.max(300);
+        for group in capacity(&cluster, &Settings::default(), &size, None) {
+            if group.refused.is_some() {
+                prop_assert_eq!(group.now.count() + group.kept.count(), 0);
+                continue;
+            }
+            prop_assert_eq!(group.broken.is_none(), is_kept(&cluster, group.group));
+            let broken = matches!(group.broken, Some(Broken::Reserve(_) | Broken::Failover(_)));
+            for (filled, kept) in [(&group.now, false), (&group.kept, true)] {
+                if kept && broken {
+                    prop_assert_eq!(filled.count(), 0);
+                    continue;
+                }
+                let mut full = cluster.clone();
+                for &place in &filled.places {
+                    let after = put(&full, &size, place, kept);
+                    prop_assert!(after.is_some(), "{place:?} does not fit");
+                    full = after.unwrap().0;
+                    prop_assert!(!kept || is_kept(&full, group.group));
+                }
+                for place in places(&full, &size, group.group) {
+                    let one_more = put(&full, &size, place, kept)
+                        .filter(|(after, _)| !kept || is_kept(after, group.group));
+                    prop_assert!(one_more.is_none(), "{place:?} fits after {}", filled.count());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tiers_fill_what_the_first_size_leaves() {
+    let cluster = read(
+        "g|u|preferred||\n\na|4000|0|3000|99999|99999|8|N|u|1||N|0|0|1.0\nb|4000|0|1500|99999|99999|8|N|u|1||N|0|0|1.0\n\n\n\n",
+    )
+    .unwrap();
+    let size = Newcomer {
+        memory: 2000,
+        disk: 10,
+        vcpus: 1,
+        template: Template::Plain,
+        spindle_use: 1,
+        tags: Vec::new(),
+    };
+    let found = capacity(&cluster, &Settings::default(), &size, Some(&size));
+    let tiers: Vec<(i64, usize)> = found[0].tiers.iter().map(|tier| (tier.size.memory, tier.count)).collect();
+    // One of 2000 on a; then steps of 64 from the least: 1472 on b, 960 on a; 28 and 40 are left.
+    assert_eq!(tiers, [(2000, 1), (1472, 1), (960, 1)]);
+}
+
+/// Two groups; b of the first is off and holds a replicated and a shared one.
+const ILL: &str = "g1|u1|preferred||\ng2|u2|preferred||\n\n\
+    a|1000|0|800|1000|900|4|N|u1|1||N|0|0|1.0\n\
+    b|1000|0|1000|1000|900|4|Y|u1|1||N|0|0|1.0\n\
+    c|1000|0|1000|1000|1000|4|N|u2|1||N|0|0|1.0\n\
+    d|1000|0|1000|1000|1000|4|N|u2|1||N|0|0|1.0\n\n\
+    i|200|100|1|running|Y|a|b|drbd||1\nj|100|100|1|ERROR_nodeoffline|Y|b||rbd||1\n\n\n";
+
+#[test]
+fn why_nothing_is_redistributed() {
+    let blocked = |text: &str| {
+        let cluster = read(text).unwrap();
+        let span = Span::new(&cluster, &Settings::default(), true);
+        let found = redistribute(&span);
+        let skipped: Vec<String> = found.skipped.iter().map(|(_, why)| why.to_string()).collect();
+        (found.result.map(|moved| moved.len()), skipped)
+    };
+    assert_eq!(blocked(ILL), (Ok(2), Vec::new()));
+    let unallocable = ILL.replace("u2|preferred", "u2|unallocable");
+    assert_eq!(blocked(&unallocable), (Err(Blocked::NothingHealthy), Vec::new()));
+    let apart = ILL.replace("g1|u1|preferred||", "g1|u1|preferred||lan");
+    assert_eq!(blocked(&apart), (Ok(0), vec!["alone in its partition".to_owned()]));
+    let full = ILL.replace("c|1000|0|1000", "c|1000|0|150").replace("d|1000|0|1000", "d|1000|0|150");
+    assert!(matches!(blocked(&full), (Err(Blocked::NoPlace { group: 0, .. }), _)));
+    let local = ILL.replace("b||rbd", "b||plain");
+    assert!(matches!(blocked(&local), (Err(Blocked::NoPlace { group: 0, .. }), _)));
+}
