@@ -9,9 +9,12 @@ use super::problem::{Problem, Spot};
 use super::random::Random;
 use super::search::Clock;
 use super::state::{Probe, State};
-use proposals::{Changes, Proposals};
+use proposals::{Changes, KINDS, Proposals};
+use turns::Turns;
 
+mod lists;
 mod proposals;
+mod turns;
 
 /// How far the search may go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,15 +78,17 @@ fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
     }
 }
 
-/// Heats to begin with, as shares of what the better ones of the changes that make it worse do to the score; each round begins where
-/// the best one ended.
-const ROUNDS: [f64; 2] = [0.3, 0.1];
+/// The heat to begin with, in what the better ones of the changes that make it worse do to the score.
+const HEAT: f64 = 5.0;
 
-/// What a copy beyond the allowance costs, in heats at the beginning of a round.
+/// What a copy beyond the allowance costs, in heats at the beginning.
 const FINE: f64 = 3.0;
 
-/// How much colder a round ends.
-const COOLING: f64 = 0.02;
+/// How much dearer copies beyond the allowance become every 64 trials.
+const DEARER: f64 = 1.002;
+
+/// How much colder it ends.
+const COOLING: f64 = 0.012;
 
 /// The share of the time that is left to what comes after this search.
 const MOST_TIME: f64 = 0.95;
@@ -91,51 +96,49 @@ const MOST_TIME: f64 = 0.95;
 /// The share of the time from which on the clock decides how fast it cools.
 const SHORT_TIME: f64 = 0.5;
 
-/// The last part of a round, in which nothing is made worse any more.
+/// The last part, in which nothing is made worse any more.
 const QUENCH: f64 = 0.1;
 
-/// The search: where instances should end. `state` is where the search begins, and where it ends after it: never at a higher score,
-/// and with no more copies of disks than are allowed or were spent before.
+/// The search: where instances should end. `state` is where the search begins, and where it ends after it: with no more copies of
+/// disks than are allowed or were spent before, and not at a higher score than it began with no more than are allowed.
 pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut Random, clock: Clock<'_>) {
     if Proposals::new(state).is_empty() {
         return;
     }
-    for (round, rounds_left) in ROUNDS.into_iter().zip((1..=ROUNDS.len()).rev()) {
-        let begun = clock();
-        let allotted = (MOST_TIME - begun) / rounds_left as f64;
-        let mut search = Search::new(state, allowance);
-        let heat = round * search.typical_change(state, random);
-        let before = (search.score + search.spent.price(allowance), state.spots().to_vec());
-        let trials = allowance.trials / ROUNDS.len();
-        search.fine = FINE * heat;
-        let (mut hurry, mut now_heat) = (0.0, heat);
-        for trial in 0..trials {
-            if trial % 512 == 0 {
-                let now = clock();
-                if now >= MOST_TIME {
-                    break;
-                }
-                // Work decides how fast it cools, so that the same problem gives the same plan; once time is short, the clock.
-                hurry = if now > SHORT_TIME { (now - begun) / allotted } else { 0.0 };
+    let begun = clock();
+    let mut search = Search::new(state, allowance);
+    let first_heat = HEAT * search.typical_change(state, random);
+    search.fine = FINE * first_heat;
+    let before = (search.score + search.spent.price(allowance), search.spent.excess(allowance));
+    let spots = state.spots().to_vec();
+    let (mut hurry, mut heat) = (0.0, first_heat);
+    for trial in 0..allowance.trials {
+        if trial % 512 == 0 {
+            let now = clock();
+            if now >= MOST_TIME {
+                break;
             }
-            if trial % 64 == 0 {
-                let progress = f64::max(trial as f64 / trials as f64, hurry);
-                if progress >= 1.0 {
-                    break;
-                }
-                now_heat = if progress > 1.0 - QUENCH { 0.0 } else { heat * COOLING.powf(progress) };
-            }
-            search.trial(state, now_heat, random);
+            // Work decides how fast it cools, so that the same problem gives the same plan; once time is short, the clock.
+            hurry = if now > SHORT_TIME { (now - begun) / (MOST_TIME - begun) } else { 0.0 };
         }
-        if search.score + search.spent.price(allowance) > before.0 {
-            for (guest, spot) in before.1.into_iter().enumerate() {
-                if state.spot(guest) != spot {
-                    state.restore(guest, spot);
-                }
+        if trial % 64 == 0 {
+            // What is too much becomes dearer until it is no more.
+            if search.spent.excess(allowance) > 0 {
+                search.fine *= DEARER;
             }
+            let progress = f64::max(trial as f64 / allowance.trials as f64, hurry);
+            if progress >= 1.0 {
+                break;
+            }
+            heat = if progress > 1.0 - QUENCH { 0.0 } else { first_heat * COOLING.powf(progress) };
         }
-        if clock() >= MOST_TIME {
-            return;
+        search.trial(state, heat, random);
+    }
+    if before.1 == 0 && search.score + search.spent.price(allowance) > before.0 {
+        for (guest, spot) in spots.into_iter().enumerate() {
+            if state.spot(guest) != spot {
+                state.restore(guest, spot);
+            }
         }
     }
 }
@@ -146,6 +149,7 @@ const MOST_WORSE: f64 = 15.0;
 struct Search<'a> {
     problem: &'a Problem,
     proposals: Proposals<'a>,
+    turns: Turns<KINDS>,
     probe: Probe,
     spent: Spent,
     allowance: Allowance,
@@ -162,6 +166,7 @@ impl<'a> Search<'a> {
         let mut search = Search {
             problem,
             proposals: Proposals::new(state),
+            turns: Turns::new(),
             probe: Probe::new(state),
             spent: Spent::default(),
             allowance,
@@ -180,9 +185,10 @@ impl<'a> Search<'a> {
     fn typical_change(&mut self, state: &State<'_>, random: &mut Random) -> f64 {
         let mut worse = Vec::new();
         for _ in 0..1000 {
-            if self.proposals.propose(state, random, &mut self.changes) {
+            let kind = random.below(KINDS);
+            if self.proposals.propose(kind, state, random, &mut self.changes) {
                 let change = self.probe.after(state, &self.changes) - self.score;
-                if change > 0.0 {
+                if change > 0.0 && self.probe.counted_delta() == 0 {
                     worse.push(change);
                 }
             }
@@ -193,7 +199,8 @@ impl<'a> Search<'a> {
 
     /// Tries a change, and keeps it if it is good enough for this heat.
     fn trial(&mut self, state: &mut State<'_>, heat: f64, random: &mut Random) {
-        if !self.proposals.propose(state, random, &mut self.changes) {
+        let kind = self.turns.next(random);
+        if !self.proposals.propose(kind, state, random, &mut self.changes) {
             return;
         }
         let mut spent = self.spent;
@@ -215,6 +222,7 @@ impl<'a> Search<'a> {
         if !good || !state.change(&self.changes) {
             return;
         }
+        self.turns.keep(kind);
         self.probe.refresh(state);
         self.score = self.probe.score();
         self.spent = spent;

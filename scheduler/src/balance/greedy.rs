@@ -18,22 +18,10 @@ pub(super) const LEAST_GAIN: f64 = 1e-9;
 
 /// Does the best step of all again and again, until none lowers the score. It ends when time is over.
 pub fn steepest(state: &mut State<'_>, most: usize, clock: Clock<'_>) -> Vec<Step> {
-    let mut looked_at = 0;
-    descend(state, most, usize::MAX, &mut looked_at, clock)
-}
-
-/// The same until it has looked at so many steps.
-pub(super) fn descend(
-    state: &mut State<'_>,
-    most: usize,
-    most_looks: usize,
-    looked_at: &mut usize,
-    clock: Clock<'_>,
-) -> Vec<Step> {
     let mut probe = Probe::new(state);
     let mut steps = Vec::new();
-    while steps.len() < most && *looked_at < most_looks && clock() < 1.0 {
-        let mut better = better_steps(state, &probe, looked_at);
+    while steps.len() < most && clock() < 1.0 {
+        let mut better = better_steps(state, &probe);
         better.sort_by(|one, other| one.0.total_cmp(&other.0));
         // The end first: only what would be the best is tried operation by operation.
         let Some(done) = better.into_iter().find_map(|(_, guest, to)| step(state, guest, to)) else { break };
@@ -47,13 +35,12 @@ pub(super) fn descend(
 const LEAST_SHARED: usize = 100;
 
 /// Every step that lowers the score, with the score after it, in the order of instances.
-fn better_steps(state: &State<'_>, probe: &Probe, looked_at: &mut usize) -> Vec<(f64, usize, Spot)> {
+fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Spot)> {
     let hosts: Vec<usize> = (0..state.problem().hosts.len()).collect();
     let look = |guests: Range<usize>| {
-        let (mut probe, mut better, mut spots, mut looked_at) = (probe.clone(), Vec::new(), Vec::new(), 0);
+        let (mut probe, mut better, mut spots) = (probe.clone(), Vec::new(), Vec::new());
         for guest in guests.filter(|&guest| state.problem().guests[guest].movable) {
             destinations(state.problem(), guest, state.spot(guest), &hosts, &mut spots);
-            looked_at += spots.len();
             for &to in &spots {
                 let score = probe.after(state, &[(guest, to)]);
                 if score < probe.score() - LEAST_GAIN {
@@ -61,27 +48,22 @@ fn better_steps(state: &State<'_>, probe: &Probe, looked_at: &mut usize) -> Vec<
                 }
             }
         }
-        (better, looked_at)
+        better
     };
     let count = state.problem().guests.len();
-    let (better, looks) = if count < LEAST_SHARED || threads() < 2 {
-        look(0..count)
-    } else {
-        // Two halves, whatever the number of cores: it is the same result.
-        std::thread::scope(|scope| {
-            let half = scope.spawn(|| look(count / 2..count));
-            let (mut better, looks) = look(0..count / 2);
-            match half.join() {
-                Ok((more, more_looks)) => {
-                    better.extend(more);
-                    (better, looks + more_looks)
-                }
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
-    };
-    *looked_at += looks;
-    better
+    if count < LEAST_SHARED || threads() < 2 {
+        return look(0..count);
+    }
+    // In two halves or in one it is the same result.
+    std::thread::scope(|scope| {
+        let half = scope.spawn(|| look(count / 2..count));
+        let mut better = look(0..count / 2);
+        match half.join() {
+            Ok(more) => better.extend(more),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        better
+    })
 }
 
 /// Cores that can be used.
@@ -114,14 +96,58 @@ pub(super) fn best_step(
     best
 }
 
-/// Nodes that a step of an instance is tried by way of; more find little more.
+/// Nodes that a step of an instance is tried by way of when last steps are looked for; more find little more.
 const TARGETS: usize = 40;
 
-/// Does a step that is nearly the best again and again: gains are looked at anew only once they are the greatest, and in large
-/// clusters some nodes are tried instead of all.
+/// The same for the quicker single-step search.
+const MORE_TARGETS: usize = 200;
+
+/// Instances that are looked at anew after each step of the quicker search, besides those with the greatest gains.
+const ROLLING: usize = 8;
+
+/// Does a step that is nearly the best again and again: gains are looked at anew in turn, and once they are the greatest; in
+/// large clusters some nodes are tried instead of all.
 pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Clock<'_>) -> Vec<Step> {
-    let terms = Terms { steps: most, copies: usize::MAX, price: LEAST_GAIN, most_time: MOST_TIME };
-    by_promise(state, random, terms, clock)
+    let guests: Vec<usize> =
+        (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
+    let mut probe = Probe::new(state);
+    let mut known: Vec<(f64, Option<Spot>)> = vec![(f64::INFINITY, None); guests.len()];
+    let mut fresh = vec![usize::MAX; guests.len()];
+    let (mut steps, mut turn) = (Vec::new(), 0);
+    while steps.len() < most {
+        let mut rolling = ROLLING.min(guests.len());
+        let best = loop {
+            if clock() >= MOST_TIME {
+                return steps;
+            }
+            let position = if rolling > 0 {
+                rolling -= 1;
+                turn = (turn + 1) % guests.len();
+                turn
+            } else {
+                let greatest = |one: &usize, other: &usize| known[*one].0.total_cmp(&known[*other].0);
+                let Some(position) = (0..guests.len()).max_by(greatest) else { return steps };
+                if fresh[position] == steps.len() {
+                    break position;
+                }
+                position
+            };
+            if fresh[position] != steps.len() {
+                let via = targets(state, random, MORE_TARGETS);
+                let best = best_step(state, &mut probe, guests[position], &via);
+                known[position] = best.map_or((0.0, None), |(score, to)| (probe.score() - score, Some(to)));
+                fresh[position] = steps.len();
+            }
+        };
+        let (gain, Some(to)) = known[best] else { break };
+        if gain <= LEAST_GAIN {
+            break;
+        }
+        let Some(done) = step(state, guests[best], to) else { break };
+        steps.push(done);
+        probe.refresh(state);
+    }
+    steps
 }
 
 /// The share of the time after which nothing is polished any more.
@@ -135,18 +161,16 @@ pub(super) fn polish(
     random: &mut Random,
     clock: Clock<'_>,
 ) -> Vec<Step> {
-    let terms = Terms { steps: usize::MAX, copies, price, most_time: MOST_TIME_FOR_POLISH };
+    let terms = Terms { copies, price };
     by_promise(state, random, terms, clock)
 }
 
 /// What the quicker search may do.
 #[derive(Clone, Copy)]
 struct Terms {
-    steps: usize,
     copies: usize,
     /// What a step must gain.
     price: f64,
-    most_time: f64,
 }
 
 fn by_promise(state: &mut State<'_>, random: &mut Random, mut terms: Terms, clock: Clock<'_>) -> Vec<Step> {
@@ -158,14 +182,14 @@ fn by_promise(state: &mut State<'_>, random: &mut Random, mut terms: Terms, cloc
         let mut heap: BinaryHeap<Promise> = guests.iter().copied().map(Promise::unseen).collect();
         let done = steps.len();
         while let Some(promise) = heap.pop() {
-            if steps.len() >= terms.steps || clock() >= terms.most_time {
+            if clock() >= MOST_TIME_FOR_POLISH {
                 return steps;
             }
             let before = state.score();
             let via = if terms.copies == 0 && is_replicated(state, promise.guest) {
                 Vec::new()
             } else {
-                targets(state, random)
+                targets(state, random, TARGETS)
             };
             let Some((score, to)) = best_step(state, &mut probe, promise.guest, &via) else { continue };
             let gain = before - score;
@@ -191,10 +215,10 @@ fn is_replicated(state: &State<'_>, guest: usize) -> bool {
     state.spot(guest).secondary.is_some()
 }
 
-fn targets(state: &State<'_>, random: &mut Random) -> Vec<usize> {
+fn targets(state: &State<'_>, random: &mut Random, most: usize) -> Vec<usize> {
     let count = state.problem().hosts.len();
-    if count <= TARGETS {
+    if count <= most {
         return (0..count).collect();
     }
-    (0..TARGETS).map(|_| random.below(count)).collect()
+    (0..most).map(|_| random.below(count)).collect()
 }

@@ -134,6 +134,20 @@ proptest! {
     }
 
     #[test]
+    fn a_plan_is_no_worse_than_the_best_single_steps(seed in any::<u64>(), bits in any::<u16>()) {
+        let cluster = sample(seed);
+        let problem = Problem::new(&cluster, 0, &settings(bits));
+        let mut state = State::new(&problem, &problem.start);
+        let start = state.score();
+        let single = Plan { start, steps: steepest(&mut state, usize::MAX, &mut || 0.0) };
+        let goal = Goal { min_gain: 0.0, ..quick() };
+        let plan = plan(&problem, &goal);
+        prop_assert!(plan.copies() <= single.copies());
+        // Where next to nothing can be gained, moves must be worth what they cost.
+        prop_assert!(plan.end() <= single.end() + 1e-9 || plan.end() <= start && single.end() > 0.99 * start);
+    }
+
+    #[test]
     fn steps_of_a_set_share_nothing(seed in any::<u64>()) {
         let cluster = sample(seed);
         let problem = Problem::new(&cluster, 0, &Settings::default());

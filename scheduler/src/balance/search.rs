@@ -1,7 +1,7 @@
 //! The search for a plan: a quick one by single steps, then one that looks further with as many copies of disks, and the better of both.
 
 use super::anneal::{Allowance, anneal};
-use super::greedy::{LEAST_GAIN, descend, lazy, polish};
+use super::greedy::{LEAST_GAIN, lazy, polish, steepest};
 use super::order::order;
 use super::plan::{Plan, Step};
 use super::problem::Problem;
@@ -25,6 +25,17 @@ pub struct Goal {
     pub effort: usize,
 }
 
+impl Goal {
+    /// The effort for which there is time in so many seconds.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    pub fn effort_within(seconds: f64) -> usize {
+        (EFFORT_PER_SECOND * seconds).clamp(1.0, 1e7) as usize
+    }
+}
+
+/// Candidates for each instance, for each second that may be used.
+const EFFORT_PER_SECOND: f64 = 600.0;
+
 impl Default for Goal {
     fn default() -> Goal {
         Goal {
@@ -39,16 +50,16 @@ impl Default for Goal {
 }
 
 /// How many disks may be copied for each one that the quicker search copies: it copies a few more than single steps must.
-const COPIES: f64 = 0.84;
+const COPIES: f64 = 0.88;
 
 /// What the copy of a disk must gain, as a share of the score.
 const PRICE: f64 = 5e-4;
 
-/// Candidates that are tried at most, however large the cluster is.
-const MOST_TRIALS: usize = 16_000_000;
+/// In clusters with more instances no more candidates are tried than with so many.
+const MOST_GUESTS: usize = 2700;
 
-/// Steps that are looked at for the plan by best single steps; in clusters that need more a quicker search takes over.
-const MOST_LOOKS: usize = 4_000_000;
+/// Steps that may be looked at for the plan by best single steps; in clusters that probably need more a quicker search takes over.
+const MOST_LOOKS: usize = 5_000_000;
 
 /// A plan by single steps that gains less than this share shows that the cluster was balanced: from then on moves must pay.
 const BALANCED: f64 = 0.01;
@@ -69,13 +80,13 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     let allowance = Allowance {
         copies,
         price: PRICE * greedy.end(),
-        trials: problem.guests.len().saturating_mul(goal.effort).min(MOST_TRIALS),
+        trials: problem.guests.len().min(MOST_GUESTS).saturating_mul(goal.effort),
     };
     anneal(&mut state, allowance, &mut random, clock);
     let targets = state.spots().to_vec();
     let mut state = State::new(problem, &problem.start);
     let mut annealed = Plan { start, steps: order(&mut state, &targets) };
-    if annealed.copies() <= copies.max(greedy.copies()) {
+    if annealed.copies() <= copies {
         let left = copies.saturating_sub(annealed.copies());
         annealed.steps.extend(polish(&mut state, left, allowance.price, &mut random, clock));
     } else {
@@ -96,17 +107,24 @@ fn by_single_steps(
     clock: Clock<'_>,
 ) -> (Plan, usize) {
     let start = state.score();
-    let mut looked_at = 0;
-    let steps = descend(state, goal.max_length, MOST_LOOKS, &mut looked_at, clock);
-    let mut plan = Plan { start, steps };
-    if looked_at < MOST_LOOKS {
+    let (guests, hosts) = (state.problem().guests.len(), state.problem().hosts.len());
+    // Each of about half of the instances moves, and before it each could go by way of each node in four manners.
+    if (guests * guests * 2).saturating_mul(hosts) <= MOST_LOOKS {
+        let plan = Plan { start, steps: steepest(state, goal.max_length, clock) };
         let copies = plan.copies();
         return (plan, copies);
     }
-    let most = goal.max_length - plan.steps.len();
-    plan.steps.extend(lazy(state, random, most, clock));
+    let mut plan = Plan { start, steps: lazy(state, random, goal.max_length, clock) };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
     let copies = (plan.copies() as f64 * COPIES) as usize;
+    // The search beyond single steps begins where they end; as a plan only what copies no more counts.
+    let mut kept = 0;
+    let within = plan.steps.iter().take_while(|step| {
+        kept += step.kind.copies();
+        kept <= copies
+    });
+    let within = within.count();
+    plan.steps.truncate(within);
     (plan, copies)
 }
 

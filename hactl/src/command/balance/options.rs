@@ -140,7 +140,7 @@ impl Options {
             min_gain_limit: self.min_gain_limit,
             max_length: self.max_length.unwrap_or(usize::MAX),
             seed: self.seed,
-            ..Goal::default()
+            effort: Goal::effort_within(self.budget),
         }
     }
 

@@ -1,9 +1,16 @@
-//! Changes worth trying: of one instance, of two, or chains of up to three after which every node has as many instances as before.
+//! Changes worth trying: of one instance, of two, or chains after which every node has as many instances as before.
 
 use super::super::moves::Kind;
 use super::super::problem::{Problem, Spot};
 use super::super::random::Random;
 use super::super::state::State;
+use super::lists::Lists;
+
+/// How many kinds of changes there are.
+pub(super) const KINDS: usize = 13;
+
+/// Instances whose roles are turned together at most.
+const LONGEST_CIRCLE: usize = 5;
 
 /// Changes that are tried together.
 pub(super) type Changes = Vec<(usize, Spot)>;
@@ -49,33 +56,42 @@ impl<'a> Proposals<'a> {
         self.secondaries.put(guest, spot.secondary);
     }
 
-    /// A change to be tried; it may be impossible or none at all.
-    pub(super) fn propose(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
+    /// A change of this kind to be tried. It may be impossible or none at all; false if there is none.
+    pub(super) fn propose(
+        &self,
+        kind: usize,
+        state: &State<'_>,
+        random: &mut Random,
+        changes: &mut Changes,
+    ) -> bool {
         changes.clear();
-        match random.below(16) {
+        match kind {
             // Anywhere.
-            0..=3 => self.go(self.any(random), random, changes),
-            4 => self.go(self.already(random), random, changes),
+            0 => self.go(self.any(random), random, changes),
+            1 => self.go(self.already(random), random, changes),
             // Back, alone or while another one goes.
-            5 => self.go_back(self.already(random), random, changes),
-            6..=8 => {
+            2 => self.go_back(self.already(random), random, changes),
+            3 => {
                 let (guest, other) = (self.already(random), self.any(random));
                 guest != other && self.go_back(guest, random, changes) && self.go(other, random, changes)
             }
             // Two exchange their primaries or their secondaries.
-            9..=11 => self.exchange(state, random, changes),
+            4 => self.exchange(state, self.already(random), self.any(random), random, changes),
+            5 => self.exchange(state, self.already(random), self.already(random), random, changes),
+            6 => self.exchange(state, self.any(random), self.any(random), random, changes),
+            // One goes back, and one that is there takes its place.
+            7 => self.replace(state, random, changes),
+            // Roles are turned in a circle.
+            8 => self.turn_around(state, random, changes),
             // One goes, and others make up for it.
+            9 => self.go(self.any(random), random, changes) && self.make_up(state, random, changes),
+            10 => self.go(self.already(random), random, changes) && self.make_up(state, random, changes),
+            11 => self.go_back(self.already(random), random, changes) && self.make_up(state, random, changes),
             _ => {
-                let guest = if random.below(3) == 0 { self.already(random) } else { self.any(random) };
-                let begun = match random.below(3) {
-                    0 => self.go(guest, random, changes),
-                    1 => self.go_back(guest, random, changes),
-                    _ => turned(state.spot(guest)).is_some_and(|to| {
-                        changes.push((guest, to));
-                        self.reachable(guest, to)
-                    }),
-                };
-                begun && self.make_up(state, random, changes)
+                let guest = self.any(random);
+                let Some(to) = turned(state.spot(guest)) else { return false };
+                changes.push((guest, to));
+                self.reachable(guest, to) && self.make_up(state, random, changes)
             }
         }
     }
@@ -121,20 +137,80 @@ impl<'a> Proposals<'a> {
         self.reachable(guest, to)
     }
 
-    fn exchange(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
-        let guest = self.any(random);
-        let other = if random.below(2) == 0 { self.already(random) } else { self.any(random) };
+    fn exchange(
+        &self,
+        state: &State<'_>,
+        guest: usize,
+        other: usize,
+        random: &mut Random,
+        changes: &mut Changes,
+    ) -> bool {
         let (mine, theirs) = (state.spot(guest), state.spot(other));
-        if random.below(2) == 0 {
+        if random.below(2) == 0 || mine.secondary.is_none() || theirs.secondary.is_none() {
             changes.push((guest, Spot { primary: theirs.primary, ..mine }));
             changes.push((other, Spot { primary: mine.primary, ..theirs }));
-        } else if mine.secondary.is_some() && theirs.secondary.is_some() {
+        } else {
             changes.push((guest, Spot { secondary: theirs.secondary, ..mine }));
             changes.push((other, Spot { secondary: mine.secondary, ..theirs }));
-        } else {
-            return false;
         }
         guest != other && changes.iter().all(|&(guest, to)| self.reachable(guest, to))
+    }
+
+    /// One that left a node of its start returns to it, and another one leaves that node for where the first one was.
+    fn replace(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
+        let guest = self.already(random);
+        let (spot, start) = (state.spot(guest), self.problem.start[guest]);
+        let nodes = |spot: Spot| [Some(spot.primary), spot.secondary];
+        let Some(home) = nodes(start).into_iter().flatten().find(|&node| !nodes(spot).contains(&Some(node)))
+        else {
+            return false;
+        };
+        let away = |node: usize| !nodes(start).contains(&Some(node));
+        let primary = away(spot.primary);
+        let to = |spot: Spot, node: usize| {
+            if primary { Spot { primary: node, ..spot } } else { Spot { secondary: Some(node), ..spot } }
+        };
+        let place = if primary { Some(spot.primary) } else { spot.secondary };
+        let Some(place) = place else { return false };
+        let lists = if primary { &self.primaries } else { &self.secondaries };
+        let fits = |other: usize| {
+            let spot = to(state.spot(other), place);
+            (other != guest && self.reachable(other, spot)).then_some((other, spot))
+        };
+        let Some(other) = lists.pick(home, random, fits) else { return false };
+        changes.push((guest, to(spot, home)));
+        changes.push(other);
+        self.reachable(guest, changes[0].1)
+    }
+
+    /// Primaries become secondaries along a path that ends where it began: no disk is copied.
+    fn turn_around(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
+        let first = self.any(random);
+        let begin = state.spot(first).primary;
+        let mut next = first;
+        for _ in 0..LONGEST_CIRCLE {
+            let Some(to) = turned(state.spot(next)) else { return false };
+            if !self.reachable(next, to) {
+                return false;
+            }
+            changes.push((next, to));
+            if to.primary == begin {
+                return true;
+            }
+            let free = |guest: usize| changes.iter().all(|&(known, _)| known != guest);
+            let closes =
+                |guest: usize| (free(guest) && state.spot(guest).secondary == Some(begin)).then_some(guest);
+            let follows = |guest: usize| free(guest).then_some(guest);
+            let Some(follower) = self
+                .primaries
+                .pick(to.primary, random, closes)
+                .or_else(|| self.primaries.pick(to.primary, random, follows))
+            else {
+                return false;
+            };
+            next = follower;
+        }
+        false
     }
 
     /// Adds changes of others after which each node has as many primaries and secondaries as before the first.
@@ -200,46 +276,4 @@ impl<'a> Proposals<'a> {
 /// Primary and secondary in each other's place.
 fn turned(spot: Spot) -> Option<Spot> {
     spot.secondary.map(|secondary| Spot { primary: secondary, secondary: Some(spot.primary) })
-}
-
-/// Lists of instances, each instance in one of them at most.
-struct Lists {
-    lists: Vec<Vec<usize>>,
-    /// The list and the position in it of each instance.
-    places: Vec<Option<(usize, usize)>>,
-}
-
-impl Lists {
-    fn new(lists: usize, guests: usize) -> Lists {
-        Lists { lists: vec![Vec::new(); lists], places: vec![None; guests] }
-    }
-
-    /// Puts an instance into a list, or into none.
-    fn put(&mut self, guest: usize, list: Option<usize>) {
-        if self.places[guest].map(|(known, _)| known) == list {
-            return;
-        }
-        if let Some((known, position)) = self.places[guest].take() {
-            self.lists[known].swap_remove(position);
-            if let Some(&other) = self.lists[known].get(position) {
-                self.places[other] = Some((known, position));
-            }
-        }
-        if let Some(list) = list {
-            self.places[guest] = Some((list, self.lists[list].len()));
-            self.lists[list].push(guest);
-        }
-    }
-
-    fn any(&self, list: usize, random: &mut Random) -> Option<usize> {
-        let list = &self.lists[list];
-        (!list.is_empty()).then(|| list[random.below(list.len())])
-    }
-
-    /// The first that fits, from a random one on.
-    fn pick<T>(&self, list: usize, random: &mut Random, fits: impl FnMut(usize) -> Option<T>) -> Option<T> {
-        let list = &self.lists[list];
-        let begin = if list.is_empty() { 0 } else { random.below(list.len()) };
-        list[begin..].iter().chain(&list[..begin]).copied().find_map(fits)
-    }
 }

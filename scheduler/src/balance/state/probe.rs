@@ -12,6 +12,8 @@ pub struct Probe {
     /// The score of the placement, and the part of it that is counted.
     score: f64,
     counted: i64,
+    /// By how much the change looked at last changes that part.
+    counted_delta: i64,
     /// Nodes that a change touches, and by how much it changes the columns of each, at `touch * columns + column`.
     touches: Vec<Touch>,
     deltas: Vec<i64>,
@@ -90,6 +92,11 @@ impl Probe {
         self.score
     }
 
+    /// By how much the change looked at last changes the part of the score that is counted, not measured.
+    pub(crate) fn counted_delta(&self) -> i64 {
+        self.counted_delta
+    }
+
     /// The score after a change, but for rounding, whatever limits say of it. Every instance is in it at most once.
     pub fn after(&mut self, state: &State<'_>, changes: &[(usize, Spot)]) -> f64 {
         self.touches.clear();
@@ -109,6 +116,7 @@ impl Probe {
         for index in 0..self.touches.len() {
             counted += self.weigh(state, index);
         }
+        self.counted_delta = counted - self.counted;
         let (count, share) = (state.online as f64, 1.0 / state.online as f64);
         let reserved = self.columns.last().map_or(0.0, |column| column.mean * count + column.sum_delta);
         let mut deviations = 0.0;
