@@ -2,6 +2,7 @@
 
 mod actions;
 pub(crate) mod apply;
+mod arrival;
 pub(crate) mod commands;
 pub(crate) mod hbal;
 mod instances;

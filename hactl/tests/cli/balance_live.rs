@@ -141,25 +141,53 @@ fn apply_moves_one_job_set_after_another() {
     assert_eq!(server.objects("operations").len(), 4);
 }
 
-#[test]
-fn services_that_stay_together_are_moved_by_one_operation() {
+/// What the API says of a service.
+fn resource(name: &str, state: &str, node: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {}, "status": {"state": state, "node": node}})
+}
+
+/// A pair that stays together, of which an operation has moved the first one, and a third service.
+fn pair() -> (Facts, Server) {
     let facts = Facts::new(&["a", "b", "c"]);
     facts.lock()["rules"] = json!({"together": [{"name": "pair", "resources": ["a", "b"], "strict": true}]});
     let server = leader(&facts, |facts, service, node| {
-        for name in ["a", "b", "c"] {
-            if (service == "c") == (name == "c") {
-                facts.put(name, node);
-            }
-        }
+        facts.put(service, node);
         ("Succeeded", "")
     });
-    let one = ["balance", "--apply", "--select-instances", "a"];
-    hactl(&server, &one).shows(0, &["0 moves in 0 job sets"]);
-    let both = ["balance", "--apply", "--select-instances", "a,b", "-o", "json"];
-    hactl(&server, &both).shows(0, &["\"with\": [", "\"a+b\""]);
-    assert_eq!(facts.place("a"), facts.place("b"));
-    assert_ne!(facts.place("a"), "node1");
+    server.put("resources", resource("b", "Relocate", "node1"));
+    (facts, server)
+}
+
+#[test]
+fn services_that_stay_together_are_moved_by_one_operation() {
+    let (facts, server) = pair();
+    hactl(&server, &["balance", "--apply", "--select-instances", "a"]).shows(0, &["0 moves in 0 job sets"]);
+    let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b", "-o", "json"];
+    let child = start(&mut command(&both));
+    server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));
+    // The partner arrives later, and is waited for.
+    let target = facts.place("a");
+    facts.put("b", &target);
+    server.put("resources", resource("b", "Started", &target));
+    let output = child.wait_with_output().expect("it ends");
+    let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(0), "{stdout}");
+    assert!(stdout.contains("\"with\": [") && stdout.contains("\"a+b\""), "{stdout}");
+    assert_ne!(target, "node1");
     assert_eq!(server.objects("operations").len(), 1);
+}
+
+#[test]
+fn a_partner_that_does_not_come_along_ends_it() {
+    let (_, server) = pair();
+    let both = ["--server", server.url(), "balance", "--apply", "--select-instances", "a,b"];
+    let child = start(&mut command(&both));
+    server.wait_for(|request| request.path.ends_with("/resources") && request.query.contains("watch=true"));
+    server.put("resources", resource("b", "Started", "node1"));
+    let output = child.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("b did not come along to node") && stderr.contains("hactl why b"), "{stderr}");
 }
 
 /// Nothing is done after the first set.

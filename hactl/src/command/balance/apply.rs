@@ -1,6 +1,7 @@
 //! A plan is carried out on the live cluster: job set by job set, all of a set at once, and no further after a failure.
 
 use super::actions::{Action, actions};
+use super::arrival::arrival;
 use super::count;
 use super::options::Options;
 use super::planned::{Planned, Source};
@@ -31,6 +32,9 @@ struct Job<'a> {
     /// `web node1 => node2`.
     label: String,
     actions: Vec<Action>,
+    /// Services that go along without an operation of their own, and where to.
+    along: Vec<String>,
+    target: String,
 }
 
 /// A plan that is being carried out.
@@ -163,7 +167,11 @@ fn job<'a>(source: &Source, planned: &'a Planned, step: &'a Step) -> Job<'a> {
         source.spot(problem, step.from),
         source.spot(problem, step.to)
     );
-    Job { planned, step, label, actions: actions(source, planned, step) }
+    let actions = actions(source, planned, step);
+    let names = problem.guests[step.guest].instances().map(|at| &source.cluster.instances[at].name);
+    let along =
+        names.filter(|name| actions.iter().all(|action| action.resource != **name)).cloned().collect();
+    Job { planned, step, label, actions, along, target: source.node(problem, step.to.primary).to_owned() }
 }
 
 /// The services that a set moves.
@@ -172,7 +180,7 @@ fn moving<'a>(source: &'a Source, jobs: &[Job<'a>]) -> Vec<&'a str> {
     guests.flat_map(Guest::instances).map(|at| source.cluster.instances[at].name.as_str()).collect()
 }
 
-/// The operations of a job, one after another.
+/// The operations of a job, one after another, and then those that go along.
 async fn carry_out(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
     for action in &job.actions {
         let verb = action.verb();
@@ -192,6 +200,9 @@ async fn carry_out(session: &Session, job: &Job<'_>) -> Result<(), Failure> {
                 return Err(Failure::new(Exit::Refused, said).help(format!("hactl why {}", action.resource)));
             }
         }
+    }
+    for service in &job.along {
+        arrival(session, service, &job.target).await?;
     }
     Ok(())
 }

@@ -1,0 +1,81 @@
+//! Services that a rule brings along arrive after the operation on their partner has ended: until they rest where they are to be.
+
+use crate::client::{Change, Watcher};
+use crate::command::wait::where_it_is;
+use crate::failure::Failure;
+use crate::session::Session;
+use ha_api_types::kind::Kind;
+use serde_json::Value;
+
+/// How far a service is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It rests where it is to be.
+    There,
+    /// It rests elsewhere.
+    Elsewhere,
+    /// It is being moved, stopped or started.
+    Moving,
+    /// It will not come by itself.
+    Lost,
+}
+
+/// Waits until a service rests on a node.
+///
+/// # Errors
+/// When it came to rest elsewhere, in Error, or was deleted.
+pub(super) async fn arrival(session: &Session, service: &str, node: &str) -> Result<(), Failure> {
+    let mut watcher = Watcher::object(session.client()?, Kind::Resource, service);
+    let mut seen_moving = false;
+    loop {
+        let object = match watcher.next().await? {
+            Change::Applied(object) => object,
+            Change::Deleted(_) => return Err(Failure::refused(format!("{service} was deleted"))),
+            Change::Synced => continue,
+        };
+        let failed = || {
+            let is = where_it_is(Kind::Resource, &object);
+            Failure::refused(format!("{service} did not come along to {node}: it is {is}"))
+                .help(format!("hactl why {service}"))
+        };
+        match way(&object, node) {
+            Way::There => return Ok(()),
+            Way::Lost => return Err(failed()),
+            Way::Elsewhere if seen_moving => return Err(failed()),
+            // It has not set out yet.
+            Way::Elsewhere => {}
+            Way::Moving => seen_moving = true,
+        }
+    }
+}
+
+fn way(object: &Value, node: &str) -> Way {
+    let status = &object["status"];
+    match status["state"].as_str().unwrap_or_default() {
+        "Started" | "Stopped" | "Disabled" if status["node"] == node => Way::There,
+        "Started" | "Stopped" | "Disabled" => Way::Elsewhere,
+        "Error" | "Ignored" | "Fence" | "Recovery" | "Freeze" | "Deleting" => Way::Lost,
+        _ => Way::Moving,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ways() {
+        let check = |state: &str, node: &str, expected: Way| {
+            let object = json!({"status": {"state": state, "node": node}});
+            assert_eq!(way(&object, "node2"), expected, "{state} {node}");
+        };
+        check("Started", "node2", Way::There);
+        check("Stopped", "node2", Way::There);
+        check("Started", "node1", Way::Elsewhere);
+        check("Relocate", "node1", Way::Moving);
+        check("Starting", "node2", Way::Moving);
+        check("Error", "node2", Way::Lost);
+        check("Recovery", "node2", Way::Lost);
+    }
+}
