@@ -65,7 +65,7 @@ impl Balance {
             if !self.yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
                 return Err(Failure::refused("not confirmed: nothing was changed"));
             }
-            let applied = apply::apply(session, options, &source, &plans).await?;
+            let applied = apply::apply(session, options.conditions(), &source, &plans).await?;
             document["applied"] = applied.jobs.into();
             failure = applied.failure;
         }
@@ -96,7 +96,7 @@ impl Balance {
 }
 
 /// A number of things; the noun's plural ends in s, or for copies in ies.
-fn count(number: usize, noun: &str) -> String {
+pub(crate) fn count(number: usize, noun: &str) -> String {
     match noun.strip_suffix('y') {
         _ if number == 1 => format!("1 {noun}"),
         Some(stem) => format!("{number} {stem}ies"),

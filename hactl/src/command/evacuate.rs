@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 /// Plan new places for all that lives on some nodes: inside the group first, else in another group of the partition
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What goes to another group is printed as (group, nodes). It is part of -C and -S only with --inter-group.\n\n\
-        Exit status: 0 everything finds a place; 1 something does not, with the reason; 2 bad input."
+    after_help = "What goes to another group is printed as (group, nodes). It is part of -C, -S and --apply only with --inter-group.\n\n\
+        Exit status: 0 everything finds a place; 1 something does not, with the reason; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
 )]
 pub(crate) struct Evacuate {
     /// The nodes
@@ -57,13 +57,11 @@ impl Evacuate {
         let found = evacuate(&span, &hosts, part);
         let all: Vec<_> = found.inside.iter().chain(&found.outside).cloned().collect();
         let moves = Moves::new(&read, &span, &all);
-        if format.is_some() {
-            session.print_value(format, &moves.with_moves(document(&names, &span, &found)))?;
-        } else {
-            session.terminal().out(&self.text(&read, &span, &found, &moves));
-        }
+        let value = moves.with_moves(document(&names, &span, &found));
+        let said = (self.text(&read, &span, &found, &moves), value);
         let executed = if self.inter_group { &all } else { &found.inside };
-        Moves::new(&read, &span, executed).write(session, &self.output, format.is_some())?;
+        let executed = Moves::new(&read, &span, executed);
+        executed.finish(session, &self.output, "hactl evacuate", format, said).await?;
         Ok(if found.stuck.is_empty() { Exit::Done } else { Exit::Refused })
     }
 

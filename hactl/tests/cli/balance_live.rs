@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The facts that placement goes by, shared with the leader.
 #[derive(Clone)]
-struct Facts(Arc<Mutex<Value>>);
+pub(super) struct Facts(Arc<Mutex<Value>>);
 
 impl Facts {
     /// Three nodes of 4 cores, all services on the first.
-    fn new(services: &[&str]) -> Facts {
+    pub(super) fn new(services: &[&str]) -> Facts {
         let node = json!({"schedulable": true, "capacity": {"cpu": "4", "memory": "16Gi"}});
         let facts = json!({
             "nodes": {"node1": node, "node2": node, "node3": node},
@@ -22,17 +22,17 @@ impl Facts {
         Facts(Arc::new(Mutex::new(facts)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Value> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Value> {
         self.0.lock().expect("the facts")
     }
 
-    fn put(&self, service: &str, node: &str) {
+    pub(super) fn put(&self, service: &str, node: &str) {
         let mut facts = self.lock();
         facts["services"][service]["node"] = json!(node);
         facts["services"][service]["uses"] = json!([node]);
     }
 
-    fn place(&self, service: &str) -> String {
+    pub(super) fn place(&self, service: &str) -> String {
         self.lock()["services"][service]["node"].as_str().expect("a node").to_owned()
     }
 }
@@ -43,7 +43,7 @@ fn service(node: &str) -> Value {
 }
 
 /// A leader that does as `act` says with each operation: its phase and message.
-fn leader(
+pub(super) fn leader(
     facts: &Facts,
     act: impl Fn(&Facts, &str, &str) -> (&'static str, &'static str) + Send + Sync + 'static,
 ) -> Server {
@@ -67,7 +67,7 @@ fn leader(
 }
 
 /// One that does all it is asked for.
-fn willing(facts: &Facts) -> Server {
+pub(super) fn willing(facts: &Facts) -> Server {
     leader(facts, |facts, service, node| {
         facts.put(service, node);
         ("Succeeded", "")

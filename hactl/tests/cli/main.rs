@@ -7,6 +7,7 @@ mod commands;
 mod connection;
 mod doctor;
 mod groups;
+mod groups_live;
 mod hactl;
 mod objects;
 mod operations;

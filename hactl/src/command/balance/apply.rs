@@ -3,7 +3,6 @@
 use super::actions::{Action, actions};
 use super::arrival::arrival;
 use super::count;
-use super::options::Options;
 use super::planned::{Planned, Source};
 use super::signals::{Signals, Terminated};
 use super::still::Expected;
@@ -16,13 +15,25 @@ use ha_api_types::operation::OperationPhase;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How a plan is carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions<'a> {
+    /// How long one job set may take at most.
+    pub(crate) timeout: Duration,
+    /// Nodes that were taken for offline: they may be as they like.
+    pub(crate) offline: &'a [String],
+    /// The command that plans anew.
+    pub(crate) command: &'static str,
+}
 
 /// What became of a plan.
-pub(super) struct Applied {
+pub(crate) struct Applied {
     /// Every job that was begun, for programs.
-    pub(super) jobs: Vec<Value>,
+    pub(crate) jobs: Vec<Value>,
     /// Why it went no further; nothing when all is done.
-    pub(super) failure: Option<Failure>,
+    pub(crate) failure: Option<Failure>,
 }
 
 /// A step that is carried out.
@@ -40,7 +51,7 @@ struct Job<'a> {
 /// A plan that is being carried out.
 struct Run<'a> {
     session: &'a Session,
-    options: &'a Options,
+    conditions: Conditions<'a>,
     source: &'a Source,
     signals: Signals,
     expected: Expected,
@@ -50,9 +61,9 @@ struct Run<'a> {
 }
 
 /// Carries out the plans, one after another.
-pub(super) async fn apply(
+pub(crate) async fn apply(
     session: &Session,
-    options: &Options,
+    conditions: Conditions<'_>,
     source: &Source,
     plans: &[Planned],
 ) -> Result<Applied, Failure> {
@@ -63,10 +74,10 @@ pub(super) async fn apply(
     let all: usize = sets.iter().map(|(_, set)| set.len()).sum();
     let mut run = Run {
         session,
-        options,
+        conditions,
         source,
         signals: Signals::catch()?,
-        expected: Expected::new(source, options, plans),
+        expected: Expected::new(source, conditions, plans),
         applied: Vec::new(),
         done: 0,
     };
@@ -74,7 +85,7 @@ pub(super) async fn apply(
     for ((planned, set), number) in sets.iter().zip(1..) {
         let jobs: Vec<Job<'_>> = set.iter().map(|step| job(source, planned, step)).collect();
         if let Err(failed) = run.set(&jobs, number, sets.len()).await {
-            failure = Some(left(failed, run.done, all));
+            failure = Some(left(failed, run.done, all, conditions.command));
             break;
         }
     }
@@ -98,7 +109,7 @@ impl Run<'_> {
         session.terminal().held_up(&format!("{what}: {labels}"));
         let work = futures::future::join_all(jobs.iter().map(|job| carry_out(session, job)));
         let late = format!("{what}, whose operations go on");
-        let work = bounded(self.options.timeout, &late, async { Ok(work.await) });
+        let work = bounded(self.conditions.timeout, &late, async { Ok(work.await) });
         let terminated = |_: Terminated| {
             Failure::refused(format!("terminated during {what}, whose operations go on: {labels}"))
                 .help("hactl get operations -w")
@@ -147,12 +158,12 @@ impl Run<'_> {
 }
 
 /// Says what was done and what was left.
-fn left(failure: Failure, done: usize, all: usize) -> Failure {
+fn left(failure: Failure, done: usize, all: usize, command: &str) -> Failure {
     let rest = all - done;
     let said = format!("{} of {} done, {rest} left", done, count(all, "move"));
     let message = format!("{}\n{said}", failure.message);
     let help = if failure.help.is_empty() {
-        "hactl balance plans anew from where the cluster is".to_owned()
+        format!("{command} plans anew from where the cluster is")
     } else {
         failure.help
     };

@@ -153,7 +153,7 @@ impl Arguments {
             }
         }
         if options.apply {
-            let applied = apply::apply(session, options, &source, &chosen).await?;
+            let applied = apply::apply(session, options.conditions(), &source, &chosen).await?;
             return applied.failure.map_or(Ok(Exit::Done), Err);
         }
         Ok(Exit::Done)

@@ -1,5 +1,6 @@
 //! The options that `hactl balance` and `hbal` have in common, with hbal's meaning.
 
+use super::apply::Conditions;
 use crate::failure::Failure;
 use clap::{ArgAction, Args, ValueHint};
 use ha_api_types::names::bare;
@@ -130,6 +131,11 @@ impl Options {
     /// The name of an instance without the type that a live service's may have before it.
     pub(crate) fn name<'a>(&self, name: &'a str) -> &'a str {
         if self.text_data.is_none() { bare(name) } else { name }
+    }
+
+    /// What of them is about carrying a plan out.
+    pub(crate) fn conditions(&self) -> Conditions<'_> {
+        Conditions { timeout: self.timeout, offline: &self.offline, command: "hactl balance" }
     }
 
     /// What of them is about when a plan is good or long enough.

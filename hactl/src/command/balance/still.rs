@@ -1,6 +1,6 @@
 //! Whether the cluster still is as a plan has it.
 
-use super::options::Options;
+use super::apply::Conditions;
 use super::planned::{Planned, Source};
 use crate::failure::Failure;
 use crate::session::Session;
@@ -13,6 +13,8 @@ type Place = (String, Option<String>);
 
 /// What a plan rests on: where services are, and which nodes take part.
 pub(super) struct Expected {
+    /// The command that plans anew.
+    command: &'static str,
     /// Primary and secondary of each service of the groups that are planned for.
     services: BTreeMap<String, Place>,
     /// Each node of these groups, and whether it is online and takes services.
@@ -39,14 +41,16 @@ impl Takes {
 
 impl Expected {
     /// As the cluster was when the plans were made; nodes that options take for offline may be as they like.
-    pub(super) fn new(source: &Source, options: &Options, plans: &[Planned]) -> Expected {
-        let groups: BTreeSet<usize> = plans.iter().map(|planned| planned.group).collect();
+    pub(super) fn new(source: &Source, conditions: Conditions<'_>, plans: &[Planned]) -> Expected {
         let cluster = &source.cluster;
+        let hosts = plans.iter().flat_map(|planned| &planned.problem.hosts);
+        let groups: BTreeSet<usize> = hosts.map(|host| cluster.nodes[host.node].group).collect();
         let nodes = cluster.nodes.iter().filter(|node| groups.contains(&node.group));
         Expected {
+            command: conditions.command,
             services: places(cluster, |node| groups.contains(&cluster.nodes[node].group)),
             nodes: nodes
-                .filter(|node| !options.offline.contains(&node.name))
+                .filter(|node| !conditions.offline.contains(&node.name))
                 .map(|node| (node.name.clone(), takes(source, node)))
                 .collect(),
         }
@@ -69,7 +73,7 @@ impl Expected {
         let now = Source::observed(session.client()?).await?;
         self.compare(&now, moving).map_err(|what| {
             Failure::refused(format!("the cluster is no longer as planned: {what}"))
-                .help("hactl balance plans anew")
+                .help(format!("{} plans anew", self.command))
         })
     }
 

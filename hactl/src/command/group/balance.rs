@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "The load of a group is what its instances load, for each of its nodes that work: the measured use of -U, else 1 each for \
         cpu, memory, disk and network. What is in a preferred group does not go to one of last resort, nothing to an \
-        unallocable one.\n\nExit status: 0, also when nothing is to be done; 2 bad input."
+        unallocable one.\n\nExit status: 0, also when nothing is to be done; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
 )]
 pub(super) struct Balance {
     #[command(flatten)]
@@ -37,18 +37,11 @@ impl Balance {
         let span = read.span();
         let found = level(&span, self.min_gain, self.max_length.unwrap_or(usize::MAX));
         let moves = Moves::new(&read, &span, &found.moved);
-        if format.is_some() {
-            session.print_value(format, &moves.with_moves(document(&read, &found)))?;
-        } else {
-            session.terminal().out(&text(session, &read, &found));
-            let end = if found.moved.is_empty() {
-                "Nothing to do.\n".to_owned()
-            } else {
-                moves.text() + &moves.cost()
-            };
-            session.terminal().out(&end);
-        }
-        moves.write(session, &self.output, format.is_some())?;
+        let end =
+            if found.moved.is_empty() { "Nothing to do.\n".to_owned() } else { moves.text() + &moves.cost() };
+        let value = moves.with_moves(document(&read, &found));
+        let said = (text(session, &read, &found) + &end, value);
+        moves.finish(session, &self.output, "hactl group balance", format, said).await?;
         Ok(Exit::Done)
     }
 }

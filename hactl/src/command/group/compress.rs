@@ -18,7 +18,7 @@ use std::ops::Add;
 #[derive(Args, Debug)]
 #[command(
     after_help = "A candidate reaches the storage of another group, and uses less memory, disk and cpus than is free in such groups. \
-        Most is freed by the most nodes, then by the most memory of nodes.\n\nExit status: 0, also when none can be emptied; 2 bad input."
+        Most is freed by the most nodes, then by the most memory of nodes.\n\nExit status: 0, also when none can be emptied; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
 )]
 pub(super) struct Compress {
     #[command(flatten)]
@@ -36,17 +36,13 @@ impl Compress {
         let chosen = best(&span, &candidates);
         let moves = Moves::new(&read, &span, chosen.map_or(&[], |(_, moved)| moved));
         let empties = chosen.map(|(candidate, _)| read.group(candidate.group));
-        if format.is_some() {
-            let value = moves.with_moves(document(&read, &span, &candidates, empties));
-            session.print_value(format, &value)?;
-        } else {
-            session.terminal().out(&text(session, &read, &span, &candidates));
-            session.terminal().out(&match empties {
-                None => "\nNo group can be emptied; nothing to do.\n".to_owned(),
-                Some(group) => format!("\nGroup {group} is emptied:\n{}{}", moves.text(), moves.cost()),
-            });
-        }
-        moves.write(session, &self.output, format.is_some())?;
+        let value = moves.with_moves(document(&read, &span, &candidates, empties));
+        let end = match empties {
+            None => "\nNo group can be emptied; nothing to do.\n".to_owned(),
+            Some(group) => format!("\nGroup {group} is emptied:\n{}{}", moves.text(), moves.cost()),
+        };
+        let said = (text(session, &read, &span, &candidates) + &end, value);
+        moves.finish(session, &self.output, "hactl group compress", format, said).await?;
         Ok(Exit::Done)
     }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Read {
     pub(crate) cluster: Cluster,
     /// What is asked of moves.
     pub(crate) settings: Settings,
+    /// Nodes that options take for offline.
+    pub(crate) offline: Vec<String>,
     inter_group_moves: bool,
 }
 
@@ -87,7 +89,7 @@ impl Input {
             ..Settings::default()
         };
         let inter_group_moves = inter_group_moves && !self.no_inter_group_moves;
-        Ok(Read { is_live, cluster, settings, inter_group_moves })
+        Ok(Read { is_live, cluster, settings, offline: self.offline.clone(), inter_group_moves })
     }
 }
 

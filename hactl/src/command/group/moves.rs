@@ -1,11 +1,15 @@
 //! Moves between groups as text and as values, their commands, and the files with the cluster before and after.
 
 use super::input::Read;
+use crate::command::balance::apply::{Conditions, apply};
+use crate::command::balance::count;
 use crate::command::balance::options::{save_text, written};
 use crate::command::balance::planned::{Planned, Source};
 use crate::command::balance::{commands, steps};
 use crate::failure::Failure;
+use crate::render::Format;
 use crate::session::Session;
+use crate::terminal::Terminal;
 use clap::{Args, ValueHint};
 use ha_scheduler::balance::groups::Span;
 use ha_scheduler::balance::groups::span::{Moved, steps as all_steps};
@@ -13,7 +17,9 @@ use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Spot;
 use ha_scheduler::balance::text;
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What is done with a plan.
 #[derive(Args, Clone, Debug)]
@@ -24,6 +30,15 @@ pub(crate) struct Output {
     /// Save the cluster to FILE.original, and after the plan to FILE.balanced
     #[arg(long, short = 'S', value_name = "FILE", value_hint = ValueHint::FilePath)]
     save: Option<PathBuf>,
+    /// Carry the plan out on the live cluster, job set by job set; it ends at the first failure
+    #[arg(long, short = 'X', conflicts_with = "text_data")]
+    apply: bool,
+    /// Do not ask before the plan is carried out; without a terminal nothing is asked
+    #[arg(long, short = 'y', requires = "apply")]
+    yes: bool,
+    /// How long one job set may take at most; then the exit status is 124, and its operations go on
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = crate::duration::parse)]
+    timeout: Duration,
 }
 
 /// Moves with what is needed to print them.
@@ -32,6 +47,7 @@ pub(crate) struct Moves<'a> {
     planned: Planned,
     span: &'a Span<'a>,
     moved: &'a [Moved],
+    offline: Vec<String>,
 }
 
 impl<'a> Moves<'a> {
@@ -45,7 +61,8 @@ impl<'a> Moves<'a> {
             inter_group_moves: span.inter_group_moves,
         };
         let plan = span.plan(all_steps(moved));
-        Moves { source, planned: Planned { group: 0, problem: span.problem.clone(), plan }, span, moved }
+        let planned = Planned { group: 0, problem: span.problem.clone(), plan };
+        Moves { source, planned, span, moved, offline: read.offline.clone() }
     }
 
     /// A numbered line for each: instance, where it was, the group and the nodes where it goes, and the operations.
@@ -76,12 +93,12 @@ impl<'a> Moves<'a> {
     pub(crate) fn cost(&self) -> String {
         let (problem, plan) = (&self.planned.problem, &self.planned.plan);
         format!(
-            "{} moves in {} job sets: {} disk copies ({} MiB), {} migrations\n",
-            self.moved.len(),
-            self.planned.job_sets().len(),
-            plan.copies(),
+            "{} in {}: {} ({} MiB), {}\n",
+            count(self.moved.len(), "move"),
+            count(self.planned.job_sets().len(), "job set"),
+            count(plan.copies(), "disk copy"),
             plan.copied_mib(problem),
-            plan.migrations()
+            count(plan.migrations(), "migration")
         )
     }
 
@@ -119,11 +136,21 @@ impl<'a> Moves<'a> {
         moved.steps.iter().flat_map(|step| steps::operations(&self.source, &self.planned, step)).collect()
     }
 
-    /// Prints or writes what was asked for; `quiet` leaves out what is for people.
-    pub(crate) fn write(&self, session: &Session, output: &Output, quiet: bool) -> Result<(), Failure> {
+    /// Prints what was found, writes what was asked for, and with `--apply` carries these moves out.
+    pub(crate) async fn finish(
+        &self,
+        session: &Session,
+        output: &Output,
+        command: &'static str,
+        format: Option<Format>,
+        (text, mut value): (String, Value),
+    ) -> Result<(), Failure> {
+        if format.is_none() {
+            session.terminal().out(&text);
+        }
         let commands = commands::text(&self.source, &self.planned);
         match output.print_commands.as_deref().map(written) {
-            Some(None) if !quiet && !self.moved.is_empty() => {
+            Some(None) if format.is_none() && !self.moved.is_empty() => {
                 session
                     .terminal()
                     .out(&format!("\nCommands to run to reach the above solution:\n{commands}"));
@@ -132,7 +159,21 @@ impl<'a> Moves<'a> {
             Some(None) | None => {}
         }
         let after = || self.planned.plan.applied(&self.source.cluster, &self.planned.problem);
-        output.save(&self.source.cluster, after)
+        output.save(&self.source.cluster, after)?;
+        let mut failure = None;
+        if output.apply && !self.moved.is_empty() {
+            let question = format!("Carry out {}?", count(self.moved.len(), "move"));
+            if !output.yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
+                return Err(Failure::refused("not confirmed: nothing was changed"));
+            }
+            let conditions = Conditions { timeout: output.timeout, offline: &self.offline, command };
+            let plans = std::slice::from_ref(&self.planned);
+            let applied = apply(session, conditions, &self.source, plans).await?;
+            value["applied"] = applied.jobs.into();
+            failure = applied.failure;
+        }
+        session.print_value(format, &value)?;
+        failure.map_or(Ok(()), Err)
     }
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 #[command(
     after_help = "Out of such a group go, one by one: what uses offline nodes, what is secondary on nodes that fail N+1, what is \
         primary there. Only healthy groups that reach the same storage take it; preferred ones first, unallocable ones never.\n\n\
-        Exit status: 0 nothing is unhealthy, or the moves make all healthy; 1 they cannot, with the reason; 2 bad input."
+        Exit status: 0 nothing is unhealthy, or the moves make all healthy; 1 they cannot, with the reason; 2 bad input. With --apply also 1: a move failed, or it was interrupted."
 )]
 pub(super) struct Redistribute {
     #[command(flatten)]
@@ -33,12 +33,8 @@ impl Redistribute {
         let found = redistribute(&span);
         let moved = found.result.as_deref().unwrap_or_default();
         let moves = Moves::new(&read, &span, moved);
-        if format.is_some() {
-            session.print_value(format, &moves.with_moves(document(&read, &span, &found)))?;
-        } else {
-            session.terminal().out(&text(&read, &span, &found, &moves));
-        }
-        moves.write(session, &self.output, format.is_some())?;
+        let said = (text(&read, &span, &found, &moves), moves.with_moves(document(&read, &span, &found)));
+        moves.finish(session, &self.output, "hactl group redistribute", format, said).await?;
         Ok(if found.heals() { Exit::Done } else { Exit::Refused })
     }
 }

@@ -1,0 +1,79 @@
+//! The commands about node groups on the live cluster.
+
+use super::balance_live::{Facts, leader, willing};
+use super::hactl::hactl;
+use serde_json::{Value, json};
+
+/// node1 with all services and node2 are in east, node3 is in west.
+fn facts(services: &[&str]) -> Facts {
+    let facts = Facts::new(services);
+    for (node, group) in [("node1", "east"), ("node2", "east"), ("node3", "west")] {
+        facts.lock()["nodes"][node]["nodeGroup"] = json!(group);
+    }
+    facts
+}
+
+#[test]
+fn a_node_is_evacuated_inside_its_group() {
+    let facts = facts(&["a", "b"]);
+    let server = willing(&facts);
+    hactl(&server, &["evacuate", "node1", "-C"])
+        .shows(0, &["a node1 => node2 a=fa:node2", "hactl relocate a node2"]);
+    assert_eq!((facts.place("a"), facts.place("b")), ("node1".to_owned(), "node1".to_owned()));
+    let said = hactl(&server, &["evacuate", "node1", "--apply", "-o", "json"]).shows(0, &[]);
+    let value: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!(value["applied"].as_array().map(Vec::len), Some(2), "{value:#}");
+    assert_eq!((facts.place("a"), facts.place("b")), ("node2".to_owned(), "node2".to_owned()));
+    hactl(&server, &["evacuate", "node1"]).shows(0, &["nothing to do"]);
+    hactl(&server, &["evacuate", "node9"]).fails(2, "node9: the cluster has no such node");
+    hactl(&server, &["evacuate", "node1", "-X", "-t", "x"]).fails(2, "cannot be used with");
+}
+
+#[test]
+fn what_changes_groups_is_carried_out_only_when_asked_for() {
+    let facts = facts(&["a"]);
+    facts.lock()["nodes"]["node2"]["maintenance"] = json!(true);
+    let server = willing(&facts);
+    hactl(&server, &["evacuate", "node1", "--apply"])
+        .shows(0, &["a node1 => (west, node3)", "only with --inter-group"]);
+    assert_eq!(facts.place("a"), "node1");
+    // Storage that the other group does not reach, and the cluster's setting, keep it where it is.
+    facts.lock()["services"]["a"]["storagePool"] = json!("fast");
+    facts.lock()["nodes"]["node1"]["storagePools"] = json!(["fast"]);
+    hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
+        .shows(1, &["a finds no place: ", "west: storage or a rule keeps it from every node there"]);
+    facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
+    facts.lock()["settings"] = json!({"interGroupMoves": false});
+    hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
+        .shows(1, &["Everything stays inside its group: moves between groups are switched off."]);
+    facts.lock()["nodeGroups"] = json!({"west": "Unallocable"});
+    facts.lock()["settings"] = json!({});
+    hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"])
+        .shows(1, &["west: the group is unallocable"]);
+    facts.lock()["nodeGroups"] = json!({});
+    hactl(&server, &["evacuate", "node1", "--apply", "--inter-group"]).shows(0, &["(west, node3)"]);
+    assert_eq!(facts.place("a"), "node3");
+}
+
+#[test]
+fn a_group_is_emptied_and_loads_are_evened() {
+    let facts = facts(&["a", "b", "c", "d"]);
+    let server = willing(&facts);
+    hactl(&server, &["group", "check"]).shows(1, &["east   2      4          healthy", "west   1      0"]);
+    hactl(&server, &["group", "balance", "--apply"]).shows(0, &["(west, node3)", "deviation "]);
+    let moved = ["a", "b", "c", "d"].iter().filter(|name| facts.place(name) == "node3").count();
+    assert!((1..4).contains(&moved), "{moved}");
+    hactl(&server, &["group", "compress", "--apply"]).shows(0, &["Group east is emptied"]);
+    assert!(["a", "b", "c", "d"].iter().all(|name| facts.place(name) == "node3"));
+    hactl(&server, &["group", "redistribute", "--apply"])
+        .prints(0, "All groups are healthy; nothing to do.\n");
+}
+
+#[test]
+fn the_first_failure_ends_it() {
+    let facts = facts(&["a", "b"]);
+    let server = leader(&facts, |_, _, _| ("Failed", "it does not stop"));
+    let ran = hactl(&server, &["evacuate", "node1", "--apply"]).fails(1, "0 of 2 moves done, 2 left");
+    assert!(ran.stderr.contains("it does not stop"), "{}", ran.stderr);
+    assert_eq!(facts.place("a"), "node1");
+}
