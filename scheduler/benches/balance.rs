@@ -1,4 +1,4 @@
-//! How good plans are and how long they take: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N]`.
+//! How good plans are and how long they take: `cargo bench -p ha-scheduler --bench balance -- [--nodes N] [--single N] [--hbal N] [--family NAME]`.
 //!
 //! One line a seeded cluster: the single-step search and ours, and how they compare. `--nodes` is the greatest size (default 200),
 //! `--single` the greatest for the single-step search that tries everything (100). If Ganeti's `hbal` is installed, the score of
@@ -13,7 +13,7 @@ mod other;
 
 use clusters::{Family, cluster};
 use ha_scheduler::balance::greedy::steepest;
-use ha_scheduler::balance::moves::Kind;
+use ha_scheduler::balance::plan::Plan;
 use ha_scheduler::balance::problem::{Problem, Settings};
 use ha_scheduler::balance::score::{score, values};
 use ha_scheduler::balance::search::{Goal, search};
@@ -21,7 +21,8 @@ use ha_scheduler::balance::state::State;
 use ha_scheduler::balance::text;
 use std::time::Instant;
 
-const SIZES: [(usize, usize); 5] = [(20, 80), (40, 200), (100, 600), (200, 1500), (400, 4000)];
+const SIZES: [(usize, usize); 6] =
+    [(20, 80), (40, 200), (100, 600), (200, 1500), (400, 4000), (1000, 100_000)];
 
 /// How long a search may take: what was promised for the largest size.
 const BUDGET_SECONDS: f64 = 60.0;
@@ -32,13 +33,14 @@ fn main() {
         words.next().and_then(|number| number.parse().ok()).unwrap_or(default)
     };
     let (largest, single, largest_other) = (most("--nodes", 200), most("--single", 100), most("--hbal", 20));
+    let only = std::env::args().skip_while(|word| word != "--family").nth(1);
     let other = other::version();
     println!(
         "{}",
         other.clone().unwrap_or_else(|| "hbal is not installed: nothing is compared with it".to_owned())
     );
     println!(
-        "{:10} {:>9} {:>9} | {:>9} {:>5} {:>6} {:>7} | {:>9} {:>5} {:>6} {:>7} {:>6} | {:>5} {:>5} | hbal",
+        "{:10} {:>11} {:>9} | {:>9} {:>5} {:>6} {:>7} | {:>9} {:>5} {:>6} {:>7} {:>6} | {:>5} {:>5} | hbal",
         "family",
         "size",
         "start",
@@ -56,6 +58,9 @@ fn main() {
     );
     for (nodes, instances) in SIZES.into_iter().filter(|(nodes, _)| *nodes <= largest) {
         for (family, name) in Family::ALL {
+            if only.as_deref().is_some_and(|only| only != name) {
+                continue;
+            }
             let file = cluster(family, nodes, instances, 1);
             line(name, &file, (nodes, instances), nodes <= single);
             if other.is_some() {
@@ -67,7 +72,7 @@ fn main() {
     println!("peak memory {}", peak().unwrap_or_else(|| "unknown".to_owned()));
 }
 
-/// The score and its values, in their order.
+/// The score and its values, in their order, of the first group.
 fn own_values(file: &str) -> Vec<f64> {
     let cluster = text::read(file).expect("what the generator writes can be read");
     let problem = Problem::new(&cluster, 0, &Settings::default());
@@ -76,37 +81,63 @@ fn own_values(file: &str) -> Vec<f64> {
     all
 }
 
+/// What plans for all groups come to.
+#[derive(Default)]
+struct Outcome {
+    score: f64,
+    steps: usize,
+    copies: usize,
+    gib: i64,
+}
+
+impl Outcome {
+    fn of(plans: &[(Problem, Plan)]) -> Outcome {
+        let mut outcome = Outcome::default();
+        for (problem, plan) in plans {
+            outcome.score += plan.end();
+            outcome.steps += plan.steps.len();
+            outcome.copies += plan.copies();
+            outcome.gib += plan.copied_mib(problem) / 1024;
+        }
+        outcome
+    }
+}
+
 fn line(name: &str, file: &str, (nodes, instances): (usize, usize), single: bool) {
     let cluster = text::read(file).expect("what the generator writes can be read");
-    let problem = Problem::new(&cluster, 0, &Settings::default());
-    let mut state = State::new(&problem, &problem.start);
-    print!("{name:10} {:>9} {:9.4} | ", format!("{nodes}x{instances}"), state.score());
+    let problems: Vec<Problem> =
+        (0..cluster.groups.len()).map(|group| Problem::new(&cluster, group, &Settings::default())).collect();
+    let start: f64 = problems.iter().map(|problem| score(problem, &problem.start)).sum();
+    print!("{name:10} {:>11} {start:9.4} | ", format!("{nodes}x{instances}"));
+    let planned = |problems: &[Problem], search: &dyn Fn(&Problem) -> Plan| {
+        let begun = Instant::now();
+        let plans: Vec<_> = problems.iter().map(|problem| (problem.clone(), search(problem))).collect();
+        let outcome = Outcome::of(&plans);
+        (plans, outcome, begun.elapsed().as_secs_f64())
+    };
     let mut reached = None;
     if single {
-        let begun = Instant::now();
-        let steps = steepest(&mut state, usize::MAX, &mut || 0.0);
-        let copies: usize = steps.iter().map(|step| Kind::copies(step.kind)).sum();
-        print!("{:9.4} {:5} {copies:6} {:7.2} | ", state.score(), steps.len(), begun.elapsed().as_secs_f64());
-        reached = Some(state.score());
+        let (_, outcome, seconds) = planned(&problems, &|problem| {
+            let mut state = State::new(problem, &problem.start);
+            let start = state.score();
+            Plan { start, steps: steepest(&mut state, usize::MAX, &mut || 0.0) }
+        });
+        let Outcome { score, steps, copies, .. } = outcome;
+        print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} | ");
+        reached = Some(score);
     } else {
         print!("{:>9} {:>5} {:>6} {:>7} | ", "-", "-", "-", "-");
     }
-    let begun = Instant::now();
-    let mut used = || begun.elapsed().as_secs_f64() / BUDGET_SECONDS;
-    let plan = search(&problem, &Goal::default(), &mut used);
-    print!(
-        "{:9.4} {:5} {:6} {:7.2} {:6} | {:>5}",
-        plan.end(),
-        plan.steps.len(),
-        plan.copies(),
-        begun.elapsed().as_secs_f64(),
-        plan.copied_mib(&problem) / 1024,
-        reached.map_or_else(|| "-".to_owned(), |single| format!("{:.2}", plan.end() / single))
-    );
-    let after = Problem { start: plan.spots(&problem), ..problem };
-    let begun = Instant::now();
-    let again = search(&after, &Goal::default(), &mut || begun.elapsed().as_secs_f64() / BUDGET_SECONDS);
-    print!(" {:5} |", again.steps.len());
+    let ours = |problem: &Problem| {
+        let begun = Instant::now();
+        search(problem, &Goal::default(), &mut || begun.elapsed().as_secs_f64() / BUDGET_SECONDS)
+    };
+    let (plans, Outcome { score, steps, copies, gib }, seconds) = planned(&problems, &ours);
+    let ratio = reached.map_or_else(|| "-".to_owned(), |single| format!("{:.2}", score / single));
+    print!("{score:9.4} {steps:5} {copies:6} {seconds:7.2} {gib:6} | {ratio:>5}");
+    let after: Vec<Problem> =
+        plans.into_iter().map(|(problem, plan)| Problem { start: plan.spots(&problem), ..problem }).collect();
+    print!(" {:5} |", planned(&after, &ours).1.steps);
 }
 
 /// The most memory that this process had.

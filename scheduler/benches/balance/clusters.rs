@@ -17,17 +17,23 @@ pub(crate) enum Family {
     Offline,
     /// Replicated, two sizes of nodes, and stopped instances.
     Uneven,
+    /// Replicated and local ones, with failure domains in which they should run and exclusion tags.
+    Located,
+    /// Replicated, in four groups.
+    Groups,
 }
 
 impl Family {
     /// All of them, with their names.
-    pub(crate) const ALL: [(Family, &str); 6] = [
+    pub(crate) const ALL: [(Family, &str); 8] = [
         (Family::Replicated, "replicated"),
         (Family::Shared, "shared"),
         (Family::Mixed, "mixed"),
         (Family::Tagged, "tagged"),
         (Family::Offline, "offline"),
         (Family::Uneven, "uneven"),
+        (Family::Located, "located"),
+        (Family::Groups, "groups"),
     ];
 }
 
@@ -41,49 +47,82 @@ struct Machine {
     disk_free: i64,
 }
 
-const DISK: i64 = 4_000_000;
+const LEAST_DISK: i64 = 4_000_000;
+
+/// How many groups the nodes of a family are in.
+fn groups(family: Family) -> usize {
+    if family == Family::Groups { 4 } else { 1 }
+}
 
 /// A cluster as text; the same for the same seed. Instances stand where chance and room put them, as after years.
 pub(crate) fn cluster(family: Family, nodes: usize, instances: usize, seed: u64) -> String {
     let mut random = Random::new(seed);
     let per_node = i64::try_from(instances / nodes + 1).unwrap_or(1);
     let memory = (per_node * 4096 * 2).max(65_536);
+    let disk = (per_node * 400_000).max(LEAST_DISK);
+    let groups = groups(family);
     let mut machines: Vec<Machine> = (0..nodes)
         .map(|index| {
             let memory = if family == Family::Uneven && index % 3 == 0 { memory * 2 } else { memory };
-            Machine { memory, memory_free: memory - 1024, disk_free: DISK }
+            Machine { memory, memory_free: memory - 1024, disk_free: disk }
         })
         .collect();
     let mut lines = Vec::new();
     for index in 0..instances {
-        lines.push(instance(family, index, &mut machines, &mut random));
+        let group = index % groups;
+        let first = nodes * group / groups;
+        let hosts = &mut machines[first..nodes * (group + 1) / groups];
+        lines.push(instance(family, index, first, hosts, &mut random));
     }
     let offline = |index: usize| family == Family::Offline && index % 20 == 7;
     let machine = |(index, machine): (usize, &Machine)| {
         format!(
-            "node{index:04}|{}|1024|{}|{DISK}|{}|{}|{}|uuid-1|12|{}|N|0|0|1.0\n",
+            "node{index:04}|{}|1024|{}|{disk}|{}|{}|{}|uuid-{}|12|{}|N|0|0|1.0\n",
             machine.memory,
             machine.memory_free,
             machine.disk_free,
             per_node * 2,
             if offline(index) { "Y" } else { "N" },
-            if family == Family::Tagged { format!("rack:{}", index % 8) } else { String::new() },
+            (0..groups).rev().find(|group| index >= nodes * group / groups).unwrap_or(0),
+            if matches!(family, Family::Tagged | Family::Located) {
+                format!("rack:{}", index % 8)
+            } else {
+                String::new()
+            },
         )
     };
     let machines: String = machines.iter().enumerate().map(machine).collect();
-    let tags = if family == Family::Tagged { "htools:iextags:service\nhtools:nlocation:rack\n" } else { "" };
+    let tags = match family {
+        Family::Tagged => "htools:iextags:service\nhtools:nlocation:rack\n",
+        Family::Located => "htools:iextags:service\nhtools:nlocation:rack\nhtools:desiredlocation:rack\n",
+        Family::Replicated
+        | Family::Shared
+        | Family::Mixed
+        | Family::Offline
+        | Family::Uneven
+        | Family::Groups => "",
+    };
+    let group = |group: usize| format!("group{group}|uuid-{group}|preferred||\n");
+    let group_lines: String = (0..groups).map(group).collect();
     let sizes = "128,1,1024,1,1,1;65536,16,1048576,16,1,16";
     format!(
-        "default|uuid-1|preferred||\n\n{machines}\n{}\n{tags}\n|128,1,1024,1,1,1|{sizes}|diskless,plain,drbd,rbd|4.0|32.0\n",
+        "{group_lines}\n{machines}\n{}\n{tags}\n|128,1,1024,1,1,1|{sizes}|diskless,plain,drbd,rbd|4.0|32.0\n",
         lines.concat()
     )
 }
 
-fn instance(family: Family, index: usize, machines: &mut [Machine], random: &mut Random) -> String {
+/// A line for an instance on these machines, the first of which has this number.
+fn instance(
+    family: Family,
+    index: usize,
+    first: usize,
+    machines: &mut [Machine],
+    random: &mut Random,
+) -> String {
     let (memory, disk, cpus) = SIZES[random.below(SIZES.len())];
     let template = match (family, random.below(4)) {
         (Family::Shared, _) | (Family::Mixed, 0) => "rbd",
-        (Family::Mixed, 1) => "plain",
+        (Family::Mixed | Family::Located, 1) => "plain",
         _ => "drbd",
     };
     let (mut primary, mut secondary) = (0, 1);
@@ -106,17 +145,27 @@ fn instance(family: Family, index: usize, machines: &mut [Machine], random: &mut
     }
     let second = if template == "drbd" {
         machines[secondary].disk_free -= disk;
-        format!("node{secondary:04}")
+        format!("node{:04}", first + secondary)
     } else {
         String::new()
     };
-    let tag = if family == Family::Tagged && index.is_multiple_of(4) {
-        format!("service:{}", random.below(1 + machines.len() / 4))
-    } else {
-        String::new()
+    let tag = match family {
+        Family::Tagged | Family::Located if index.is_multiple_of(4) => {
+            format!("service:{}", random.below(1 + machines.len() / 4))
+        }
+        Family::Located if index % 4 == 1 => format!("rack:{}", random.below(8)),
+        Family::Replicated
+        | Family::Shared
+        | Family::Mixed
+        | Family::Tagged
+        | Family::Offline
+        | Family::Uneven
+        | Family::Located
+        | Family::Groups => String::new(),
     };
     let status = if running { "running" } else { "ADMIN_down" };
     format!(
-        "inst{index:05}|{memory}|{disk}|{cpus}|{status}|Y|node{primary:04}|{second}|{template}|{tag}|1|-\n"
+        "inst{index:05}|{memory}|{disk}|{cpus}|{status}|Y|node{:04}|{second}|{template}|{tag}|1|-\n",
+        first + primary
     )
 }

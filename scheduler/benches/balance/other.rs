@@ -10,14 +10,15 @@ pub(crate) fn version() -> Option<String> {
     String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
 }
 
-/// Compares the score and its values with ours, and plans too if it should.
+/// Compares the score and its values with ours, and plans too if it should; of several groups the first.
 pub(crate) fn compared(file: &str, plan: bool, ours: &[f64]) -> String {
     let path: PathBuf = std::env::temp_dir().join(format!("balance-{}.data", std::process::id()));
     if let Err(error) = std::fs::write(&path, file) {
         return format!("no file for it: {error}");
     }
     let run = |arguments: &[&str]| {
-        let output = Command::new("hbal").arg("-t").arg(&path).args(arguments).output();
+        let output =
+            Command::new("hbal").arg("-t").arg(&path).args(["-G", "group0"]).args(arguments).output();
         output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
     };
     let table = run(&["-l", "0", "-vvv"]);

@@ -4,7 +4,7 @@ use super::anneal::{Allowance, anneal};
 use super::greedy::{LEAST_GAIN, lazy, polish, steepest};
 use super::order::order;
 use super::plan::{Plan, Step};
-use super::problem::Problem;
+use super::problem::{Problem, Spot};
 use super::random::Random;
 use super::state::State;
 
@@ -52,6 +52,15 @@ impl Default for Goal {
 /// How many disks may be copied for each one that the quicker search copies: it copies a few more than single steps must.
 const COPIES: f64 = 0.88;
 
+/// Of so many copies that the best single steps make, one is spared: among steps that gain alike another choice needs a few less.
+const SPARED: usize = 20;
+
+/// Above this share of the score after single steps the search beyond them has led nowhere.
+const NOWHERE: f64 = 0.95;
+
+/// The share of the time after which it is not tried once more.
+const ONCE_MORE: f64 = 0.2;
+
 /// What the copy of a disk must gain, as a share of the score.
 const PRICE: f64 = 5e-4;
 
@@ -76,21 +85,21 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     if start < goal.min_score || goal.max_length == 0 {
         return empty;
     }
-    let (greedy, copies) = by_single_steps(&mut state, goal, &mut random, clock);
-    let allowance = Allowance {
+    let (greedy, [copies, most_copies]) = by_single_steps(&mut state, goal, &mut random, clock);
+    let mut allowance = Allowance {
         copies,
         price: PRICE * greedy.end(),
         trials: problem.guests.len().min(MOST_GUESTS).saturating_mul(goal.effort),
     };
-    anneal(&mut state, allowance, &mut random, clock);
-    let targets = state.spots().to_vec();
-    let mut state = State::new(problem, &problem.start);
-    let mut annealed = Plan { start, steps: order(&mut state, &targets) };
-    if annealed.copies() <= copies {
-        let left = copies.saturating_sub(annealed.copies());
-        annealed.steps.extend(polish(&mut state, left, allowance.price, &mut random, clock));
-    } else {
-        annealed = empty;
+    let begin = state.spots().to_vec();
+    let mut annealed = beyond(problem, &begin, allowance, &mut random, clock);
+    // Once more with all copies where that has led nowhere: a count that one more step would lower weighs much.
+    if annealed.end() > NOWHERE * greedy.end() && copies < most_copies && clock() < ONCE_MORE {
+        allowance.copies = most_copies;
+        let other = beyond(problem, &begin, allowance, &mut random, clock);
+        if other.end() < annealed.end() {
+            annealed = other;
+        }
     }
     let [annealed, greedy] = [annealed, greedy].map(|plan| cut(plan, goal));
     let cost = |plan: &Plan| plan.end() + allowance.price_of(plan);
@@ -99,20 +108,43 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
     if better { annealed } else { greedy }
 }
 
-/// The plan by single steps, the best one each time while that can be paid for, and how many copies another plan may make.
+/// A search from this placement over where instances should end, and the plan that leads there; none if it copies too much.
+fn beyond(
+    problem: &Problem,
+    begin: &[Spot],
+    allowance: Allowance,
+    random: &mut Random,
+    clock: Clock<'_>,
+) -> Plan {
+    let mut state = State::new(problem, begin);
+    anneal(&mut state, allowance, random, clock);
+    let targets = state.spots().to_vec();
+    let mut state = State::new(problem, &problem.start);
+    let start = state.score();
+    let mut plan = Plan { start, steps: order(&mut state, &targets) };
+    if plan.copies() > allowance.copies {
+        return Plan { start, steps: Vec::new() };
+    }
+    let left = allowance.copies - plan.copies();
+    plan.steps.extend(polish(&mut state, left, allowance.price, random, clock));
+    plan
+}
+
+/// The plan by single steps, the best one each time while that can be paid for, and how many copies another plan should
+/// and may make.
 fn by_single_steps(
     state: &mut State<'_>,
     goal: &Goal,
     random: &mut Random,
     clock: Clock<'_>,
-) -> (Plan, usize) {
+) -> (Plan, [usize; 2]) {
     let start = state.score();
     let (guests, hosts) = (state.problem().guests.len(), state.problem().hosts.len());
     // Each of about half of the instances moves, and before it each could go by way of each node in four manners.
     if (guests * guests * 2).saturating_mul(hosts) <= MOST_LOOKS {
         let plan = Plan { start, steps: steepest(state, goal.max_length, clock) };
         let copies = plan.copies();
-        return (plan, copies);
+        return (plan, [copies - copies / SPARED, copies]);
     }
     let mut plan = Plan { start, steps: lazy(state, random, goal.max_length, clock) };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "less than there are steps")]
@@ -125,7 +157,7 @@ fn by_single_steps(
     });
     let within = within.count();
     plan.steps.truncate(within);
-    (plan, copies)
+    (plan, [copies; 2])
 }
 
 /// Leaves out what follows a score that is good enough, what no longer lowers it, and last steps that gain too little.
