@@ -35,8 +35,8 @@ const SHOWN: usize = 10;
 impl Allocate {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.of_file(session).await?;
-        let newcomer = size::parse(&self.spec, &read.cluster)?;
+        let read = self.input.read(session).await?.open_unknown();
+        let newcomer = size::read(&self.spec, &read)?;
         let offers = allocate(&read.cluster, &read.settings, &newcomer);
         if format.is_some() {
             session.print_value(format, &document(&read, &newcomer, &offers))?;
@@ -131,13 +131,18 @@ fn document(read: &Read, newcomer: &Newcomer, offers: &[GroupOffer]) -> Value {
     json!({ "size": value(newcomer), "groups": groups.collect::<Vec<_>>() })
 }
 
+/// Cpus, which live clusters count in thousandths.
+pub(super) fn vcpus(count: i64, in_thousandths: bool) -> Value {
+    if in_thousandths { json!(count as f64 / 1000.0) } else { json!(count) }
+}
+
 /// A size for programs.
 pub(super) fn value(size: &Newcomer) -> Value {
     json!({
         "memory": size.memory,
         "disk": size.disk,
-        "vcpus": size.vcpus,
-        "template": word(size.template),
+        "vcpus": vcpus(size.vcpus, size.nodes.is_some()),
+        "template": size.nodes.is_none().then(|| word(size.template)),
         "spindles": size.spindle_use,
         "tags": size.tags,
     })

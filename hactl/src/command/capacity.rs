@@ -1,6 +1,6 @@
 //! `hactl capacity`: how many more services of a size fit.
 
-use super::allocate::value;
+use super::allocate::{value, vcpus};
 use super::group::input::{Input, Read};
 use super::group::size::{self, shown};
 use crate::failure::{Exit, Failure, Outcome};
@@ -11,7 +11,7 @@ use clap::Args;
 use ha_scheduler::balance::groups::capacity::{Broken, Filled, GroupCapacity, MOST, capacity};
 use ha_scheduler::balance::groups::newcomer::Newcomer;
 use ha_scheduler::balance::groups::tiers::Tier;
-use ha_scheduler::balance::model::{Cluster, Policy, Specification, Template};
+use ha_scheduler::balance::model::{Policy, Specification, Template};
 use serde_json::{Value, json};
 
 /// Count how many more services of a size fit, now and with N+1 kept, and of which sizes in tiers
@@ -41,20 +41,23 @@ pub(crate) struct Capacity {
 impl Capacity {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
-        let read = self.input.of_file(session).await?;
+        let read = self.input.read(session).await?.open_unknown();
         let named = self.disk_template.as_deref().map(size::template).transpose();
         let named = named.map_err(|error| Failure::usage(error).at("--disk-template"))?;
+        if read.is_live && named.is_some() {
+            return Err(Failure::usage("--disk-template is about files: write pool=NAME in SPEC"));
+        }
         let size = match &self.spec {
-            Some(text) => sized(text, &read.cluster, named)?,
-            None => of_policy(&read.cluster, named, |policy, _| policy.standard).ok_or_else(|| {
+            Some(text) => sized(text, &read, named)?,
+            None => of_policy(&read, named, |policy, _| policy.standard).ok_or_else(|| {
                 Failure::usage("no size: the cluster has no policy with a standard one").help(size::HELP)
             })?,
         };
         let tiered = match &self.tiered {
             _ if self.no_tiers => None,
-            Some(text) => Some(sized(text, &read.cluster, named)?),
+            Some(text) => Some(sized(text, &read, named)?),
             None if self.spec.is_some() => Some(size.clone()),
-            None => of_policy(&read.cluster, named, |_, greatest| greatest),
+            None => of_policy(&read, named, |_, greatest| greatest),
         };
         let found = capacity(&read.cluster, &read.settings, &size, tiered.as_ref());
         if format.is_some() {
@@ -66,8 +69,8 @@ impl Capacity {
     }
 }
 
-fn sized(text: &str, cluster: &Cluster, template: Option<Template>) -> Result<Newcomer, Failure> {
-    let mut size = size::parse(text, cluster)?;
+fn sized(text: &str, read: &Read, template: Option<Template>) -> Result<Newcomer, Failure> {
+    let mut size = size::read(text, read)?;
     if let Some(template) = template.filter(|_| !text.contains("template=")) {
         size.template = template;
     }
@@ -76,20 +79,31 @@ fn sized(text: &str, cluster: &Cluster, template: Option<Template>) -> Result<Ne
 
 /// The standard or the greatest size of the cluster's policy.
 fn of_policy(
-    cluster: &Cluster,
+    read: &Read,
     template: Option<Template>,
     which: impl Fn(&Policy, Specification) -> Specification,
 ) -> Option<Newcomer> {
+    let cluster = &read.cluster;
     let policy = cluster.policies.iter().find(|policy| policy.owner.is_empty())?;
     let greatest = policy.ranges.first().map_or(policy.standard, |(_, greatest)| *greatest);
     let size = which(policy, greatest);
-    Some(Newcomer {
+    let newcomer = Newcomer {
         memory: size.memory,
         disk: size.disk,
         vcpus: size.cpus,
         template: template.unwrap_or_else(|| size::usual_template(cluster)),
         spindle_use: size.spindles,
         tags: Vec::new(),
+        nodes: None,
+    };
+    // The live cluster's policy counts in thousandths already, and has no greatest size.
+    Some(match &read.view {
+        None => newcomer,
+        Some(view) => {
+            let standard = policy.standard;
+            let (memory, disk) = (standard.memory, standard.disk);
+            size::live(Newcomer { memory, disk, vcpus: standard.cpus / 1000, ..newcomer }, view, None)
+        }
     })
 }
 
@@ -101,7 +115,7 @@ fn text(session: &Session, read: &Read, size: &Newcomer, found: &[GroupCapacity]
             Cell::plain(read.group(group.group)),
             Cell::plain(&counted(&group.now)),
             Cell::plain(&counted(&group.kept)),
-            Cell::plain(&tiers(&group.tiers)),
+            Cell::plain(&tiers(&group.tiers, read.is_live)),
             Cell::plain(&because(read, group)),
         ]);
     }
@@ -123,10 +137,10 @@ fn counted(filled: &Filled) -> String {
 }
 
 /// `4096,102400,2=225`: memory, disk, vcpus and how many.
-fn tiers(tiers: &[Tier]) -> String {
-    let each = tiers
-        .iter()
-        .map(|tier| format!("{},{},{}={}", tier.size.memory, tier.size.disk, tier.size.vcpus, tier.count));
+fn tiers(tiers: &[Tier], live: bool) -> String {
+    let each = tiers.iter().map(|tier| {
+        format!("{},{},{}={}", tier.size.memory, tier.size.disk, vcpus(tier.size.vcpus, live), tier.count)
+    });
     each.collect::<Vec<_>>().join(" ")
 }
 
@@ -147,7 +161,7 @@ fn because(read: &Read, group: &GroupCapacity) -> String {
 fn document(read: &Read, size: &Newcomer, found: &[GroupCapacity]) -> Value {
     let tier = |tier: &Tier| {
         let size = tier.size;
-        json!({ "memory": size.memory, "disk": size.disk, "vcpus": size.vcpus, "count": tier.count })
+        json!({ "memory": size.memory, "disk": size.disk, "vcpus": vcpus(size.vcpus, read.is_live), "count": tier.count })
     };
     let group = |group: &GroupCapacity| {
         json!({

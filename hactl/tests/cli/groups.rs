@@ -210,9 +210,6 @@ fn capacity_counts_now_with_reserve_and_in_tiers() {
         .fails(2, "`tape` is no template");
     run(&mut command(&["capacity", "1G,1G,1", "-t", &files.ill]))
         .shows(0, &["not all services of a would find a place if it failed now"]);
-    for words in [&["allocate", "1,1,1"][..], &["capacity"]] {
-        run(&mut command(words)).fails(2, "give a file with -t FILE");
-    }
     for about in [
         "group check",
         "group redistribute",

@@ -77,3 +77,31 @@ fn the_first_failure_ends_it() {
     assert!(ran.stderr.contains("it does not stop"), "{}", ran.stderr);
     assert_eq!(facts.place("a"), "node1");
 }
+
+#[test]
+fn new_services_are_placed_and_counted() {
+    let facts = facts(&["a", "b"]);
+    let server = willing(&facts);
+    let read = |arguments: &[&str], status: i32| -> Value {
+        let ran = hactl(&server, &[arguments, &["-o", "json"]].concat()).shows(status, &[]);
+        serde_json::from_str(&ran.stdout).expect("JSON")
+    };
+    let offers = read(&["allocate", "memory=2G,vcpus=1"], 0);
+    assert_eq!(offers["groups"][0]["group"], "west", "{offers:#}");
+    // 16 GiB and 4 cores at ratio 4 on each; a and b take 1 GiB and half a core; some memory stays free.
+    let room = read(&["capacity", "memory=2G,vcpus=1"], 0);
+    assert_eq!(room["groups"][0]["now"], 13, "{room:#}");
+    assert_eq!((&room["size"]["vcpus"], &room["size"]["template"]), (&json!(1.0), &Value::Null));
+    let large = read(&["capacity", "memory=1G,vcpus=4,disk=1G"], 0);
+    assert_eq!(large["groups"][1]["now"], 4, "{large:#}");
+    // A pool that only node3 reaches, and no group that is closed.
+    facts.lock()["nodes"]["node3"]["storagePools"] = json!(["fast"]);
+    let pooled = read(&["allocate", "memory=2G,pool=fast"], 0);
+    assert_eq!(pooled["groups"][0]["nodes"][0]["nodes"], json!(["node3"]));
+    assert_eq!(pooled["groups"][1]["nodes"][0]["reason"], "storage, a rule or the node itself forbids it");
+    facts.lock()["nodeGroups"] = json!({"west": "Unallocable"});
+    read(&["allocate", "memory=2G,pool=fast"], 1);
+    hactl(&server, &["allocate", "memory=2G,pool=slow"]).fails(2, "no node has the storage pool slow");
+    hactl(&server, &["allocate", "memory=2G,template=drbd"]).fails(2, "has no template");
+    hactl(&server, &["capacity"]).shows(0, &["memory 1024 MiB, disk 10240 MiB, 1 vcpus"]);
+}

@@ -8,6 +8,8 @@ mod load;
 mod tests;
 mod ties;
 
+pub use ties::{apart_tags, open_to};
+
 use super::model::{
     Allocation, Cluster, DEFAULT_SPINDLE_RATIO, Generation, Group, Instance, Node, Policy, Role,
     Specification, Status, Template,

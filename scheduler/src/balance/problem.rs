@@ -1,5 +1,6 @@
 //! One group to be balanced: what stays the same whatever moves, in the numbers that scores and limits need.
 
+use super::binding::Binding;
 use super::model::{Cluster, DEFAULT_SPINDLE_RATIO, DEFAULT_VCPU_RATIO, Instance, Node, Reach, Role};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -191,7 +192,7 @@ impl Problem {
         cluster: &'a Cluster,
         groups: &[usize],
         settings: &Settings,
-        newcomer: Option<&'a Instance>,
+        newcomer: Option<(&'a Instance, Option<&Binding>)>,
     ) -> Problem {
         let mut positions = BTreeMap::new();
         for (index, node) in cluster.nodes.iter().enumerate() {
@@ -260,7 +261,13 @@ impl Problem {
             let node = &cluster.nodes[host.node];
             host.memory_base = host.memory_base.min(node.memory_total - node.memory_own);
         }
-        let newcomer = newcomer.map(|newcomer| tagged(newcomer, cluster.instances.len()));
+        let newcomer = newcomer.map(|(newcomer, binding)| {
+            let mut guest = tagged(newcomer, cluster.instances.len());
+            if let Some(binding) = binding {
+                binding.tie(&mut guest, newcomer, problem.hosts.iter().map(|host| host.node));
+            }
+            guest
+        });
         problem.exclusion_tags = exclusion.0.len();
         problem.unite(&cluster.bindings);
         problem.guests.extend(newcomer);

@@ -10,6 +10,7 @@ use ha_scheduler::balance::plan::{Plan, Step};
 use ha_scheduler::balance::problem::{Problem, Spot};
 use ha_scheduler::balance::search::{Clock, search};
 use ha_scheduler::balance::text;
+use ha_scheduler::view::View;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -25,6 +26,8 @@ pub(crate) struct Source {
     pub(crate) is_live: bool,
     /// Whether services may change groups.
     pub(crate) inter_group_moves: bool,
+    /// What placement knows of the live cluster.
+    pub(crate) view: Option<View>,
 }
 
 /// A group with its plan.
@@ -48,7 +51,7 @@ impl Source {
         let cluster = text::read(&contents(path)?)
             .map_err(|error| Failure::usage(error.to_string()).at(&path.display().to_string()))?;
         let (groups, drained) = (Vec::new(), BTreeSet::new());
-        Ok(Source { cluster, groups, drained, is_live: false, inter_group_moves: true })
+        Ok(Source { cluster, groups, drained, is_live: false, inter_group_moves: true, view: None })
     }
 
     /// Asks for the running cluster.
@@ -62,12 +65,12 @@ impl Source {
         let cluster = live::cluster(&view, &usage);
         let (groups, drained) = (Vec::new(), live::drained(&view));
         let inter_group_moves = view.settings.inter_group_moves;
-        Ok(Source { cluster, groups, drained, is_live: true, inter_group_moves })
+        Ok(Source { cluster, groups, drained, is_live: true, inter_group_moves, view: Some(view) })
     }
 
     /// The cluster with what options say of it; every name that they mention is checked.
     fn chosen(self, options: &Options) -> Result<Source, Failure> {
-        let Source { mut cluster, drained, is_live, inter_group_moves, .. } = self;
+        let Source { mut cluster, drained, is_live, inter_group_moves, view, .. } = self;
         adjust(&mut cluster, options.dynu_file.as_deref(), &options.offline)?;
         for name in options.select_instances.iter().chain(&options.exclude_instances) {
             if !cluster.instances.iter().any(|instance| instance.name == options.name(name)) {
@@ -86,7 +89,7 @@ impl Source {
                 vec![chosen]
             }
         };
-        Ok(Source { cluster, groups, drained, is_live, inter_group_moves })
+        Ok(Source { cluster, groups, drained, is_live, inter_group_moves, view })
     }
 
     /// A node's name.

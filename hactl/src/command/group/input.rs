@@ -8,6 +8,7 @@ use clap::{Args, ValueHint};
 use ha_scheduler::balance::groups::Span;
 use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Settings;
+use ha_scheduler::view::View;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -58,25 +59,18 @@ pub(crate) struct Read {
     /// Nodes that options take for offline.
     pub(crate) offline: Vec<String>,
     inter_group_moves: bool,
+    /// What placement knows of the live cluster.
+    pub(crate) view: Option<View>,
 }
 
 impl Input {
-    /// Reads the files, for a command that does not know the live cluster.
-    pub(crate) async fn of_file(&self, session: &Session) -> Result<Read, Failure> {
-        if self.text_data.is_none() {
-            let message = "this command knows clusters in files only, not the live one";
-            return Err(Failure::usage(message).help("give a file with -t FILE"));
-        }
-        self.read(session).await
-    }
-
     /// Reads the files, or asks for the live cluster.
     pub(crate) async fn read(&self, session: &Session) -> Result<Read, Failure> {
         let source = match &self.text_data {
             Some(path) => Source::read(path)?,
             None => Source::observed(session.client()?).await?,
         };
-        let Source { mut cluster, drained, is_live, inter_group_moves, .. } = source;
+        let Source { mut cluster, drained, is_live, inter_group_moves, view, .. } = source;
         adjust(&mut cluster, self.dynu_file.as_deref(), &self.offline)?;
         let settings = Settings {
             max_cpu: self.max_cpu,
@@ -89,11 +83,32 @@ impl Input {
             ..Settings::default()
         };
         let inter_group_moves = inter_group_moves && !self.no_inter_group_moves;
-        Ok(Read { is_live, cluster, settings, offline: self.offline.clone(), inter_group_moves })
+        Ok(Read { is_live, cluster, settings, offline: self.offline.clone(), inter_group_moves, view })
     }
 }
 
 impl Read {
+    /// Lets amounts of live nodes that are not known limit nothing new either; the model has them just large enough for what runs.
+    pub(crate) fn open_unknown(mut self) -> Read {
+        const MUCH: i64 = 1 << 36;
+        for (node, facts) in
+            self.cluster.nodes.iter_mut().zip(self.view.iter().flat_map(|view| view.nodes.values()))
+        {
+            if facts.capacity.memory.is_none() {
+                node.memory_total += MUCH;
+                node.memory_free += MUCH;
+            }
+            if facts.capacity.disk.is_none() {
+                node.disk_total += MUCH;
+                node.disk_free += MUCH;
+            }
+            if facts.capacity.cpu.is_none() {
+                node.cpus += MUCH;
+            }
+        }
+        self
+    }
+
     /// All groups as one problem.
     pub(crate) fn span(&self) -> Span<'_> {
         Span::new(&self.cluster, &self.settings, self.inter_group_moves)

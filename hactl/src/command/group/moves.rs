@@ -59,6 +59,7 @@ impl<'a> Moves<'a> {
             drained: read.settings.drained.clone(),
             is_live: read.is_live,
             inter_group_moves: span.inter_group_moves,
+            view: None,
         };
         let plan = span.plan(all_steps(moved));
         let planned = Planned { group: 0, problem: span.problem.clone(), plan };

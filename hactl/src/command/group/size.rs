@@ -1,15 +1,46 @@
 //! The size of a new service, as it is written on the command line.
 
+use super::input::Read;
 use crate::failure::Failure;
 use ha_scheduler::balance::groups::newcomer::Newcomer;
 use ha_scheduler::balance::groups::partition::word;
+use ha_scheduler::balance::live::{apart_tags, open_to};
 use ha_scheduler::balance::model::{Cluster, Template};
+use ha_scheduler::view::View;
 
 /// How a size is written.
 pub(crate) const HELP: &str = "write memory=4G,disk=100G,vcpus=2 (also template=, tags=A+B, spindles=), or 100G,4G,2 for disk, memory and vcpus";
 
-/// Reads a size. Without a template it has the first one of the cluster's policy, else drbd.
-pub(crate) fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
+/// Reads a size for a cluster. On the live one a service may name its `pool`, and vcpus are counted in thousandths.
+pub(crate) fn read(text: &str, read: &Read) -> Result<Newcomer, Failure> {
+    let Some(view) = &read.view else { return parse(text, &read.cluster) };
+    let parts: Vec<&str> = text.split(',').collect();
+    let pool = parts.iter().find_map(|part| part.strip_prefix("pool="));
+    let bad = |what: String| Failure::usage(what).at(&format!("`{text}`"));
+    if text.contains("template=") {
+        return Err(bad("a service of the live cluster has no template".to_owned()).help("write pool=NAME"));
+    }
+    if let Some(pool) = pool
+        && !view.nodes.values().any(|node| node.storage_pools.contains(pool))
+    {
+        return Err(bad(format!("no node has the storage pool {pool}")));
+    }
+    let rest: Vec<&str> = parts.into_iter().filter(|part| !part.starts_with("pool=")).collect();
+    Ok(live(parse(&rest.join(","), &read.cluster)?, view, pool))
+}
+
+/// A size as a service of the live cluster.
+pub(crate) fn live(mut size: Newcomer, view: &View, pool: Option<&str>) -> Newcomer {
+    size.template = if pool.is_some() { Template::External } else { Template::Diskless };
+    size.tags = apart_tags(view, &size.tags);
+    size.spindle_use = 0;
+    size.vcpus *= 1000;
+    size.nodes = Some(open_to(view, pool));
+    size
+}
+
+/// Reads a size of a file. Without a template it has the first one of the cluster's policy, else drbd.
+fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> {
     let bad = |what: String| Failure::usage(what).at(&format!("`{text}`")).help(HELP);
     let mut size = Newcomer {
         memory: 0,
@@ -18,6 +49,7 @@ pub(crate) fn parse(text: &str, cluster: &Cluster) -> Result<Newcomer, Failure> 
         template: usual_template(cluster),
         spindle_use: 1,
         tags: Vec::new(),
+        nodes: None,
     };
     if text.contains('=') {
         let mut seen = Vec::new();
@@ -78,6 +110,10 @@ pub(crate) fn template(text: &str) -> Result<Template, String> {
 
 /// A size for people.
 pub(crate) fn shown(size: &Newcomer) -> String {
+    if size.nodes.is_some() {
+        let vcpus = size.vcpus as f64 / 1000.0;
+        return format!("memory {} MiB, disk {} MiB, {vcpus} vcpus", size.memory, size.disk);
+    }
     format!(
         "memory {} MiB, disk {} MiB, {} vcpus, template {}",
         size.memory,

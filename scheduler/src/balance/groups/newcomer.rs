@@ -1,10 +1,12 @@
 //! A service that is to be created: its size and storage, and what a group's policy says of it.
 
 use super::partition::{self, Barrier};
+use crate::balance::binding::Binding;
 use crate::balance::model::{
     Allocation, Cluster, DEFAULT_LOAD, Instance, Policy, Specification, Status, Template,
 };
 use crate::balance::problem::{Problem, Settings};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A new service.
@@ -22,6 +24,8 @@ pub struct Newcomer {
     pub spindle_use: i64,
     /// Its tags.
     pub tags: Vec<String>,
+    /// On a live cluster: the nodes on which it may run, by position.
+    pub nodes: Option<BTreeSet<usize>>,
 }
 
 /// Why a group does not take a new service, whatever room there is.
@@ -58,7 +62,8 @@ impl Newcomer {
     pub(super) fn problem(&self, cluster: &Cluster, group: usize, settings: &Settings) -> Problem {
         let somewhere = cluster.nodes.iter().position(|node| node.group == group).unwrap_or(0);
         let instance = self.instance(String::new(), (somewhere, None));
-        Problem::with_newcomer(cluster, &[group], settings, Some(&instance))
+        let binding = self.binding();
+        Problem::with_newcomer(cluster, &[group], settings, Some((&instance, binding.as_ref())))
     }
 
     /// Adds it to a cluster, on these nodes.
@@ -66,12 +71,23 @@ impl Newcomer {
         let name = format!("new-{}", cluster.instances.len());
         let instance = self.instance(name, place);
         cluster.nodes[place.0].memory_free -= self.memory;
+        // What a live service asks for counts on its node, wherever its data is.
+        if self.nodes.is_some() && !self.template.uses_node_disk() {
+            cluster.nodes[place.0].disk_free -= self.disk;
+        }
+        if let Some(binding) = self.binding() {
+            cluster.bindings.insert(cluster.instances.len(), binding);
+        }
         if self.template.uses_node_disk() {
             for node in [Some(place.0), place.1].into_iter().flatten() {
                 cluster.nodes[node].disk_free -= self.disk;
             }
         }
         cluster.instances.push(instance);
+    }
+
+    fn binding(&self) -> Option<Binding> {
+        self.nodes.clone().map(|nodes| Binding { nodes, ..Binding::default() })
     }
 
     fn instance(&self, name: String, (primary, secondary): (usize, Option<usize>)) -> Instance {

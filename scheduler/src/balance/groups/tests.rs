@@ -73,6 +73,7 @@ fn size(random: &mut Random) -> Newcomer {
         template: [Template::Drbd, Template::Rbd, Template::Plain][random.below(3)],
         spindle_use: 1,
         tags: if random.below(4) == 0 { vec!["web:1".to_owned()] } else { Vec::new() },
+        nodes: None,
     }
 }
 
@@ -287,6 +288,7 @@ fn tiers_fill_what_the_first_size_leaves() {
         template: Template::Plain,
         spindle_use: 1,
         tags: Vec::new(),
+        nodes: None,
     };
     let found = capacity(&cluster, &Settings::default(), &size, Some(&size));
     let tiers: Vec<(i64, usize)> = found[0].tiers.iter().map(|tier| (tier.size.memory, tier.count)).collect();

@@ -33,19 +33,21 @@ impl Part {
     }
 
     /// By what it is made smaller.
-    fn step(self) -> i64 {
+    fn step(self, cluster: &Cluster) -> i64 {
         match self {
             Part::Memory => 64,
             Part::Disk => 256,
+            Part::Vcpus if cluster.cpus_in_thousandths => 100,
             Part::Vcpus => 1,
         }
     }
 
     /// The least size: the policy's, else a small one.
-    fn least(self, policy: Option<Specification>) -> i64 {
+    fn least(self, cluster: &Cluster, policy: Option<Specification>) -> i64 {
         match self {
-            Part::Memory => policy.map_or(128, |least| least.memory).max(1),
+            Part::Memory => policy.map_or(128, |least| least.memory).max(64),
             Part::Disk => policy.map_or(1024, |least| least.disk),
+            Part::Vcpus if cluster.cpus_in_thousandths => 100,
             Part::Vcpus => policy.map_or(1, |least| least.cpus),
         }
     }
@@ -109,7 +111,7 @@ impl Filling<'_> {
         // More than one is in the way: the least of some, then as much of each as fits.
         let mut least = size.clone();
         for (index, &part) in parts.iter().enumerate() {
-            let part_least = part.least(self.policy_least());
+            let part_least = part.least(&self.cluster, self.policy_least());
             *part.of(&mut least) = part_least.min(*part.of(&mut least));
             if let Some(mut next) = parts[index + 1..].iter().find_map(|&other| self.largest(&least, other)) {
                 for &grown in &parts[..=index] {
@@ -131,7 +133,7 @@ impl Filling<'_> {
     fn largest(&self, size: &Newcomer, part: Part) -> Option<Newcomer> {
         let mut smaller = size.clone();
         let now = *part.of(&mut smaller);
-        let least = part.least(self.policy_least());
+        let least = part.least(&self.cluster, self.policy_least());
         if now <= least {
             return None;
         }
@@ -143,11 +145,11 @@ impl Filling<'_> {
     fn grown(&self, size: &Newcomer, part: Part, most: i64) -> Newcomer {
         let with = |steps: i64| {
             let mut grown = size.clone();
-            *part.of(&mut grown) += steps * part.step();
+            *part.of(&mut grown) += steps * part.step(&self.cluster);
             grown
         };
         let now = *part.of(&mut size.clone());
-        let (mut fits, mut fails) = (0, (most - now).max(0) / part.step() + 1);
+        let (mut fits, mut fails) = (0, (most - now).max(0) / part.step(&self.cluster) + 1);
         while fails - fits > 1 {
             let middle = i64::midpoint(fits, fails);
             if self.fits(&with(middle)) { fits = middle } else { fails = middle }

@@ -7,6 +7,7 @@ use crate::reservation::classes::against;
 use crate::rules::Partners;
 use crate::score::class_of;
 use crate::view::{ServiceFacts, View};
+use ha_api_types::driver::DriverKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The ties of every service, by its position.
@@ -43,6 +44,25 @@ fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> b
         && !facts.never_nodes.contains(node_name)
         && !facts.failed_nodes.contains(node_name)
         && facts.node.as_deref().is_none_or(|here| class(node_name) >= class(here))
+}
+
+/// The nodes on which a new service that no rule names could run, by position: it needs this pool, if any.
+pub fn open_to(view: &View, pool: Option<&str>) -> BTreeSet<usize> {
+    let facts = ServiceFacts {
+        driver: Some(DriverKind::Exec),
+        exclusive: true,
+        storage_pool: pool.map(str::to_owned),
+        ..ServiceFacts::default()
+    };
+    let open = |(name, node): (&String, _)| against(view, "", &facts, name, node).is_none();
+    (0..).zip(view.nodes.iter()).filter(|(_, node)| open(*node)).map(|(position, _)| position).collect()
+}
+
+/// The tags that keep a new service with these apart from others on a live cluster.
+pub fn apart_tags(view: &View, tags: &[String]) -> Vec<String> {
+    let excludes =
+        |tag: &&String| view.settings.exclusion_tags.iter().any(|prefix| tag.starts_with(prefix.as_str()));
+    tags.iter().filter(excludes).map(|tag| format!("{APART}:tag:{tag}")).collect()
 }
 
 /// Why a service is not moved.
