@@ -64,7 +64,8 @@ impl Cluster {
     /// What the whole cluster is told.
     fn add_settings(&mut self, random: &mut Random) {
         let policy = ["Conditional", "Freeze", "Failover", "Migrate"][random.below(4)];
-        let mode = ["Basic", "Static"][random.below(2)];
+        let mode = ["Basic", "Static", "Dynamic"][random.below(3)];
+        let method = ["BestScore", "Topsis"][random.below(2)];
         let spec = json!({
             // Usually every node that is lost may be fenced at once; else the second waits for minutes.
             "fencing": {"maxFencing": if random.chance(0.8) { "100%" } else { "50%" }, "windowSeconds": 120, "allowStandIn": true,
@@ -72,7 +73,12 @@ impl Cluster {
             "shutdownPolicy": policy,
             "scheduler": {
                 "mode": mode, "preemption": random.chance(0.3), "rebalanceOnStart": random.chance(0.2),
+                "autoRebalance": {
+                    "enabled": random.chance(0.2), "method": method,
+                    "threshold": 0.1, "holdSeconds": 2 + random.below(30), "maxMoves": 1 + random.below(2),
+                },
             },
+            "reservation": {"enabled": random.chance(0.2), "overUtilization": 100 + random.below(150)},
             "maxWorkers": 1 + random.below(6),
             "maxMigrations": 1 + random.below(3),
         });

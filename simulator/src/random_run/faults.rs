@@ -7,7 +7,7 @@ use ha_api_types::time::Millis;
 impl Script<'_> {
     pub(super) fn fault(&mut self, at: Millis) {
         let later = at + self.length_ms();
-        match self.random.below(32) {
+        match self.random.below(34) {
             0..=2 => {
                 let node = self.node();
                 self.at(at, format!("power {node} off"));
@@ -50,6 +50,11 @@ impl Script<'_> {
                 // Short of the device's period: a longer stop resets a machine in the midst of health.
                 let length = self.stop_of_a_watchdog_ms();
                 self.at(at, format!("watchdog {node} stop {length}ms"));
+            }
+            28..=29 => {
+                let resource = self.resource();
+                let (cpu, memory) = (self.random.below(8), self.random.below(12));
+                self.at(at, format!("load {resource} cpu={cpu} memory={memory}Gi"));
             }
             _ => self.command(at, later),
         }

@@ -99,6 +99,11 @@ fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) ->
     says_so && nodes.is_empty() && waits
 }
 
+/// Whether it is being moved to even the load, or the number of services.
+fn is_rebalanced(status: &ResourceStatus) -> bool {
+    status.conditions.iter().any(|condition| condition.reason == Reason::Rebalanced)
+}
+
 /// Whether its driver cannot stop it.
 pub(super) fn stop_fails(resource: &Resource) -> bool {
     resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails)
@@ -118,6 +123,10 @@ fn problem(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> Op
         (ServiceState::Error, _) => explanation(status).is_none().then_some("its error says nothing"),
         (ServiceState::Started, RequestedState::Started) => {
             (!on_its_node).then_some("it does not run where it should")
+        }
+        // Even load and even numbers are sought after all else has come to rest.
+        (ServiceState::Migrate, RequestedState::Started) if is_rebalanced(status) => {
+            nodes.is_empty().then_some("it does not run while it is moved live")
         }
         (ServiceState::Stopped, RequestedState::Stopped)
         | (ServiceState::Disabled, RequestedState::Disabled) => {
