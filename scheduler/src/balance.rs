@@ -3,6 +3,7 @@
 mod anneal;
 pub mod binding;
 mod columns;
+pub mod cooling;
 pub mod greedy;
 pub mod groups;
 pub mod jobs;

@@ -3,6 +3,7 @@
 //! Simulated annealing (Kirkpatrick, Gelatt, Vecchi 1983) over where instances end, not over the steps to there: an instance ends
 //! where one step could bring it, or stays. What moving costs is part of what is minimised.
 
+use super::cooling::{Landscape, cool};
 use super::moves::Kind;
 use super::plan::Plan;
 use super::problem::{Problem, Spot};
@@ -78,26 +79,11 @@ fn cost(problem: &Problem, guest: usize, to: Spot) -> Spent {
     }
 }
 
-/// The heat to begin with, in what the better ones of the changes that make it worse do to the score.
-const HEAT: f64 = 5.0;
-
 /// What a copy beyond the allowance costs, in heats at the beginning.
 const FINE: f64 = 3.0;
 
 /// How much dearer copies beyond the allowance become every 64 trials.
 const DEARER: f64 = 1.002;
-
-/// How much colder it ends.
-const COOLING: f64 = 0.012;
-
-/// The share of the time that is left to what comes after this search.
-const MOST_TIME: f64 = 0.95;
-
-/// The share of the time from which on the clock decides how fast it cools.
-const SHORT_TIME: f64 = 0.5;
-
-/// The last part, in which nothing is made worse any more.
-const QUENCH: f64 = 0.1;
 
 /// The search: where instances should end. `state` is where the search begins, and where it ends after it: with no more copies of
 /// disks than are allowed or were spent before, and not at a higher score than it began with no more than are allowed.
@@ -105,35 +91,12 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
     if Proposals::new(state).is_empty() {
         return;
     }
-    let begun = clock();
-    let mut search = Search::new(state, allowance);
-    let first_heat = HEAT * search.typical_change(state, random);
-    search.fine = FINE * first_heat;
+    let search = Search::new(state, allowance);
     let before = (search.score + search.spent.price(allowance), search.spent.excess(allowance));
     let spots = state.spots().to_vec();
-    let (mut hurry, mut heat) = (0.0, first_heat);
-    for trial in 0..allowance.trials {
-        if trial % 512 == 0 {
-            let now = clock();
-            if now >= MOST_TIME {
-                break;
-            }
-            // Work decides how fast it cools, so that the same problem gives the same plan; once time is short, the clock.
-            hurry = if now > SHORT_TIME { (now - begun) / (MOST_TIME - begun) } else { 0.0 };
-        }
-        if trial % 64 == 0 {
-            // What is too much becomes dearer until it is no more.
-            if search.spent.excess(allowance) > 0 {
-                search.fine *= DEARER;
-            }
-            let progress = f64::max(trial as f64 / allowance.trials as f64, hurry);
-            if progress >= 1.0 {
-                break;
-            }
-            heat = if progress > 1.0 - QUENCH { 0.0 } else { first_heat * COOLING.powf(progress) };
-        }
-        search.trial(state, heat, random);
-    }
+    let mut walk = Walk { search, state };
+    cool(&mut walk, allowance.trials, random, clock);
+    let Walk { search, state } = walk;
     if before.1 == 0 && search.score + search.spent.price(allowance) > before.0 {
         for (guest, spot) in spots.into_iter().enumerate() {
             if state.spot(guest) != spot {
@@ -145,6 +108,33 @@ pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut R
 
 /// What is worse than so many heats is never kept: chance would keep one in millions.
 const MOST_WORSE: f64 = 15.0;
+
+/// The search on the placement that it changes.
+struct Walk<'w, 's, 'a> {
+    search: Search<'a>,
+    state: &'w mut State<'s>,
+}
+
+impl Landscape for Walk<'_, '_, '_> {
+    fn typical_change(&mut self, random: &mut Random) -> f64 {
+        self.search.typical_change(self.state, random)
+    }
+
+    fn begin(&mut self, first_heat: f64) {
+        self.search.fine = FINE * first_heat;
+    }
+
+    fn tighten(&mut self) {
+        // What is too much becomes dearer until it is no more.
+        if self.search.spent.excess(self.search.allowance) > 0 {
+            self.search.fine *= DEARER;
+        }
+    }
+
+    fn trial(&mut self, heat: f64, random: &mut Random) {
+        self.search.trial(self.state, heat, random);
+    }
+}
 
 struct Search<'a> {
     problem: &'a Problem,

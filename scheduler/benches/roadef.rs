@@ -1,0 +1,104 @@
+//! The search of `hactl balance` on another problem: `cargo bench -p ha-scheduler --bench roadef -- [MODEL ASSIGNMENT [SAVED]] [--seconds N] [--seed N]`.
+//!
+//! Instances are those of the ROADEF/EURO 2012 challenge (machine reassignment), each of two files; SAVED is where the assignment that
+//! was found is written to. Without files seeded instances are used. What is found is checked and its cost computed by an evaluator that
+//! shares nothing with the search.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints figures")]
+
+#[path = "roadef/evaluator.rs"]
+mod evaluator;
+#[path = "roadef/instance.rs"]
+mod instance;
+#[path = "roadef/landscape.rs"]
+mod landscape;
+
+use ha_scheduler::balance::cooling::cool;
+use ha_scheduler::balance::random::Random;
+use instance::Instance;
+use landscape::Places;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Candidates that are tried at most for each process.
+const EFFORT: usize = 20_000;
+
+fn main() -> ExitCode {
+    let mut files: Vec<String> = Vec::new();
+    let (mut seconds, mut seed) = (20.0, 1);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().unwrap_or_default();
+        let is_read = match word.as_str() {
+            // What cargo adds by itself.
+            "--bench" => true,
+            "--seconds" => number().parse().map(|number| seconds = number).is_ok(),
+            "--seed" => number().parse().map(|number| seed = number).is_ok(),
+            file => {
+                files.push(file.to_owned());
+                !file.starts_with('-')
+            }
+        };
+        if !is_read {
+            eprintln!("error: {word}: --seconds N, --seed N and files are what is understood");
+            return ExitCode::from(2);
+        }
+    }
+    println!(
+        "{:24} {:>14} {:>14} {:>7} {:>7} {:>6}",
+        "instance", "cost before", "after", "ratio", "moved", "s"
+    );
+    if files.is_empty() {
+        for (machines, processes) in [(4, 100), (50, 1000), (100, 5000)] {
+            let name = format!("seeded {machines}x{processes}");
+            let _ = solve(&name, &Instance::seeded(machines, processes, seed), seconds, seed);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let [model, assignment, ..] = files.as_slice() else {
+        eprintln!("error: two files are needed, the model and the assignment");
+        return ExitCode::from(2);
+    };
+    match Instance::read(Path::new(model), Path::new(assignment)) {
+        Ok(instance) => {
+            let found = solve(model, &instance, seconds, seed);
+            let Some(saved) = files.get(2) else { return ExitCode::SUCCESS };
+            let text: Vec<String> = found.iter().map(usize::to_string).collect();
+            match std::fs::write(saved, text.join(" ") + "\n") {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("error: {saved}: cannot be written: {error}");
+                    ExitCode::from(2)
+                }
+            }
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Searches, checks what was found, and prints a line.
+fn solve(name: &str, instance: &Instance, seconds: f64, seed: u64) -> Vec<usize> {
+    let begun = Instant::now();
+    let before = evaluator::cost(instance, &instance.start);
+    let mut places = Places::new(instance);
+    let trials = instance.processes.len().saturating_mul(EFFORT);
+    let mut clock = || begun.elapsed().as_secs_f64() / seconds;
+    cool(&mut places, trials, &mut Random::new(seed), &mut clock);
+    let (cost, found) = places.best();
+    let took = begun.elapsed().as_secs_f64();
+    let checked = evaluator::cost(instance, found);
+    assert_eq!(checked, cost, "the cost that was kept up is the one by definition");
+    if let Some(fault) = evaluator::fault(instance, &instance.start) {
+        println!("  the assignment that was given: {fault}");
+    } else {
+        assert_eq!(evaluator::fault(instance, found), None, "what is found is allowed");
+    }
+    let moved = found.iter().zip(&instance.start).filter(|(one, other)| one != other).count();
+    let ratio = checked as f64 / before.max(1) as f64;
+    println!("{name:24} {before:>14} {checked:>14} {ratio:>7.4} {moved:>7} {took:>6.1}");
+    found.to_vec()
+}

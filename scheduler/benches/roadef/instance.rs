@@ -1,0 +1,228 @@
+//! Instances of the machine reassignment problem of ROADEF/EURO 2012: read from their two files, or made from a seed.
+//!
+//! Source: the challenge's problem description (Google, 2011), section "input format": numbers separated by white space.
+
+use std::path::Path;
+
+/// What does not change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Instance {
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) services: Vec<Service>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) balances: Vec<Balance>,
+    /// Weights of: moves of processes, the most moves in a service, moves between machines.
+    pub(crate) weights: [i64; 3],
+    /// Where each process is.
+    pub(crate) start: Vec<usize>,
+}
+
+/// Something that machines have and processes need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resource {
+    /// A process that moves needs it on both machines.
+    pub(crate) transient: bool,
+    /// What each unit above the safety capacity costs.
+    pub(crate) weight: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    pub(crate) neighborhood: usize,
+    pub(crate) location: usize,
+    pub(crate) capacity: Vec<i64>,
+    pub(crate) safety: Vec<i64>,
+    /// What a move from here to each machine costs.
+    pub(crate) move_costs: Vec<i64>,
+}
+
+/// Processes that are on machines of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    /// Locations that they are in, at least.
+    pub(crate) spread: usize,
+    /// Services of which one process is in each neighborhood where one of this is.
+    pub(crate) depends_on: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    pub(crate) service: usize,
+    pub(crate) needs: Vec<i64>,
+    pub(crate) move_cost: i64,
+}
+
+/// What is free of one resource should be `target` times less than what is free of the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Balance {
+    pub(crate) first: usize,
+    pub(crate) second: usize,
+    pub(crate) target: i64,
+    pub(crate) weight: i64,
+}
+
+/// Numbers of a file, one after another.
+struct Numbers<'a> {
+    file: String,
+    words: std::str::SplitWhitespace<'a>,
+    read: usize,
+}
+
+impl Numbers<'_> {
+    fn next(&mut self, what: &str) -> Result<i64, String> {
+        self.read += 1;
+        let place = || format!("{}: number {} ({what})", self.file, self.read);
+        let word = self.words.next().ok_or_else(|| format!("{}: the file ends here", place()))?;
+        word.parse().map_err(|_| format!("{}: a whole number was expected, not {word:?}", place()))
+    }
+
+    /// A number of things, or the position of one of `below`.
+    fn count(&mut self, what: &str, below: Option<usize>) -> Result<usize, String> {
+        let number = self.next(what)?;
+        let found = usize::try_from(number).ok().filter(|found| below.is_none_or(|below| *found < below));
+        found.ok_or_else(|| {
+            let limit = below.map_or_else(String::new, |below| format!(" below {below}"));
+            format!(
+                "{}: number {} ({what}): a number from 0{limit} was expected, not {number}",
+                self.file, self.read
+            )
+        })
+    }
+
+    fn list(&mut self, what: &str, count: usize) -> Result<Vec<i64>, String> {
+        (0..count).map(|_| self.next(what)).collect()
+    }
+
+    fn end(mut self) -> Result<(), String> {
+        match self.words.next() {
+            None => Ok(()),
+            Some(word) => Err(format!("{}: {word:?} is more than was expected", self.file)),
+        }
+    }
+}
+
+impl Instance {
+    /// Reads the model and where processes are.
+    pub(crate) fn read(model: &Path, assignment: &Path) -> Result<Instance, String> {
+        let contents = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let (text, places) = (contents(model)?, contents(assignment)?);
+        let mut numbers =
+            Numbers { file: model.display().to_string(), words: text.split_whitespace(), read: 0 };
+        let mut instance = Instance::default();
+        for _ in 0..numbers.count("resources", None)? {
+            let transient = numbers.count("transient", Some(2))? == 1;
+            instance.resources.push(Resource { transient, weight: numbers.next("load cost")? });
+        }
+        let resources = instance.resources.len();
+        let machines = numbers.count("machines", None)?;
+        for _ in 0..machines {
+            instance.machines.push(Machine {
+                neighborhood: numbers.count("neighborhood", None)?,
+                location: numbers.count("location", None)?,
+                capacity: numbers.list("capacity", resources)?,
+                safety: numbers.list("safety capacity", resources)?,
+                move_costs: numbers.list("machine move cost", machines)?,
+            });
+        }
+        let services = numbers.count("services", None)?;
+        for _ in 0..services {
+            let spread = numbers.count("spread", None)?;
+            let count = numbers.count("dependencies", None)?;
+            let depends_on =
+                (0..count).map(|_| numbers.count("dependency", Some(services))).collect::<Result<_, _>>()?;
+            instance.services.push(Service { spread, depends_on });
+        }
+        for _ in 0..numbers.count("processes", None)? {
+            instance.processes.push(Process {
+                service: numbers.count("service", Some(services))?,
+                needs: numbers.list("requirement", resources)?,
+                move_cost: numbers.next("process move cost")?,
+            });
+        }
+        for _ in 0..numbers.count("balance costs", None)? {
+            instance.balances.push(Balance {
+                first: numbers.count("first resource", Some(resources))?,
+                second: numbers.count("second resource", Some(resources))?,
+                target: numbers.next("target")?,
+                weight: numbers.next("balance weight")?,
+            });
+        }
+        for weight in &mut instance.weights {
+            *weight = numbers.next("weight")?;
+        }
+        numbers.end()?;
+        let mut numbers =
+            Numbers { file: assignment.display().to_string(), words: places.split_whitespace(), read: 0 };
+        for _ in 0..instance.processes.len() {
+            instance.start.push(numbers.count("machine", Some(machines))?);
+        }
+        numbers.end()?;
+        Ok(instance)
+    }
+
+    /// An instance of this many machines and processes, in which everything has its place at the start.
+    pub(crate) fn seeded(machines: usize, processes: usize, seed: u64) -> Instance {
+        let mut state = seed;
+        let mut below = |bound: i64| {
+            // Knuth's multiplier.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from(state >> 33).unwrap_or(0) % bound
+        };
+        let index = |number: i64| usize::try_from(number).unwrap_or(0);
+        let resources = vec![
+            Resource { transient: false, weight: 10 },
+            Resource { transient: true, weight: 10 },
+            Resource { transient: false, weight: 0 },
+        ];
+        let per_service = 4;
+        let services = processes.div_ceil(per_service);
+        let mut instance = Instance {
+            resources,
+            balances: vec![Balance { first: 0, second: 2, target: 2, weight: 10 }],
+            weights: [1, 10, 1],
+            ..Instance::default()
+        };
+        for service in 0..services {
+            let depends_on = if below(4) == 0 && service > 0 { vec![service - 1] } else { Vec::new() };
+            instance.services.push(Service { spread: 1 + index(below(2)), depends_on });
+        }
+        for process in 0..processes {
+            let needs = (0..3).map(|_| 1 + below(100)).collect();
+            instance.processes.push(Process { service: process / per_service, needs, move_cost: below(10) });
+        }
+        let mut used = vec![vec![0; 3]; machines];
+        for (process, facts) in instance.processes.iter().enumerate() {
+            // Side by side, so that a service is spread, and its neighbors are near.
+            let machine = (process + index(below(2)) * per_service * 2) % machines;
+            let taken = |machine: usize, instance: &Instance| {
+                let first = process / per_service * per_service;
+                instance.start[first..process].contains(&machine)
+            };
+            let machine = (0..machines)
+                .map(|more| (machine + more) % machines)
+                .find(|machine| !taken(*machine, &instance));
+            let machine = machine.unwrap_or(0);
+            instance.start.push(machine);
+            for (used, need) in used[machine].iter_mut().zip(&facts.needs) {
+                *used += need;
+            }
+        }
+        let average =
+            55 * i64::try_from(processes).unwrap_or(0) / i64::try_from(machines.max(1)).unwrap_or(1);
+        for (machine, used) in used.iter().enumerate() {
+            let capacity: Vec<i64> =
+                used.iter().map(|used| (used + average / 4).max(average * 3 / 2)).collect();
+            instance.machines.push(Machine {
+                neighborhood: 0,
+                location: machine % 4,
+                safety: capacity.iter().map(|capacity| capacity * 6 / 10).collect(),
+                capacity,
+                move_costs: (0..machines).map(|other| i64::from(other != machine) * (1 + below(3))).collect(),
+            });
+        }
+        instance
+    }
+}
