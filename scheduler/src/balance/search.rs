@@ -7,6 +7,7 @@ use super::plan::{Plan, Step};
 use super::problem::{Problem, Spot};
 use super::random::Random;
 use super::state::State;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// When a plan is good or long enough.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +68,16 @@ const PRICE: f64 = 5e-4;
 /// In clusters with more instances no more candidates are tried than with so many.
 const MOST_GUESTS: usize = 2700;
 
+/// In clusters with no more instances the search beyond single steps is done twice at least, in two threads.
+const MOST_TWICE: usize = 1000;
+
+/// In clusters with fewer instances each thread searches as many times as they fit into this, but at most so many times.
+const REPEATED: usize = 240;
+const MOST_REPEATED: usize = 4;
+
+/// The share of the time after which no search is begun again.
+const SHORT_TIME: f64 = 0.2;
+
 /// Steps that may be looked at for the plan by best single steps; in clusters that probably need more a quicker search takes over.
 const MOST_LOOKS: usize = 5_000_000;
 
@@ -92,7 +103,11 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
         trials: problem.guests.len().min(MOST_GUESTS).saturating_mul(goal.effort),
     };
     let begin = state.spots().to_vec();
-    let mut annealed = beyond(problem, &begin, allowance, &mut random, clock);
+    let mut annealed = if problem.guests.len() <= MOST_TWICE {
+        beyond_twice(problem, &begin, allowance, &mut random, clock)
+    } else {
+        beyond(problem, &begin, allowance, &mut random, clock)
+    };
     // Once more with all copies where that has led nowhere: a count that one more step would lower weighs much.
     if annealed.end() > NOWHERE * greedy.end() && copies < most_copies && clock() < ONCE_MORE {
         allowance.copies = most_copies;
@@ -128,6 +143,60 @@ fn beyond(
     let left = allowance.copies - plan.copies();
     plan.steps.extend(polish(&mut state, left, allowance.price, random, clock));
     plan
+}
+
+/// The best of several searches by different chance.
+fn best_of(
+    problem: &Problem,
+    begin: &[Spot],
+    allowance: Allowance,
+    random: &mut Random,
+    clock: Clock<'_>,
+) -> Plan {
+    let mut best = beyond(problem, begin, allowance, random, clock);
+    for _ in 1..(REPEATED / problem.guests.len().max(1)).clamp(1, MOST_REPEATED) {
+        if clock() > SHORT_TIME {
+            break;
+        }
+        best = better(best, beyond(problem, begin, allowance, random, clock), allowance);
+    }
+    best
+}
+
+/// The one of two plans that is worth more; the first of equals.
+fn better(one: Plan, other: Plan, allowance: Allowance) -> Plan {
+    let cost = |plan: &Plan| plan.end() + allowance.price_of(plan);
+    if cost(&other) < cost(&one) { other } else { one }
+}
+
+/// The better end of searches in two threads; which one it is does not depend on how many cores there are.
+fn beyond_twice(
+    problem: &Problem,
+    begin: &[Spot],
+    allowance: Allowance,
+    random: &mut Random,
+    clock: Clock<'_>,
+) -> Plan {
+    // The other thread sees the time that this one last saw.
+    let now = AtomicU64::new(clock().to_bits());
+    let mut other_random = Random::new(random.next_bits());
+    let [one, other] = std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut clock = || f64::from_bits(now.load(Ordering::Relaxed));
+            best_of(problem, begin, allowance, &mut other_random, &mut clock)
+        });
+        let mut clock = || {
+            let seen = clock();
+            now.store(seen.to_bits(), Ordering::Relaxed);
+            seen
+        };
+        let one = best_of(problem, begin, allowance, random, &mut clock);
+        match other.join() {
+            Ok(other) => [one, other],
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    });
+    better(one, other, allowance)
 }
 
 /// The plan by single steps, the best one each time while that can be paid for, and how many copies another plan should
