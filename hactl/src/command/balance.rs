@@ -5,7 +5,7 @@ pub(crate) mod apply;
 mod arrival;
 pub(crate) mod commands;
 pub(crate) mod hbal;
-mod instances;
+pub(crate) mod instances;
 mod nodes;
 pub(crate) mod options;
 pub(crate) mod planned;

@@ -36,7 +36,7 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
 }
 
 /// Cpus, which may be counted in thousandths.
-pub(super) fn cpus(cluster: &Cluster, count: i64) -> String {
+pub(crate) fn cpus(cluster: &Cluster, count: i64) -> String {
     if cluster.cpus_in_thousandths { (count as f64 / 1000.0).to_string() } else { count.to_string() }
 }
 

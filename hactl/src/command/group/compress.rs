@@ -2,6 +2,8 @@
 
 use super::input::{Input, Read};
 use super::moves::{Moves, Output};
+use crate::command::allocate::vcpus;
+use crate::command::balance::instances::cpus;
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
@@ -66,9 +68,10 @@ fn text(session: &Session, read: &Read, span: &Span<'_>, candidates: &[Candidate
         ["GROUP", "MEMORY USED", "FREE", "DISK USED", "FREE", "CPUS USED", "FREE", "CAN BE EMPTIED"];
     let mut table = Table::new(&heading);
     let mut row = |name: &str, used: Amount, free: Amount, verdict: (String, Style)| {
-        let numbers = [used.memory, free.memory, used.disk, free.disk, used.vcpus, free.vcpus];
+        let sizes = [used.memory, free.memory, used.disk, free.disk].map(|size| size.to_string());
+        let cpus = [used.vcpus, free.vcpus].map(|count| cpus(&read.cluster, count));
         let mut cells = vec![Cell::plain(name)];
-        cells.extend(numbers.map(|number| Cell::plain(&number.to_string())));
+        cells.extend(sizes.iter().chain(&cpus).map(|number| Cell::plain(number)));
         cells.push(Cell::styled(&verdict.0, verdict.1));
         table.row(cells);
     };
@@ -91,9 +94,9 @@ fn document(read: &Read, span: &Span<'_>, candidates: &[Candidate], empties: Opt
     let one = |candidate: &Candidate| {
         json!({
             "group": read.group(candidate.group),
-            "used": amount(candidate.used),
-            "free": amount(candidate.free),
-            "freeElsewhere": amount(candidate.free_elsewhere),
+            "used": amount(read, candidate.used),
+            "free": amount(read, candidate.free),
+            "freeElsewhere": amount(read, candidate.free_elsewhere),
             "canBeEmptied": matches!(candidate.verdict, Verdict::CanBeEmptied(_)),
             "verdict": verdict(span, candidate).0,
         })
@@ -101,12 +104,12 @@ fn document(read: &Read, span: &Span<'_>, candidates: &[Candidate], empties: Opt
     let (used, free) = total(candidates);
     json!({
         "groups": candidates.iter().map(one).collect::<Vec<_>>(),
-        "total": { "used": amount(used), "free": amount(free) },
+        "total": { "used": amount(read, used), "free": amount(read, free) },
         "empties": empties,
     })
 }
 
 /// Sizes as a value.
-fn amount(amount: Amount) -> Value {
-    json!({ "memory": amount.memory, "disk": amount.disk, "vcpus": amount.vcpus })
+fn amount(read: &Read, amount: Amount) -> Value {
+    json!({ "memory": amount.memory, "disk": amount.disk, "vcpus": vcpus(amount.vcpus, read.is_live) })
 }
