@@ -5,6 +5,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
+use serde_json::Value;
 
 impl World {
     /// Checks that everything came right; to be called after a run whose faults have all ended.
@@ -23,6 +24,7 @@ impl World {
         let running = self.running();
         let mut held = Vec::new();
         let rules = self.rules_in_force();
+        let rebalances = self.rebalances();
         for (name, resource, status) in self.services() {
             let nodes = running.get(&name).cloned().unwrap_or_default();
             if is_waiting(&resource, &status, &nodes) && self.feasible_node(&name, &resource).is_none() {
@@ -42,7 +44,7 @@ impl World {
                     missing.extend(broken);
                 }
             }
-            if let Some(problem) = problem(&resource, &status, &nodes) {
+            if let Some(problem) = problem(&resource, &status, &nodes, rebalances) {
                 let could = self.feasible_node(&name, &resource);
                 let could = could.map_or_else(String::new, |node| format!(", it could run on {node}"));
                 missing.push(format!(
@@ -64,6 +66,14 @@ impl World {
         for text in missing {
             self.violate("progress", text);
         }
+    }
+
+    /// Whether the cluster moves services by itself to even the load, or the number of services.
+    fn rebalances(&self) -> bool {
+        let spec = self.spec_of(Kind::Cluster, "default").unwrap_or_default();
+        ["/spec/scheduler/autoRebalance/enabled", "/spec/reservation/enabled"]
+            .iter()
+            .any(|field| spec.pointer(field).and_then(Value::as_bool) == Some(true))
     }
 
     fn services(&self) -> Vec<(String, Resource, ResourceStatus)> {
@@ -99,18 +109,18 @@ fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) ->
     says_so && nodes.is_empty() && waits
 }
 
-/// Whether it is being moved to even the load, or the number of services.
-fn is_rebalanced(status: &ResourceStatus) -> bool {
-    status.conditions.iter().any(|condition| condition.reason == Reason::Rebalanced)
-}
-
 /// Whether its driver cannot stop it.
 pub(super) fn stop_fails(resource: &Resource) -> bool {
     resource.spec.driver.simulated.as_ref().is_some_and(|simulated| simulated.stop_fails)
 }
 
 /// What is wrong with how a service ended up; `None`: nothing.
-fn problem(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> Option<&'static str> {
+fn problem(
+    resource: &Resource,
+    status: &ResourceStatus,
+    nodes: &[String],
+    rebalances: bool,
+) -> Option<&'static str> {
     if resource.metadata.deletion_timestamp.is_some() {
         return Some("its deletion does not end");
     }
@@ -125,7 +135,7 @@ fn problem(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> Op
             (!on_its_node).then_some("it does not run where it should")
         }
         // Even load and even numbers are sought after all else has come to rest.
-        (ServiceState::Migrate, RequestedState::Started) if is_rebalanced(status) => {
+        (ServiceState::Migrate, RequestedState::Started) if rebalances => {
             nodes.is_empty().then_some("it does not run while it is moved live")
         }
         (ServiceState::Stopped, RequestedState::Stopped)
