@@ -5,6 +5,7 @@
 
 mod cluster;
 mod context;
+mod driver;
 mod metadata;
 mod node;
 mod operation;

@@ -14,16 +14,6 @@ use ha_api_types::{names, schema, validation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Every driver: a simulated machine pretends each of them.
-const DRIVERS: [DriverKind; 6] = [
-    DriverKind::Exec,
-    DriverKind::Systemd,
-    DriverKind::Ocf,
-    DriverKind::Podman,
-    DriverKind::Libvirt,
-    DriverKind::Simulated,
-];
-
 /// As in `Cluster.spec.timing`, and checked as there.
 pub(super) fn timing(reader: &mut Reader<'_>, value: Option<&Value>) -> TimingSpec {
     let Some(value) = value else { return TimingSpec::default() };
@@ -84,7 +74,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
         ];
         fields.get("watchdog").and_then(|value| reader.word(value, &fields.at("watchdog"), &words))
     };
-    let drivers = DRIVERS.map(|kind| (kind.name(), kind));
+    let drivers = DriverKind::ALL.map(|kind| (kind.name(), kind));
     let named = |reader: &mut Reader<'_>| {
         let value = fields.get("drivers")?;
         let path = fields.at("drivers");
@@ -100,7 +90,7 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
     let truth = |reader: &mut Reader<'_>, name: &str, default: bool| {
         fields.get(name).and_then(|value| reader.truth(value, &fields.at(name))).unwrap_or(default)
     };
-    let mut every: Vec<String> = DRIVERS.iter().map(|kind| kind.name().to_owned()).collect();
+    let mut every: Vec<String> = DriverKind::ALL.iter().map(|kind| kind.name().to_owned()).collect();
     every.sort();
     Machine {
         power: word(reader).unwrap_or_default(),

@@ -1,0 +1,20 @@
+//! Driver `external`: a third party's executable that speaks a small JSON protocol on its standard input and output.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A service of a driver that is not part of hactl (docs/external.md).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExternalDriver {
+    /// The driver's name: the executable's in a folder of drivers. It is the resource's type, too.
+    pub name: String,
+    /// What the driver is given; it says itself what it understands.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, Value>,
+    /// Moves live, if the driver says that it can.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_migrate: bool,
+}

@@ -1,0 +1,19 @@
+//! Checks of driver `external`.
+
+use super::super::context::Context;
+use crate::driver::ExternalDriver;
+
+/// Types of the drivers that are part of hactl, and their names.
+const TAKEN: [&str; 10] =
+    ["exec", "unit", "systemd", "ocf", "ct", "podman", "vm", "libvirt", "sim", "simulated"];
+
+pub(super) fn check(external: &ExternalDriver, context: &mut Context) {
+    let path = "spec.driver.external.name";
+    if external.name.is_empty() {
+        context.required(path, "name the driver: the executable's name in the folder of drivers");
+    } else if TAKEN.contains(&external.name.as_str()) {
+        context.invalid(path, format!("{:?} is the name of a driver or type of hactl itself", external.name));
+    } else {
+        context.name(path, &external.name);
+    }
+}
