@@ -70,7 +70,7 @@ pub enum Effect {
         /// The write.
         id: JournalWriteId,
         /// All of it.
-        journal: Journal,
+        journal: Box<Journal>,
     },
     /// Run a command of the service's driver; answered by [`super::Input::Ended`].
     Run {
@@ -79,7 +79,7 @@ pub enum Effect {
         /// What to do.
         command: Command,
         /// With what; for a running service as it was started.
-        service: ServiceDefinition,
+        service: Box<ServiceDefinition>,
     },
     /// Cancel a command; it still is answered, with what came of it or with `Cancelled`.
     Cancel(CommandId),

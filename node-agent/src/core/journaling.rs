@@ -64,7 +64,7 @@ impl AgentCore {
         let id = JournalWriteId(self.journaling.next);
         self.journaling.next += 1;
         self.journaling.under_way = Some(id);
-        self.effects.push_back(Effect::WriteJournal { id, journal: self.journal.clone() });
+        self.effects.push_back(Effect::WriteJournal { id, journal: Box::new(self.journal.clone()) });
     }
 
     pub(super) fn journal_due(&self) -> Option<Mono> {

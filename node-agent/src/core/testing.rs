@@ -305,7 +305,7 @@ impl World {
                 let result = if self.journal_fails {
                     Err("no space left on device".to_owned())
                 } else {
-                    self.journal = journal;
+                    self.journal = *journal;
                     Ok(())
                 };
                 self.input(Input::JournalWritten { id, result });
@@ -314,7 +314,7 @@ impl World {
                 self.check_command(&command, &service);
                 self.ran.push((service.name.clone(), command.clone()));
                 if self.hold.contains(command.name()) {
-                    self.held.push((id, command, service));
+                    self.held.push((id, command, *service));
                 } else {
                     self.finish(id, &command, &service);
                 }

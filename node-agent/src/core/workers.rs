@@ -125,7 +125,7 @@ impl AgentCore {
             Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {}
         }
         self.commands.insert(id, name.to_owned());
-        self.effects.push_back(Effect::Run { id, command, service: service.definition.clone() });
+        self.effects.push_back(Effect::Run { id, command, service: Box::new(service.definition.clone()) });
     }
 
     pub(super) fn ended(&mut self, now: &Now, id: CommandId, result: CommandResult) {

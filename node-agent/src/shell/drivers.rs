@@ -5,6 +5,7 @@ use super::options::Options;
 use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
+use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
 use anyhow::Context;
 use ha_api_types::driver::DriverKind;
@@ -33,9 +34,10 @@ impl Drivers {
         let (events, mut noticed) = mpsc::unbounded_channel();
         let folder =
             || format!("--state-dir {} cannot hold the drivers' folders", options.state_dir.display());
-        let settings = ExecSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
-            .context("the folder of this program cannot be told")?;
-        let exec = ExecDriver::new(settings, events).with_context(folder)?;
+        let programs =
+            ProgramSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
+                .context("the folder of this program cannot be told")?;
+        let exec = ExecDriver::new(ExecSettings::new(programs), events).with_context(folder)?;
         let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
         let simulated =
             SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;

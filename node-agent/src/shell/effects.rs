@@ -45,12 +45,12 @@ impl Effects {
             Effect::KeepAlive(lease) => self.store.keep_alive(lease),
             Effect::WriteJournal { id, journal } => {
                 self.metrics.journal_writes.inc();
-                self.journal.write(id, journal);
+                self.journal.write(id, *journal);
             }
             Effect::Run { id, command, service } => {
                 let driver = service.driver.kind().map_or("none", ha_api_types::driver::DriverKind::name);
                 self.metrics.commands.with_label_values(&[driver, command.name()]).inc();
-                self.drivers.run(id, command, service);
+                self.drivers.run(id, command, *service);
             }
             Effect::Cancel(id) => self.drivers.cancel(id),
             Effect::Watchdog { id, request } => self.watchdog.ask(id, request),

@@ -47,7 +47,7 @@ async fn an_agent_that_changes_its_use_of_control_groups_still_stops_everything(
         let service = node.shell("(env -i setsid tail -f $1/token &) ; exec tail -f $1/token");
         node.driver.start(&service).await.unwrap();
         until("both run", || node.processes().len() == 2).await;
-        let node = node.restart_agent_with(|settings| settings.cgroups = !cgroups);
+        let node = node.restart_agent_with(|settings| settings.programs.cgroups = !cgroups);
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         node.driver.kill(&service).await.unwrap();
         node.assert_nothing_left(&service).await;

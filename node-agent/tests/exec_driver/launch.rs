@@ -64,7 +64,7 @@ async fn a_program_begins_clean() {
     );
     let leaked = fs::File::open("/dev/null").unwrap();
     fcntl(&leaked, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
-    let node = Node::with(|settings| settings.shim = shim);
+    let node = Node::with(|settings| settings.programs.shim = shim);
     let service = forever(&node);
     node.driver.start(&service).await.unwrap();
     let main = node.main_process().unwrap();
@@ -139,7 +139,7 @@ async fn a_user_comes_with_groups_and_home() {
 
 #[tokio::test]
 async fn output_goes_to_a_log_of_bounded_size() {
-    let node = Node::with(|settings| settings.log_bytes_max = 64 * 1024);
+    let node = Node::with(|settings| settings.programs.log_bytes_max = 64 * 1024);
     let service = node.shell(
         "i=0; while [ $i -lt 4000 ]; do echo line $i of what it prints all the time; i=$((i+1)); done; \
          echo last line >&2; exec sleep 1000000",

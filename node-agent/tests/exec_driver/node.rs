@@ -3,6 +3,7 @@
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::resource::{Resource, ServiceDefinition};
 use ha_node_agent::driver::exec::{ExecDriver, ExecSettings};
+use ha_node_agent::driver::program::ProgramSettings;
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::{Value, json};
 use std::fs;
@@ -23,18 +24,20 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(cgroups: bool) -> Node {
-        Node::with(|settings| settings.cgroups = cgroups)
+        Node::with(|settings| settings.programs.cgroups = cgroups)
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut ExecSettings)) -> Node {
         let folder = Folder(tempfile::tempdir().unwrap());
         let mut settings = ExecSettings {
-            node: "node1".to_owned(),
-            boot_id: "boot1".to_owned(),
-            state_directory: folder.path().join("state"),
-            shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
-            cgroups: true,
-            log_bytes_max: 1024 * 1024,
+            programs: ProgramSettings {
+                node: "node1".to_owned(),
+                boot_id: "boot1".to_owned(),
+                state_directory: folder.path().join("state"),
+                shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
+                cgroups: true,
+                log_bytes_max: 1024 * 1024,
+            },
             // What is noticed is noticed without polling.
             monitor_interval: Duration::from_secs(3600),
             journal: false,

@@ -234,17 +234,12 @@ impl World {
                 self.ask(&who, generation, Ask::Keep(lease), Request::Keep(lease), None);
             }
             agent::Effect::WriteJournal { id, journal } => {
-                let event = Event::JournalOnDisk {
-                    node: node.to_owned(),
-                    generation,
-                    id,
-                    journal: Box::new(journal),
-                };
+                let event = Event::JournalOnDisk { node: node.to_owned(), generation, id, journal };
                 self.queue.push(self.now + 1, event);
             }
             agent::Effect::Run { id, command, service } => {
                 self.log(node, "driver", &format!("{} {}", command.name(), service.name));
-                self.begin_command(node, generation, id, command, service);
+                self.begin_command(node, generation, id, command, *service);
             }
             agent::Effect::Cancel(id) => self.cancel_command(node, generation, id),
             agent::Effect::Watchdog { id, request } => {

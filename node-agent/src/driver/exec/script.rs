@@ -1,40 +1,20 @@
 //! Start, stop, monitor and migrate commands: short programs that manage a service which lives on its own.
 
-use super::cgroup::ServiceCgroup;
-use super::folder::ServiceFolder;
-use super::order::{LaunchFailure, LaunchOrder};
-use super::remains::MARK;
-use super::supervised::{clear_remains, remains};
-use super::{Context, broken, launch, output};
+use super::Context;
 use crate::core::DriverFailure;
+use crate::driver::program::cgroup::ServiceCgroup;
+use crate::driver::program::run::{End, Run, describe};
+use crate::driver::program::{broken, failed};
 use ha_api_types::driver::ExecDriver as ExecSpec;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::record::Observed;
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
-use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
-
-/// How a program ended.
-pub(super) enum ScriptEnd {
-    /// By itself, with what it printed last.
-    Ended(ExitStatus, Option<String>),
-    /// It took too long and was killed with its process group.
-    TimedOut,
-    /// It never ran.
-    NotLaunched(LaunchFailure),
-}
 
 /// What a monitor command exits with when the service does not run; 0: it runs; anything else tells nothing.
 const NOT_RUNNING: i32 = 7;
@@ -52,7 +32,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, e
     match &observed {
         Observed::Running => context.watches.ensure(context, service, None),
         Observed::Unknown(_) => {}
-        Observed::NotRunning => match remains(context, service).await {
+        Observed::NotRunning => match context.programs.remains(service).await {
             Ok(remains) if remains.is_empty() => {}
             Ok(remains) => {
                 let left = remains.describe();
@@ -73,11 +53,12 @@ pub(super) async fn start(
     exec: &ExecSpec,
 ) -> Result<(), DriverFailure> {
     if monitor(context, service, exec).await != Observed::Running {
-        let cgroup = context.cgroups.as_ref().map(|root| root.service(&super::file_name(&service.name)));
-        if let Some(cgroup) = &cgroup {
-            cgroup.make().map_err(|error| broken("its control group cannot be made", &error))?;
-        }
-        let run = Run { program: &exec.start, limit_ms: service.timeouts.start_ms(), target: None, cgroup };
+        let cgroup = context
+            .programs
+            .make_cgroup(&service.name)
+            .map_err(|error| broken("its control group cannot be made", &error))?;
+        let run =
+            Command { program: &exec.start, limit_ms: service.timeouts.start_ms(), target: None, cgroup };
         run.expect_success(context, service, exec, "start").await?;
         match monitor(context, service, exec).await {
             Observed::Running => {}
@@ -105,7 +86,7 @@ pub(super) async fn stop(
     if graceful_ms == 0 {
         return kill(context, service, exec).await;
     }
-    let run = Run { program: &exec.stop, limit_ms: graceful_ms, target: None, cgroup: None };
+    let run = Command { program: &exec.stop, limit_ms: graceful_ms, target: None, cgroup: None };
     let stopped = run.expect_success(context, service, exec, "stop").await;
     if let Err(failure) = &stopped {
         tracing::warn!(
@@ -124,8 +105,9 @@ pub(super) async fn kill(
     exec: &ExecSpec,
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
-    clear_remains(context, service).await?;
-    let run = Run { program: &exec.stop, limit_ms: service.timeouts.stop_ms(), target: None, cgroup: None };
+    context.programs.clear_remains(service).await?;
+    let run =
+        Command { program: &exec.stop, limit_ms: service.timeouts.stop_ms(), target: None, cgroup: None };
     let stopped = run.expect_success(context, service, exec, "stop").await;
     confirm_stopped(context, service, exec, stopped.err()).await
 }
@@ -139,9 +121,9 @@ pub(super) async fn migrate(
 ) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
     let limit_ms = service.timeouts.migrate_ms();
-    let run = Run { program: &exec.migrate, limit_ms, target: Some(target), cgroup: None };
+    let run = Command { program: &exec.migrate, limit_ms, target: Some(target), cgroup: None };
     run.expect_success(context, service, exec, "migrate").await?;
-    clear_remains(context, service).await
+    context.programs.clear_remains(service).await
 }
 
 /// Whether the monitor command says for certain that the service does not run.
@@ -158,18 +140,24 @@ pub(super) async fn monitor(context: &Context, service: &ServiceDefinition, exec
     if exec.monitor.is_empty() {
         return Observed::Unknown("it has no monitor command".to_owned());
     }
-    let run =
-        Run { program: &exec.monitor, limit_ms: service.timeouts.monitor_ms(), target: None, cgroup: None };
+    let run = Command {
+        program: &exec.monitor,
+        limit_ms: service.timeouts.monitor_ms(),
+        target: None,
+        cgroup: None,
+    };
     match run.run(context, service, exec).await {
-        Ok(ScriptEnd::Ended(status, said)) => match status.code() {
+        Ok(End::Ended(ended)) => match ended.status.code() {
             Some(0) => Observed::Running,
             Some(NOT_RUNNING) => Observed::NotRunning,
-            Some(_) | None => {
-                Observed::Unknown(format!("the monitor command: {}{}", describe(status), said_last(said)))
-            }
+            Some(_) | None => Observed::Unknown(format!(
+                "the monitor command: {}{}",
+                describe(ended.status),
+                ended.said_last()
+            )),
         },
-        Ok(ScriptEnd::TimedOut) => Observed::Unknown("the monitor command did not end in time".to_owned()),
-        Ok(ScriptEnd::NotLaunched(failure)) => Observed::Unknown(failure.message),
+        Ok(End::TimedOut) => Observed::Unknown("the monitor command did not end in time".to_owned()),
+        Ok(End::NotLaunched(failure)) => Observed::Unknown(failure.message),
         Err(error) => Observed::Unknown(format!("the monitor command cannot be run: {error}")),
     }
 }
@@ -181,7 +169,7 @@ async fn confirm_stopped(
     exec: &ExecSpec,
     stop: Option<DriverFailure>,
 ) -> Result<(), DriverFailure> {
-    clear_remains(context, service).await?;
+    context.programs.clear_remains(service).await?;
     let until = Instant::now() + AFTERGLOW;
     let seen = loop {
         match monitor(context, service, exec).await {
@@ -195,8 +183,8 @@ async fn confirm_stopped(
     Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
 }
 
-/// One run of a program.
-pub(super) struct Run<'a> {
+/// One run of a command.
+pub(super) struct Command<'a> {
     pub(super) program: &'a [String],
     pub(super) limit_ms: Millis,
     /// `HA_TARGET`.
@@ -205,7 +193,7 @@ pub(super) struct Run<'a> {
     pub(super) cgroup: Option<ServiceCgroup>,
 }
 
-impl Run<'_> {
+impl Command<'_> {
     async fn expect_success(
         self,
         context: &Context,
@@ -219,15 +207,16 @@ impl Run<'_> {
             _ => Reason::StartFailed,
         };
         match self.run(context, service, exec).await {
-            Ok(ScriptEnd::Ended(status, _)) if status.success() => Ok(()),
-            Ok(ScriptEnd::Ended(status, said)) => {
-                Err(failed(reason, &format!("the {what} command: {}{}", describe(status), said_last(said))))
+            Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
+            Ok(End::Ended(ended)) => {
+                let how = describe(ended.status);
+                Err(failed(reason, &format!("the {what} command: {how}{}", ended.said_last())))
             }
-            Ok(ScriptEnd::TimedOut) => Err(failed(
+            Ok(End::TimedOut) => Err(failed(
                 Reason::TimedOut,
                 &format!("the {what} command did not end in time and was killed"),
             )),
-            Ok(ScriptEnd::NotLaunched(failure)) => Err(failure.to_driver_failure()),
+            Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
             Err(error) => Err(broken(&format!("the {what} command cannot be run"), &error)),
         }
     }
@@ -238,114 +227,20 @@ impl Run<'_> {
         context: &Context,
         service: &ServiceDefinition,
         exec: &ExecSpec,
-    ) -> io::Result<ScriptEnd> {
-        let folder = context.folder_of(&service.name);
-        let log = open_log(&folder, context.settings.log_bytes_max)?;
-        let from = output::end(&folder.log());
-        let (ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(&context.settings.shim);
-        command
-            .arg(super::LAUNCH)
-            .env_clear()
-            .envs(context.environment(service, exec, self.target))
-            .stdin(OwnedFd::from(theirs))
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .process_group(0)
-            .kill_on_drop(true);
-        let mut group = Group { child: command.spawn()? };
-        // Its copy of our end's peer must go, or the end of the answer is never seen.
-        drop(command);
-        let order = LaunchOrder {
-            program: self.program.to_vec(),
+    ) -> io::Result<End> {
+        let run = Run {
+            program: self.program,
+            environment: context.programs.environment(service, &exec.environment, self.target),
             working_directory: working_directory(exec),
             user: exec.user.clone(),
-            cgroup: self.cgroup.map(|cgroup| cgroup.path().to_owned()),
-            supervisor: None,
+            cgroup: self.cgroup,
+            input: None,
         };
-        let whole = async {
-            if let Some(failure) = launch::give_order(ours, &order).await? {
-                return Ok(ScriptEnd::NotLaunched(failure));
-            }
-            let status = group.child.wait().await?;
-            Ok(ScriptEnd::Ended(status, output::last_line(&folder.log(), from)))
-        };
-        let ended = tokio::time::timeout(Duration::from_millis(self.limit_ms), whole).await;
-        ended.unwrap_or(Ok(ScriptEnd::TimedOut))
+        context.programs.run(&service.name, run, self.limit_ms).await
     }
 }
-
-/// The log, for what a program prints. A full or broken disk costs the output: a stop must be possible all the same.
-fn open_log(folder: &ServiceFolder, bytes_max: u64) -> io::Result<File> {
-    let log = folder.make().and_then(|()| {
-        output::rotate_in_place(&folder.log(), bytes_max)?;
-        output::open(&folder.log())
-    });
-    log.or_else(|error| {
-        tracing::warn!(log = %folder.log().display(), %error, "output is lost");
-        File::options().write(true).open("/dev/null")
-    })
-}
-
-/// A program in a process group of its own, killed with the group unless it was waited for.
-struct Group {
-    child: Child,
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The number is the child's for as long as it was not waited for.
-        if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
-            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
-        }
-    }
-}
-
-impl Context {
-    /// What a program of the service sees, and nothing else.
-    pub(super) fn environment(
-        &self,
-        service: &ServiceDefinition,
-        exec: &ExecSpec,
-        target: Option<&str>,
-    ) -> Vec<(String, String)> {
-        let mut variables = std::collections::BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]);
-        variables.extend(exec.environment.clone());
-        let folder = self.folder_of(&service.name).path().display().to_string();
-        let own = [
-            ("HA_RESOURCE", service.name.as_str()),
-            ("HA_RESOURCE_UID", &service.uid),
-            ("HA_NODE", &self.settings.node),
-            (MARK, &folder),
-        ];
-        let own = own.into_iter().chain(target.map(|target| ("HA_TARGET", target)));
-        variables.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        variables.into_iter().collect()
-    }
-}
-
-/// Where programs are looked for unless the resource says otherwise.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Where the programs run.
 pub(super) fn working_directory(exec: &ExecSpec) -> PathBuf {
     exec.working_directory.as_deref().unwrap_or("/").into()
-}
-
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit status {code}"),
-        (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => status.to_string(),
-    }
-}
-
-/// `: what it printed last`.
-pub(super) fn said_last(said: Option<String>) -> String {
-    said.map_or_else(String::new, |line| format!(": {line}"))
-}
-
-/// A failure that may pass.
-pub(super) fn failed(reason: Reason, message: &str) -> DriverFailure {
-    DriverFailure { class: FailureClass::RetryHere, reason, message: message.to_owned() }
 }

@@ -1,13 +1,15 @@
 //! The agent's side of a supervised foreground process: probe, start or adopt, stop, kill.
 
-use super::cgroup::ServiceCgroup;
-use super::folder::Lock;
-use super::order::{LaunchFailure, LaunchOrder, Record, Report, SupervisorOrder};
-use super::output;
-use super::remains::{Remains, SUPERVISOR_MARK, Search};
-use super::script::{self, Run, ScriptEnd, failed, said_last, working_directory};
-use super::{Context, broken, file_name};
+use super::order::{Report, SupervisorOrder};
+use super::script::{self, Command, working_directory};
+use super::{Context, SUPERVISE};
 use crate::core::DriverFailure;
+use crate::driver::program::clearing::{KILLING, LOOK, search_beside};
+use crate::driver::program::folder::Lock;
+use crate::driver::program::order::{LaunchFailure, LaunchOrder, Record};
+use crate::driver::program::remains::{Remains, SUPERVISOR_MARK};
+use crate::driver::program::run::End;
+use crate::driver::program::{broken, failed, output};
 use ha_api_types::driver::ExecDriver as ExecSpec;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Observed;
@@ -29,10 +31,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 const SETTLING: Duration = Duration::from_millis(100);
 /// How long a supervisor may be on its way (starting, or clearing up) before a probe says that it cannot tell.
 const TRANSITION: Duration = Duration::from_secs(3);
-/// How long killing may take: longer means that the kernel does not let go of a process.
-const KILLING: Duration = Duration::from_secs(10);
-/// How often to look while processes end that cannot be waited for otherwise.
-const LOOK: Duration = Duration::from_millis(10);
 /// How long to wait before a monitor command is asked again while the service becomes ready: doubled each time, from
 /// the first to the second.
 const READINESS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
@@ -107,7 +105,7 @@ async fn start_or_adopt(
         {
             Standing::Empty(Lock::Taken(lock)) => break lock,
             Standing::Empty(Lock::NeverMade | Lock::Held) => {
-                let made = context.folder_of(&service.name).lock();
+                let made = context.programs.folder_of(&service.name).lock();
                 match made.map_err(|error| broken("its folder cannot be made", &error))? {
                     Lock::Taken(lock) => break lock,
                     Lock::Held | Lock::NeverMade => sleep(LOOK).await,
@@ -119,10 +117,10 @@ async fn start_or_adopt(
             }
             Standing::Changing => sleep(LOOK).await,
             // Never beside something old.
-            Standing::Remains(_) => clear_remains(context, service).await?,
+            Standing::Remains(_) => context.programs.clear_remains(service).await?,
         }
     };
-    let from = output::end(&context.folder_of(&service.name).log());
+    let from = output::end(&context.programs.folder_of(&service.name).log());
     let report = context
         .launch(service, exec, lock)
         .map_err(|error| broken("its supervisor cannot be started", &error))?;
@@ -167,9 +165,9 @@ async fn ready(
                 // It writes down how the process ended, and clears up after it.
                 let _ = timeout(TRANSITION, supervisor.ended()).await;
             }
-            let folder = context.folder_of(&service.name);
+            let folder = context.programs.folder_of(&service.name);
             let how = folder.ending(record).ok().flatten().map_or_else(|| "it ended".to_owned(), |end| end.message);
-            let said = said_last(output::last_line(&folder.log(), from));
+            let said = output::last_line(&folder.log(), from).map_or_else(String::new, |line| format!(": {line}"));
             Err(failed(Reason::StartFailed, &format!("it ended right after its start with {how}{said}")))
         }
         () = confirmed => Ok(()),
@@ -208,8 +206,8 @@ async fn ask_to_end(
 ) {
     let asked = !stop_command.is_empty() && {
         let exec = &service.driver.exec.clone().unwrap_or_default();
-        let run = Run { program: stop_command, limit_ms: graceful_ms, target: None, cgroup: None };
-        matches!(run.run(context, service, exec).await, Ok(ScriptEnd::Ended(status, _)) if status.success())
+        let stop = Command { program: stop_command, limit_ms: graceful_ms, target: None, cgroup: None };
+        matches!(stop.run(context, service, exec).await, Ok(End::Ended(ended)) if ended.status.success())
     };
     if !asked && let Err(error) = record.main.signal(Signal::TERM) {
         tracing::warn!(resource = service.name, %error, "SIGTERM could not be sent");
@@ -222,13 +220,13 @@ async fn ask_to_end(
 /// Kills everything of it; `Ok` once nothing is left.
 pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     context.watches.end(&service.name);
-    clear_remains(context, service).await?;
+    context.programs.clear_remains(service).await?;
     // For certain: the lock is free, so no supervisor is on its way either.
     let until = Instant::now() + KILLING;
     loop {
         match context.standing(service).await {
             Ok(Standing::Empty(lock)) => {
-                for cgroup in context.search(service).cgroups {
+                for cgroup in context.programs.search(service).cgroups {
                     cgroup.remove();
                 }
                 drop(lock);
@@ -237,7 +235,7 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
             Ok(Standing::Running(_) | Standing::Changing | Standing::Remains(_))
                 if Instant::now() < until =>
             {
-                clear_remains(context, service).await?;
+                context.programs.clear_remains(service).await?;
                 sleep(LOOK).await;
             }
             Ok(Standing::Running(_) | Standing::Changing | Standing::Remains(_)) => {
@@ -251,53 +249,6 @@ pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) ->
             }
         }
     }
-}
-
-/// Kills the service's processes until none is left. A supervisor is spared while it still has to note the exit status.
-pub(super) async fn clear_remains(
-    context: &Arc<Context>,
-    service: &ServiceDefinition,
-) -> Result<(), DriverFailure> {
-    let until = Instant::now() + KILLING;
-    let spare = Instant::now() + KILLING / 5;
-    loop {
-        let search = context.search(service);
-        let remains = search_beside(search.clone()).await.map_err(|error| {
-            failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
-        })?;
-        if remains.is_empty() && remains.supervisors.is_empty() {
-            return Ok(());
-        }
-        if Instant::now() > until {
-            let left = if remains.is_empty() { "its supervisor".to_owned() } else { remains.describe() };
-            return Err(failed(Reason::StopFailed, &format!("the kernel does not end {left}")));
-        }
-        // Not in another thread: once this is dropped, nothing may be killed any more.
-        search.kill(&remains).map_err(|error| {
-            failed(Reason::StopFailed, &format!("its processes cannot be killed: {error}"))
-        })?;
-        if Instant::now() > spare {
-            for supervisor in &remains.supervisors {
-                let _ = supervisor.identity.signal(Signal::KILL);
-            }
-        }
-        sleep(LOOK).await;
-    }
-}
-
-/// What is left of its processes.
-pub(super) async fn remains(
-    context: &Context,
-    service: &ServiceDefinition,
-) -> Result<Remains, DriverFailure> {
-    search_beside(context.search(service))
-        .await
-        .map_err(|error| failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}")))
-}
-
-/// Looking at every process takes a while on a big machine; meanwhile the agent's heartbeat must go on.
-async fn search_beside(search: Search) -> io::Result<Remains> {
-    tokio::task::spawn_blocking(move || search.run()).await.map_err(io::Error::other)?
 }
 
 async fn read_report(channel: UnixStream) -> Report {
@@ -315,15 +266,15 @@ async fn read_report(channel: UnixStream) -> Report {
 impl Context {
     /// How the service stands. Free of the lock means: no supervisor, not even one that is just being started.
     async fn standing(&self, service: &ServiceDefinition) -> io::Result<Standing> {
-        let lock = self.folder_of(&service.name).lock_if_made()?;
+        let lock = self.programs.folder_of(&service.name).lock_if_made()?;
         if matches!(lock, Lock::Held)
-            && let Some(record) = self.record(service)
+            && let Some(record) = self.programs.record(service)
             && record.main.is_alive()?
             && record.supervisor.is_alive()?
         {
             return Ok(Standing::Running(record));
         }
-        let remains = search_beside(self.search(service)).await?;
+        let remains = search_beside(self.programs.search(service)).await?;
         Ok(match lock {
             Lock::Held => Standing::Changing,
             Lock::Taken(_) | Lock::NeverMade if remains.is_empty() => Standing::Empty(lock),
@@ -331,56 +282,33 @@ impl Context {
         })
     }
 
-    /// What runs or ran last in this boot.
-    fn record(&self, service: &ServiceDefinition) -> Option<Record> {
-        let record = self.folder_of(&service.name).record();
-        let record =
-            record.inspect_err(|error| tracing::warn!(resource = service.name, %error, "its record is lost"));
-        record.ok().flatten().filter(|record| record.boot_id == self.settings.boot_id)
-    }
-
-    pub(super) fn search(&self, service: &ServiceDefinition) -> Search {
-        let record = self.record(service);
-        let mut cgroups: Vec<ServiceCgroup> =
-            self.cgroups.iter().map(|root| root.service(&file_name(&service.name))).collect();
-        if let Some(path) = record.as_ref().and_then(|record| record.cgroup.clone()) {
-            let recorded = ServiceCgroup::at(path);
-            if !cgroups.contains(&recorded) {
-                cgroups.push(recorded);
-            }
-        }
-        Search { mark: self.folder_of(&service.name).path().display().to_string(), cgroups, record }
-    }
-
     /// Starts the supervisor, which inherits the lock. Does not wait: from here on, dropping whoever called this leaves
     /// a supervisor that a stop finds.
     fn launch(&self, service: &ServiceDefinition, exec: &ExecSpec, lock: File) -> io::Result<UnixStream> {
-        let folder = self.folder_of(&service.name);
+        let folder = self.programs.folder_of(&service.name);
         folder.forget()?;
-        let cgroup = self.cgroups.as_ref().map(|root| root.service(&file_name(&service.name)));
-        if let Some(cgroup) = &cgroup {
-            cgroup.make()?;
-        }
+        let cgroup = self.programs.make_cgroup(&service.name)?;
         let order = SupervisorOrder {
             resource: service.name.clone(),
             uid: service.uid.clone(),
-            boot_id: self.settings.boot_id.clone(),
+            boot_id: self.programs.settings.boot_id.clone(),
             folder: folder.path().to_owned(),
-            log_bytes_max: self.settings.log_bytes_max,
-            journal: self.settings.journal,
-            environment: self.environment(service, exec, None),
+            log_bytes_max: self.programs.settings.log_bytes_max,
+            journal: self.journal,
+            environment: self.programs.environment(service, &exec.environment, None),
             launch: LaunchOrder {
                 program: exec.command.clone(),
                 working_directory: working_directory(exec),
                 user: exec.user.clone(),
                 cgroup: cgroup.map(|cgroup| cgroup.path().to_owned()),
                 supervisor: None,
+                input: None,
             },
         };
         folder.write_order(&order)?;
         let (ours, theirs) = UnixStream::pair()?;
-        let mut child = tokio::process::Command::new(&self.settings.shim)
-            .arg(super::SUPERVISE)
+        let mut child = tokio::process::Command::new(&self.programs.settings.shim)
+            .arg(SUPERVISE)
             .env_clear()
             .env(SUPERVISOR_MARK, folder.path())
             .current_dir("/")

@@ -1,13 +1,14 @@
 //! The supervisor of one service: it outlives the agent, adopts every orphan of the service, keeps the exit status,
 //! and ends only when nothing of the service is left.
 
-use super::cgroup::ServiceCgroup;
-use super::folder::ServiceFolder;
-use super::launch;
-use super::order::{Ending, LaunchFailure, LaunchStep, Record, Report, SupervisorOrder};
-use super::output::{Journal, Log};
-use super::process::{ProcessIdentity, ProcessStatus};
-use super::remains::descendants;
+use super::order::{Report, SupervisorOrder};
+use crate::driver::program::cgroup::ServiceCgroup;
+use crate::driver::program::folder::ServiceFolder;
+use crate::driver::program::order::{Ending, LaunchFailure, LaunchStep, Record};
+use crate::driver::program::output::{Journal, Log};
+use crate::driver::program::process::{ProcessIdentity, ProcessStatus};
+use crate::driver::program::remains::descendants;
+use crate::driver::program::{LAUNCH, launch};
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -122,7 +123,7 @@ async fn supervise(order: SupervisorOrder, report: &UnixStream) -> io::Result<()
 /// Starts the launcher, which waits for its order: nothing of the service runs yet.
 fn start(order: &SupervisorOrder, output: OwnedFd, channel: UnixStream) -> io::Result<Record> {
     let child = Command::new("/proc/self/exe")
-        .arg(super::LAUNCH)
+        .arg(LAUNCH)
         .env_clear()
         .envs(order.environment.iter().map(|(name, value)| (name, value)))
         .stdin(OwnedFd::from(channel))

@@ -1,8 +1,8 @@
 //! Watching running services: the kernel tells at once when a process ends; a monitor command is asked now and then.
 
-use super::order::Record;
 use super::{Context, script};
 use crate::core::DriverEvent;
+use crate::driver::program::order::Record;
 use ha_api_types::resource::ServiceDefinition;
 use std::collections::BTreeMap;
 use std::io;
@@ -109,7 +109,7 @@ async fn main_ended(driver: &Driver, service: &ServiceDefinition, record: &Recor
         return format!("it can no longer be watched: {error}");
     }
     let ending = driver.upgrade().and_then(|context| {
-        let folder = context.folder_of(&service.name);
+        let folder = context.programs.folder_of(&service.name);
         folder.ending(record).ok()?
     });
     ending.map_or_else(|| "its supervisor was killed".to_owned(), |ending| ending.message)
@@ -122,7 +122,7 @@ async fn monitored(driver: &Driver, service: &ServiceDefinition, supervised: boo
         return std::future::pending().await;
     };
     loop {
-        let Some(interval) = driver.upgrade().map(|context| context.settings.monitor_interval) else {
+        let Some(interval) = driver.upgrade().map(|context| context.monitor_interval) else {
             return std::future::pending().await;
         };
         tokio::time::sleep(interval).await;

@@ -12,44 +12,44 @@ use tokio::io::{Interest, Ready};
 /// A process of this boot. Pids are used again; together with the start time they are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ProcessIdentity {
+pub(in crate::driver) struct ProcessIdentity {
     /// The process id.
-    pub(super) pid: i32,
+    pub(in crate::driver) pid: i32,
     /// Field 22 of /proc/PID/stat: clock ticks from boot to its start.
-    pub(super) started_ticks: u64,
+    pub(in crate::driver) started_ticks: u64,
 }
 
 /// A process that is held: the handle never comes to mean another one.
 #[derive(Debug)]
-pub(super) struct ProcessHandle {
+pub(in crate::driver) struct ProcessHandle {
     descriptor: OwnedFd,
 }
 
 /// What /proc says about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProcessStatus {
+pub(in crate::driver) struct ProcessStatus {
     /// Which one.
-    pub(super) identity: ProcessIdentity,
+    pub(in crate::driver) identity: ProcessIdentity,
     /// Its program, as the kernel calls it.
-    pub(super) name: String,
+    pub(in crate::driver) name: String,
     /// The process that is told of its end.
-    pub(super) parent: i32,
+    pub(in crate::driver) parent: i32,
     /// Its session.
-    pub(super) session: i32,
+    pub(in crate::driver) session: i32,
     /// Whether it has ended and only its status is left.
-    pub(super) ended: bool,
+    pub(in crate::driver) ended: bool,
 }
 
 impl ProcessIdentity {
     /// The identity of a process that this process may name for certain: itself or a child not waited for.
-    pub(super) fn of(pid: i32) -> io::Result<ProcessIdentity> {
+    pub(in crate::driver) fn of(pid: i32) -> io::Result<ProcessIdentity> {
         ProcessStatus::read(pid)?
             .map(|status| status.identity)
             .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("process {pid} is gone")))
     }
 
     /// Takes hold of it; `None` once it has ended.
-    pub(super) fn open(self) -> io::Result<Option<ProcessHandle>> {
+    pub(in crate::driver) fn open(self) -> io::Result<Option<ProcessHandle>> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(None) };
         let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(descriptor) => descriptor,
@@ -63,19 +63,19 @@ impl ProcessIdentity {
     }
 
     /// Whether it has not ended.
-    pub(super) fn is_alive(self) -> io::Result<bool> {
+    pub(in crate::driver) fn is_alive(self) -> io::Result<bool> {
         Ok(self.open()?.is_some())
     }
 
     /// Sends a signal to exactly this process; false: it had ended.
-    pub(super) fn signal(self, signal: Signal) -> io::Result<bool> {
+    pub(in crate::driver) fn signal(self, signal: Signal) -> io::Result<bool> {
         self.open()?.map_or(Ok(false), |handle| handle.signal(signal))
     }
 }
 
 impl ProcessHandle {
     /// Sends a signal; false: it has ended.
-    pub(super) fn signal(&self, signal: Signal) -> io::Result<bool> {
+    pub(in crate::driver) fn signal(&self, signal: Signal) -> io::Result<bool> {
         match pidfd_send_signal(&self.descriptor, signal) {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::SRCH) => Ok(false),
@@ -84,7 +84,7 @@ impl ProcessHandle {
     }
 
     /// Returns when it has ended, told by the kernel at once.
-    pub(super) async fn ended(self) -> io::Result<()> {
+    pub(in crate::driver) async fn ended(self) -> io::Result<()> {
         #[expect(deprecated, reason = "sound with an owned descriptor; the newer one is unsafe to call")]
         let descriptor = AsyncFd::with_interest(self.descriptor, Interest::READABLE)?;
         loop {
@@ -109,7 +109,7 @@ fn readable(descriptor: &OwnedFd) -> io::Result<bool> {
 
 impl ProcessStatus {
     /// Reads /proc/PID/stat; `None`: no such process.
-    pub(super) fn read(pid: i32) -> io::Result<Option<ProcessStatus>> {
+    pub(in crate::driver) fn read(pid: i32) -> io::Result<Option<ProcessStatus>> {
         let text = match fs::read(format!("/proc/{pid}/stat")) {
             Ok(text) => text,
             Err(error) if vanished(&error) => return Ok(None),
@@ -128,7 +128,7 @@ impl ProcessStatus {
     }
 
     /// Every process that can be seen.
-    pub(super) fn all() -> io::Result<Vec<ProcessStatus>> {
+    pub(in crate::driver) fn all() -> io::Result<Vec<ProcessStatus>> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -138,7 +138,7 @@ impl ProcessStatus {
     }
 
     /// Which of these variables its environment holds exactly so, as it was at its last exec.
-    pub(super) fn holds(&self, variables: [&str; 2]) -> [bool; 2] {
+    pub(in crate::driver) fn holds(&self, variables: [&str; 2]) -> [bool; 2] {
         // Not readable: it ended, or belongs to somebody else and so was not started by us.
         let environment = fs::read(format!("/proc/{}/environ", self.identity.pid)).unwrap_or_default();
         variables.map(|wanted| environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()))

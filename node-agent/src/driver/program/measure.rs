@@ -1,18 +1,36 @@
 //! What a service uses, read from the counters of its control group, as far as the kernel keeps them; without a group, of its
 //! processes.
 
+use super::Programs;
 use super::cgroup::ServiceCgroup;
 use crate::core::Meter;
 use crate::driver::Sample;
+use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Mono;
 use std::fs;
 use std::path::Path;
+
+/// What a service uses; `None`: it cannot be told.
+pub(in crate::driver) fn of_service(
+    programs: &Programs,
+    service: &ServiceDefinition,
+    at: Mono,
+) -> Option<Sample> {
+    let search = programs.search(service);
+    // The group that was recorded at the launch comes last, and is the one that it is in.
+    let of_group = search.cgroups.iter().rev().find_map(|cgroup| sample(cgroup, at));
+    let supervisor = search.record.map(|record| record.supervisor);
+    of_group.or_else(|| {
+        let supervisor = supervisor.filter(|supervisor| supervisor.is_alive().unwrap_or(false))?;
+        of_processes(Path::new("/proc"), supervisor.pid, at)
+    })
+}
 
 /// What the processes in a control group use; `None`: the group does not exist.
 ///
 /// Processor time is counted in every group. Memory and disks are counted only where the controllers are switched on for it;
 /// without, memory is what its processes have for themselves, and disks are left out.
-pub(super) fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
+fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
     let folder = cgroup.counters();
     let cpu = field(&fs::read_to_string(folder.join("cpu.stat")).ok()?, "usage_usec")?;
     let own_memory = || {
@@ -36,7 +54,7 @@ const TICK_US: u64 = 10_000;
 ///
 /// Those who lose their parents become the supervisor's children, so none is missed. The time of one that has ended is its
 /// parent's; should the sum fall nevertheless, it is taken for a counter that starts anew.
-pub(super) fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
+fn of_processes(proc: &Path, supervisor: i32, at: Mono) -> Option<Sample> {
     let mut pids = children(proc, supervisor)?;
     let (mut ticks, mut memory) = (times(proc, supervisor)?.1, 0);
     let mut next = 0;

@@ -6,20 +6,20 @@ use std::path::{Component, Path, PathBuf};
 
 /// A folder of the cgroup v2 hierarchy in which the agent may make groups.
 #[derive(Clone, Debug)]
-pub(super) struct CgroupRoot {
+pub(in crate::driver) struct CgroupRoot {
     path: PathBuf,
 }
 
 /// The group of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ServiceCgroup {
+pub(in crate::driver) struct ServiceCgroup {
     path: PathBuf,
 }
 
 impl CgroupRoot {
     /// Makes a folder below the agent's own group; `None` where there is no writable v2 hierarchy that can kill
     /// (Linux 5.14). `owner` must differ between agents that share a machine.
-    pub(super) fn make(owner: &str) -> Option<CgroupRoot> {
+    pub(in crate::driver) fn make(owner: &str) -> Option<CgroupRoot> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let membership = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path =
@@ -30,12 +30,12 @@ impl CgroupRoot {
     }
 
     /// Removes the groups of services that have ended, and it too if none is left. What has members stays.
-    pub(super) fn tidy(&self) {
+    pub(in crate::driver) fn tidy(&self) {
         ServiceCgroup::at(self.path.clone()).remove();
     }
 
     /// The group of a service.
-    pub(super) fn service(&self, name: &str) -> ServiceCgroup {
+    pub(in crate::driver) fn service(&self, name: &str) -> ServiceCgroup {
         ServiceCgroup { path: self.path.join(name) }
     }
 }
@@ -48,17 +48,17 @@ const SERVICE: &str = "service";
 
 impl ServiceCgroup {
     /// The group in this folder.
-    pub(super) fn at(path: PathBuf) -> ServiceCgroup {
+    pub(in crate::driver) fn at(path: PathBuf) -> ServiceCgroup {
         ServiceCgroup { path }
     }
 
     /// Its folder.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::driver) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes it.
-    pub(super) fn make(&self) -> io::Result<()> {
+    pub(in crate::driver) fn make(&self) -> io::Result<()> {
         // Another agent of this node may have removed the root as empty just now.
         if let Some(root) = self.path.parent() {
             make_folder(root)?;
@@ -69,22 +69,22 @@ impl ServiceCgroup {
     }
 
     /// Puts the calling process into the part for the service's processes.
-    pub(super) fn join_as_service(&self) -> io::Result<()> {
+    pub(in crate::driver) fn join_as_service(&self) -> io::Result<()> {
         fs::write(self.path.join(SERVICE).join(MEMBERS), "0")
     }
 
     /// Puts the calling process into the part for the supervisor.
-    pub(super) fn join_as_supervisor(&self) -> io::Result<()> {
+    pub(in crate::driver) fn join_as_supervisor(&self) -> io::Result<()> {
         fs::write(self.path.join(SUPERVISOR).join(MEMBERS), "0")
     }
 
     /// The folder whose counters are those of the service's processes, without its supervisor.
-    pub(super) fn counters(&self) -> PathBuf {
+    pub(in crate::driver) fn counters(&self) -> PathBuf {
         self.path.join(SERVICE)
     }
 
     /// The service's processes, also those in groups that it made itself.
-    pub(super) fn members(&self) -> io::Result<Vec<i32>> {
+    pub(in crate::driver) fn members(&self) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
         let mut folders = vec![self.path.join(SERVICE)];
         while let Some(folder) = folders.pop() {
@@ -100,7 +100,7 @@ impl ServiceCgroup {
     }
 
     /// Kills every process of the service at once, also while they fork.
-    pub(super) fn kill(&self) -> io::Result<()> {
+    pub(in crate::driver) fn kill(&self) -> io::Result<()> {
         match fs::write(self.path.join(SERVICE).join(KILL), "1") {
             Err(error) if gone(&error) => Ok(()),
             written => written,
@@ -108,7 +108,7 @@ impl ServiceCgroup {
     }
 
     /// Removes it; what still has members stays.
-    pub(super) fn remove(&self) {
+    pub(in crate::driver) fn remove(&self) {
         let mut folders = vec![self.path.clone()];
         let mut index = 0;
         while let Some(folder) = folders.get(index).cloned() {

@@ -2,12 +2,13 @@
 
 use super::cgroup::ServiceCgroup;
 use super::order::{LaunchFailure, LaunchOrder, LaunchStep};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid, User, close, getppid, initgroups, setgid, setsid, setuid};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::CString;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -18,10 +19,10 @@ use tokio::signal::unix::SignalKind;
 /// Reads a [`LaunchOrder`] from the socket that is the standard input, and becomes the program.
 ///
 /// The socket closes by itself when that has worked; otherwise the failure is written to it. Guarantees for the
-/// program: its standard input is /dev/null, no other descriptor than 0, 1 and 2 is open, every signal is at its
+/// program: its standard input is /dev/null or what the order gives, no other descriptor than 0, 1 and 2 is open, every signal is at its
 /// default and none is blocked, the file mode mask is 022, and a protection of the agent from the kernel's memory
 /// killer is not passed on.
-pub(super) fn run() -> io::Result<()> {
+pub(in crate::driver) fn run() -> io::Result<()> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     close_others(&[channel.as_raw_fd()])?;
     let failure = match read_order(&channel) {
@@ -32,7 +33,7 @@ pub(super) fn run() -> io::Result<()> {
 }
 
 /// The other side: gives a launcher its order; `None` once the program was executed.
-pub(super) async fn give_order(
+pub(in crate::driver) async fn give_order(
     channel: UnixStream,
     order: &LaunchOrder,
 ) -> io::Result<Option<LaunchFailure>> {
@@ -52,7 +53,7 @@ fn read_order(mut channel: &UnixStream) -> io::Result<LaunchOrder> {
 }
 
 /// Closes every descriptor beyond standard error but these: whoever started us may have leaked some.
-pub(super) fn close_others(keep: &[RawFd]) -> io::Result<()> {
+pub(in crate::driver) fn close_others(keep: &[RawFd]) -> io::Result<()> {
     // Listed first and closed then: the listing's own descriptor is among them and closed already.
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -100,7 +101,10 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
         return Err(LaunchFailure { step: LaunchStep::Program, errno: None, message });
     };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null());
+    command.args(arguments).stdin(match &order.input {
+        Some(input) => Stdio::from(readable(input).map_err(step("its input cannot be laid ready"))?),
+        None => Stdio::null(),
+    });
     if let Some(name) = &order.user {
         for (variable, value) in become_user(name)? {
             // What the resource itself sets wins.
@@ -123,6 +127,14 @@ fn prepare(order: &LaunchOrder) -> Result<Command, LaunchFailure> {
         LaunchFailure::new(LaunchStep::Directory, &what, &error)
     })?;
     Ok(command)
+}
+
+/// A file in memory that has no name.
+fn readable(input: &str) -> io::Result<fs::File> {
+    let mut file = fs::File::from(memfd_create("input", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(input.as_bytes())?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(file)
 }
 
 /// Becomes the user, with all of the user's groups; the variables that go with it.

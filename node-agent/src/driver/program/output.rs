@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A log file that is rotated once: `output.log` and the one before it, `output.log.1`.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(in crate::driver) struct Log {
     path: PathBuf,
     file: Option<File>,
     bytes: u64,
@@ -17,12 +17,12 @@ pub(super) struct Log {
 
 impl Log {
     /// A log that is opened at its first use.
-    pub(super) fn new(path: PathBuf, bytes_max: u64) -> Log {
+    pub(in crate::driver) fn new(path: PathBuf, bytes_max: u64) -> Log {
         Log { path, file: None, bytes: 0, bytes_max }
     }
 
     /// Appends. A full disk costs the output, never the service: a failure is answered and tried anew next time.
-    pub(super) fn write(&mut self, output: &[u8]) -> io::Result<()> {
+    pub(in crate::driver) fn write(&mut self, output: &[u8]) -> io::Result<()> {
         if self.bytes.saturating_add(output.len() as u64) > self.bytes_max && self.bytes > 0 {
             self.file = None;
             fs::rename(&self.path, previous(&self.path))?;
@@ -42,12 +42,12 @@ impl Log {
 }
 
 /// Opens a log for appending.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(in crate::driver) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
 /// For a log that others hold open: copies what is too long to the previous one and empties it in place.
-pub(super) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Result<()> {
+pub(in crate::driver) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.len() > bytes_max) {
         fs::copy(path, previous(path))?;
         OpenOptions::new().write(true).open(path)?.set_len(0)?;
@@ -56,21 +56,33 @@ pub(super) fn rotate_in_place(path: &Path, bytes_max: u64) -> io::Result<()> {
 }
 
 /// How long a log is now: where the output of what comes next will begin.
-pub(super) fn end(path: &Path) -> u64 {
+pub(in crate::driver) fn end(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |found| found.len())
 }
 
+/// The end of what was printed since `from`.
+pub(in crate::driver) fn since(path: &Path, from: u64) -> String {
+    const BYTES: u64 = 4096;
+    let read = || {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        // Shorter than before: it was rotated meanwhile, and all of it is new.
+        let from = if length < from { 0 } else { from };
+        file.seek(SeekFrom::Start(from.max(length.saturating_sub(BYTES))))?;
+        let mut text = Vec::new();
+        file.take(BYTES).read_to_end(&mut text)?;
+        io::Result::Ok(text)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
 /// The last line that was printed since `from`, shortened; `None` when nothing was.
-pub(super) fn last_line(path: &Path, from: u64) -> Option<String> {
-    const BYTES: u64 = 1024;
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
-    // Shorter than before: it was rotated meanwhile, and all of it is new.
-    let from = if length < from { 0 } else { from };
-    file.seek(SeekFrom::Start(from.max(length.saturating_sub(BYTES)))).ok()?;
-    let mut text = Vec::new();
-    file.take(BYTES).read_to_end(&mut text).ok()?;
-    let text = String::from_utf8_lossy(&text);
+pub(in crate::driver) fn last_line(path: &Path, from: u64) -> Option<String> {
+    last_of(&since(path, from))
+}
+
+/// The last line of a text that is not empty, shortened.
+pub(in crate::driver) fn last_of(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     Some(line.chars().filter(|letter| !letter.is_control()).take(300).collect())
 }
@@ -83,7 +95,7 @@ fn previous(path: &Path) -> PathBuf {
 
 /// The journal of systemd, over its datagram protocol.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(in crate::driver) struct Journal {
     socket: UnixDatagram,
     resource: String,
     line: Vec<u8>,
@@ -95,7 +107,7 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 
 impl Journal {
     /// The journal, for what a resource prints.
-    pub(super) fn connect(resource: &str) -> io::Result<Journal> {
+    pub(in crate::driver) fn connect(resource: &str) -> io::Result<Journal> {
         Journal::connect_to(Path::new(JOURNAL_SOCKET), resource)
     }
 
@@ -108,7 +120,7 @@ impl Journal {
     }
 
     /// Sends whole lines and keeps the rest for later.
-    pub(super) fn write(&mut self, output: &[u8]) {
+    pub(in crate::driver) fn write(&mut self, output: &[u8]) {
         for byte in output {
             if *byte == b'\n' || self.line.len() >= LINE_BYTES_MAX {
                 let line = std::mem::take(&mut self.line);

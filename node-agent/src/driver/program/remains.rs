@@ -8,36 +8,36 @@ use std::collections::BTreeSet;
 use std::io;
 
 /// The variable that marks every process of a service: the service's folder, which no other service has.
-pub(super) const MARK: &str = "HA_SERVICE_FOLDER";
+pub(in crate::driver) const MARK: &str = "HA_SERVICE_FOLDER";
 /// The variable that marks a supervisor.
-pub(super) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
+pub(in crate::driver) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
 
 /// How a service's processes are recognised.
 ///
 /// Any of these is enough: being in the service's control group; being a descendant of its supervisor, which adopts
 /// whatever its parents leave behind; being in the main process's session; carrying the mark in the environment.
 #[derive(Clone, Debug)]
-pub(super) struct Search {
+pub(in crate::driver) struct Search {
     /// The service's folder, which is its mark.
-    pub(super) mark: String,
+    pub(in crate::driver) mark: String,
     /// Its control groups: of today, and of the record.
-    pub(super) cgroups: Vec<ServiceCgroup>,
+    pub(in crate::driver) cgroups: Vec<ServiceCgroup>,
     /// What ran last, in this boot.
-    pub(super) record: Option<Record>,
+    pub(in crate::driver) record: Option<Record>,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Remains {
+pub(in crate::driver) struct Remains {
     /// The service's processes.
-    pub(super) processes: Vec<ProcessStatus>,
+    pub(in crate::driver) processes: Vec<ProcessStatus>,
     /// Its supervisors: one, or none.
-    pub(super) supervisors: Vec<ProcessStatus>,
+    pub(in crate::driver) supervisors: Vec<ProcessStatus>,
 }
 
 impl Search {
     /// Looks at every process of the machine.
-    pub(super) fn run(&self) -> io::Result<Remains> {
+    pub(in crate::driver) fn run(&self) -> io::Result<Remains> {
         let all = ProcessStatus::all()?;
         let own = i32::try_from(std::process::id()).ok();
         let mut pids = BTreeSet::new();
@@ -73,7 +73,7 @@ impl Search {
 
     /// Sends SIGKILL to everything that was found of the service, not to its supervisor. Failures show in what the
     /// next search finds.
-    pub(super) fn kill(&self, remains: &Remains) -> io::Result<()> {
+    pub(in crate::driver) fn kill(&self, remains: &Remains) -> io::Result<()> {
         for cgroup in &self.cgroups {
             cgroup.kill()?;
         }
@@ -102,12 +102,12 @@ impl Search {
 
 impl Remains {
     /// Whether nothing of the service itself is left.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::driver) fn is_empty(&self) -> bool {
         self.processes.is_empty()
     }
 
     /// For people: `12 (redis-server), 14 (sh)`.
-    pub(super) fn describe(&self) -> String {
+    pub(in crate::driver) fn describe(&self) -> String {
         let list: Vec<String> = self
             .processes
             .iter()
@@ -120,7 +120,7 @@ impl Remains {
 }
 
 /// The pids of all processes below one.
-pub(super) fn descendants(all: &[ProcessStatus], of: i32) -> BTreeSet<i32> {
+pub(in crate::driver) fn descendants(all: &[ProcessStatus], of: i32) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     let mut open = vec![of];
     while let Some(parent) = open.pop() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// What came of trying to take the lock.
 #[derive(Debug)]
-pub(super) enum Lock {
+pub(in crate::driver) enum Lock {
     /// It is held for as long as this file, or a copy of it, is open.
     Taken(File),
     /// A supervisor, or one that is being started, holds it.
@@ -21,28 +21,28 @@ pub(super) enum Lock {
 
 /// The folder of one service.
 #[derive(Clone, Debug)]
-pub(super) struct ServiceFolder {
+pub(in crate::driver) struct ServiceFolder {
     path: PathBuf,
 }
 
 impl ServiceFolder {
     /// The folder, which need not exist.
-    pub(super) fn at(path: PathBuf) -> ServiceFolder {
+    pub(in crate::driver) fn at(path: PathBuf) -> ServiceFolder {
         ServiceFolder { path }
     }
 
     /// Its path.
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::driver) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The log.
-    pub(super) fn log(&self) -> PathBuf {
+    pub(in crate::driver) fn log(&self) -> PathBuf {
         self.path.join("output.log")
     }
 
     /// Makes the folder.
-    pub(super) fn make(&self) -> io::Result<()> {
+    pub(in crate::driver) fn make(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
@@ -50,7 +50,7 @@ impl ServiceFolder {
     ///
     /// The lock belongs to the open file, which the supervisor inherits as its standard input: so it is held without a
     /// gap from before the supervisor exists until the last copy is closed, whatever happens to the agent.
-    pub(super) fn lock(&self) -> io::Result<Lock> {
+    pub(in crate::driver) fn lock(&self) -> io::Result<Lock> {
         self.make()?;
         OpenOptions::new().append(true).create(true).mode(0o600).open(self.order())?;
         self.lock_if_made()
@@ -58,7 +58,7 @@ impl ServiceFolder {
 
     /// As [`ServiceFolder::lock`], leaving no trace of a service that never was here, and also where nothing can be
     /// written: a stop must be possible on a broken disk.
-    pub(super) fn lock_if_made(&self) -> io::Result<Lock> {
+    pub(in crate::driver) fn lock_if_made(&self) -> io::Result<Lock> {
         let file = match File::open(self.order()) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Lock::NeverMade),
@@ -76,32 +76,32 @@ impl ServiceFolder {
     }
 
     /// Writes the order, in place: whoever has the locked file open reads it from its beginning.
-    pub(super) fn write_order(&self, order: &impl Serialize) -> io::Result<()> {
+    pub(in crate::driver) fn write_order(&self, order: &impl Serialize) -> io::Result<()> {
         fs::write(self.order(), serde_json::to_vec(order)?)
     }
 
     /// What runs, or ran last.
-    pub(super) fn record(&self) -> io::Result<Option<Record>> {
+    pub(in crate::driver) fn record(&self) -> io::Result<Option<Record>> {
         self.read("process.json")
     }
 
     /// How the main process of the record ended.
-    pub(super) fn ending(&self, record: &Record) -> io::Result<Option<Ending>> {
+    pub(in crate::driver) fn ending(&self, record: &Record) -> io::Result<Option<Ending>> {
         Ok(self.read("ending.json")?.filter(|ending: &Ending| ending.main == record.main))
     }
 
     /// Says what runs.
-    pub(super) fn write_record(&self, record: &Record) -> io::Result<()> {
+    pub(in crate::driver) fn write_record(&self, record: &Record) -> io::Result<()> {
         self.write("process.json", record)
     }
 
     /// Says how it ended.
-    pub(super) fn write_ending(&self, ending: &Ending) -> io::Result<()> {
+    pub(in crate::driver) fn write_ending(&self, ending: &Ending) -> io::Result<()> {
         self.write("ending.json", ending)
     }
 
     /// Forgets what ran last; the log stays.
-    pub(super) fn forget(&self) -> io::Result<()> {
+    pub(in crate::driver) fn forget(&self) -> io::Result<()> {
         for name in ["process.json", "ending.json"] {
             match fs::remove_file(self.path.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

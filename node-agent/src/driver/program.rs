@@ -1,0 +1,223 @@
+//! Programs that a driver runs on this node: where their services' folders and control groups are, what they find in their
+//! environment, and what is left of them.
+
+pub(in crate::driver) mod cgroup;
+pub(in crate::driver) mod clearing;
+pub(in crate::driver) mod folder;
+pub(in crate::driver) mod launch;
+pub(in crate::driver) mod measure;
+pub(in crate::driver) mod order;
+pub(in crate::driver) mod output;
+pub(in crate::driver) mod process;
+pub(in crate::driver) mod remains;
+pub(in crate::driver) mod run;
+
+use crate::core::DriverFailure;
+use cgroup::{CgroupRoot, ServiceCgroup};
+use folder::ServiceFolder;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::FailureClass;
+use ha_api_types::resource::ServiceDefinition;
+use order::Record;
+use remains::{MARK, Search};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::path::PathBuf;
+
+/// Where and how programs run; the same for every driver that runs some.
+#[derive(Clone, Debug)]
+pub struct ProgramSettings {
+    /// This node's name: `HA_NODE`.
+    pub node: String,
+    /// The boot, from `bootIdFile`: what an earlier one left in the folders runs no more.
+    pub boot_id: String,
+    /// The agent's state directory, on a local disk; a driver keeps a folder per service in a folder with its own name.
+    pub state_directory: PathBuf,
+    /// The program `ha-exec-shim`; [`ProgramSettings::shim_beside_this_program`] by default.
+    pub shim: PathBuf,
+    /// Whether to use control groups where this machine has writable ones.
+    pub cgroups: bool,
+    /// A service's log is rotated when it is longer; one older file is kept.
+    pub log_bytes_max: u64,
+}
+
+impl ProgramSettings {
+    /// The usual settings.
+    pub fn new(node: String, boot_id: String, state_directory: PathBuf) -> io::Result<ProgramSettings> {
+        Ok(ProgramSettings {
+            node,
+            boot_id,
+            state_directory,
+            shim: ProgramSettings::shim_beside_this_program()?,
+            cgroups: true,
+            log_bytes_max: 8 * 1024 * 1024,
+        })
+    }
+
+    /// The shim in the folder of the running program.
+    pub fn shim_beside_this_program() -> io::Result<PathBuf> {
+        Ok(std::env::current_exe()?.with_file_name("ha-exec-shim"))
+    }
+}
+
+/// The programs of one driver's services.
+#[derive(Debug)]
+pub(in crate::driver) struct Programs {
+    pub(in crate::driver) settings: ProgramSettings,
+    /// The folder of all services.
+    folder: PathBuf,
+    cgroups: Option<CgroupRoot>,
+}
+
+impl Programs {
+    /// For the driver of this name.
+    ///
+    /// # Errors
+    /// When its folder in the state directory cannot be made.
+    pub(in crate::driver) fn new(settings: ProgramSettings, driver: &str) -> io::Result<Programs> {
+        let folder = settings.state_directory.join(driver);
+        std::fs::create_dir_all(&folder)?;
+        // The marks in the services' environments must be the same for the next agent, however it names the folder.
+        let folder = folder.canonicalize()?;
+        let owner = format!("{}\n{}", settings.node, folder.display());
+        let cgroups = settings.cgroups.then(|| CgroupRoot::make(&owner)).flatten();
+        tracing::debug!(driver, folder = %folder.display(), cgroups = cgroups.is_some(), "programs");
+        Ok(Programs { settings, folder, cgroups })
+    }
+
+    /// The folder of a service.
+    pub(in crate::driver) fn folder_of(&self, resource: &str) -> ServiceFolder {
+        ServiceFolder::at(self.folder.join(file_name(resource)))
+    }
+
+    /// The group of a service, where this machine has groups.
+    pub(in crate::driver) fn cgroup_of(&self, resource: &str) -> Option<ServiceCgroup> {
+        self.cgroups.as_ref().map(|root| root.service(&file_name(resource)))
+    }
+
+    /// Makes the group of a service, where this machine has groups.
+    pub(in crate::driver) fn make_cgroup(&self, resource: &str) -> io::Result<Option<ServiceCgroup>> {
+        let cgroup = self.cgroup_of(resource);
+        if let Some(cgroup) = &cgroup {
+            cgroup.make()?;
+        }
+        Ok(cgroup)
+    }
+
+    /// Whether programs can be run at all, and found again.
+    pub(in crate::driver) fn able(&self) -> Result<(), String> {
+        let shim = &self.settings.shim;
+        nix::unistd::access(shim, nix::unistd::AccessFlags::X_OK)
+            .map_err(|error| format!("{} cannot be executed: {error}", shim.display()))?;
+        nix::unistd::access(&self.folder, nix::unistd::AccessFlags::W_OK)
+            .map_err(|error| format!("{} is not writable: {error}", self.folder.display()))?;
+        let seen =
+            std::fs::read_link("/proc/self").map_err(|error| format!("/proc cannot be read: {error}"))?;
+        if seen.as_os_str() != std::process::id().to_string().as_str() {
+            return Err("/proc is that of another pid namespace: mount the own one".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What a program of the service sees, and nothing else: these variables, and those that hactl sets.
+    pub(in crate::driver) fn environment(
+        &self,
+        service: &ServiceDefinition,
+        given: &BTreeMap<String, String>,
+        target: Option<&str>,
+    ) -> Vec<(String, String)> {
+        let mut variables = BTreeMap::from([("PATH".to_owned(), PATH.to_owned())]);
+        variables.extend(given.clone());
+        let folder = self.folder_of(&service.name).path().display().to_string();
+        let own = [
+            ("HA_RESOURCE", service.name.as_str()),
+            ("HA_RESOURCE_UID", &service.uid),
+            ("HA_NODE", &self.settings.node),
+            (MARK, &folder),
+        ];
+        let own = own.into_iter().chain(target.map(|target| ("HA_TARGET", target)));
+        variables.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        variables.into_iter().collect()
+    }
+
+    /// What runs or ran last in this boot under a supervisor.
+    pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<Record> {
+        let record = self.folder_of(&service.name).record();
+        let record =
+            record.inspect_err(|error| tracing::warn!(resource = service.name, %error, "its record is lost"));
+        record.ok().flatten().filter(|record| record.boot_id == self.settings.boot_id)
+    }
+
+    /// How the service's processes are recognised.
+    pub(in crate::driver) fn search(&self, service: &ServiceDefinition) -> Search {
+        let record = self.record(service);
+        let mut cgroups: Vec<ServiceCgroup> = self.cgroup_of(&service.name).into_iter().collect();
+        if let Some(path) = record.as_ref().and_then(|record| record.cgroup.clone()) {
+            let recorded = ServiceCgroup::at(path);
+            if !cgroups.contains(&recorded) {
+                cgroups.push(recorded);
+            }
+        }
+        Search { mark: self.folder_of(&service.name).path().display().to_string(), cgroups, record }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        if let Some(root) = &self.cgroups {
+            root.tidy();
+        }
+    }
+}
+
+/// Where programs are looked for unless the resource says otherwise.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The first argument that makes the shim a launcher.
+pub(in crate::driver) const LAUNCH: &str = "launch";
+
+/// A file name for a resource; names that are fit stay as they are.
+fn file_name(resource: &str) -> String {
+    let mut name = String::new();
+    for (index, byte) in resource.bytes().enumerate() {
+        let plain =
+            byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' || (byte == b'.' && index > 0);
+        if plain {
+            name.push(char::from(byte));
+        } else {
+            // Writing into a string does not fail.
+            let _ = write!(name, "%{byte:02x}");
+        }
+    }
+    name
+}
+
+/// A failure of the machine rather than of the service: it may pass.
+pub(in crate::driver) fn broken(what: &str, error: &io::Error) -> DriverFailure {
+    failed(Reason::StartFailed, &format!("{what}: {error}"))
+}
+
+/// A failure that may pass.
+pub(in crate::driver) fn failed(reason: Reason, message: &str) -> DriverFailure {
+    DriverFailure { class: FailureClass::RetryHere, reason, message: message.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_are_safe_and_differ() {
+        for (name, expected) in [
+            ("web", "web"),
+            ("vm:100", "vm%3a100"),
+            ("..", "%2e."),
+            ("a/b", "a%2fb"),
+            ("a.b", "a.b"),
+            ("a%b", "a%25b"),
+        ] {
+            assert_eq!(file_name(name), expected);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Finding and killing what is left of a service's processes.
+
+use super::remains::{Remains, Search};
+use super::{Programs, failed};
+use crate::core::DriverFailure;
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::ServiceDefinition;
+use rustix::process::Signal;
+use std::io;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long killing may take: longer means that the kernel does not let go of a process.
+pub(in crate::driver) const KILLING: Duration = Duration::from_secs(10);
+/// How often to look while processes end that cannot be waited for otherwise.
+pub(in crate::driver) const LOOK: Duration = Duration::from_millis(10);
+
+impl Programs {
+    /// What is left of a service's processes.
+    pub(in crate::driver) async fn remains(
+        &self,
+        service: &ServiceDefinition,
+    ) -> Result<Remains, DriverFailure> {
+        search_beside(self.search(service)).await.map_err(|error| {
+            failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
+        })
+    }
+
+    /// Kills a service's processes until none is left. A supervisor is spared while it still has to note the exit status.
+    pub(in crate::driver) async fn clear_remains(
+        &self,
+        service: &ServiceDefinition,
+    ) -> Result<(), DriverFailure> {
+        let until = Instant::now() + KILLING;
+        let spare = Instant::now() + KILLING / 5;
+        loop {
+            let search = self.search(service);
+            let remains = search_beside(search.clone()).await.map_err(|error| {
+                failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
+            })?;
+            if remains.is_empty() && remains.supervisors.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let left = if remains.is_empty() { "its supervisor".to_owned() } else { remains.describe() };
+                return Err(failed(Reason::StopFailed, &format!("the kernel does not end {left}")));
+            }
+            // Not in another thread: once this is dropped, nothing may be killed any more.
+            search.kill(&remains).map_err(|error| {
+                failed(Reason::StopFailed, &format!("its processes cannot be killed: {error}"))
+            })?;
+            if Instant::now() > spare {
+                for supervisor in &remains.supervisors {
+                    let _ = supervisor.identity.signal(Signal::KILL);
+                }
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+/// Looking at every process takes a while on a big machine; meanwhile the agent's heartbeat must go on.
+pub(in crate::driver) async fn search_beside(search: Search) -> io::Result<Remains> {
+    tokio::task::spawn_blocking(move || search.run()).await.map_err(io::Error::other)?
+}
