@@ -26,3 +26,4 @@ mod sums;
 #[cfg(test)]
 mod tests;
 pub mod text;
+mod threads;

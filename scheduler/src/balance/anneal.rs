@@ -61,10 +61,10 @@ impl Spent {
 }
 
 impl Allowance {
-    /// What a plan must gain.
-    pub(super) fn price_of(self, plan: &Plan) -> f64 {
+    /// The score at the end of a plan, and what all of it must gain.
+    pub(super) fn cost(self, plan: &Plan) -> f64 {
         let spent = Spent { copies: plan.copies(), migrations: plan.migrations(), steps: plan.steps.len() };
-        spent.price(self)
+        plan.end() + spent.price(self)
     }
 }
 
@@ -88,10 +88,10 @@ const DEARER: f64 = 1.002;
 /// The search: where instances should end. `state` is where the search begins, and where it ends after it: with no more copies of
 /// disks than are allowed or were spent before, and not at a higher score than it began with no more than are allowed.
 pub(super) fn anneal(state: &mut State<'_>, allowance: Allowance, random: &mut Random, clock: Clock<'_>) {
-    if Proposals::new(state).is_empty() {
+    let search = Search::new(state, allowance);
+    if search.proposals.is_empty() {
         return;
     }
-    let search = Search::new(state, allowance);
     let before = (search.score + search.spent.price(allowance), search.spent.excess(allowance));
     let spots = state.spots().to_vec();
     let mut walk = Walk { search, state };

@@ -7,6 +7,7 @@ use super::promise::Promise;
 use super::random::Random;
 use super::search::Clock;
 use super::state::{Probe, State};
+use super::threads::{cores, side_by_side};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
@@ -51,24 +52,13 @@ fn better_steps(state: &State<'_>, probe: &Probe) -> Vec<(f64, usize, Spot)> {
         better
     };
     let count = state.problem().guests.len();
-    if count < LEAST_SHARED || threads() < 2 {
+    if count < LEAST_SHARED || cores() < 2 {
         return look(0..count);
     }
     // In two halves or in one it is the same result.
-    std::thread::scope(|scope| {
-        let half = scope.spawn(|| look(count / 2..count));
-        let mut better = look(0..count / 2);
-        match half.join() {
-            Ok(more) => better.extend(more),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-        better
-    })
-}
-
-/// Cores that can be used.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let (mut better, more) = side_by_side(|| look(0..count / 2), || look(count / 2..count));
+    better.extend(more);
+    better
 }
 
 /// The best step of an instance by way of these nodes, and the score after it.
@@ -153,27 +143,14 @@ pub fn lazy(state: &mut State<'_>, random: &mut Random, most: usize, clock: Cloc
 /// The share of the time after which nothing is polished any more.
 const MOST_TIME_FOR_POLISH: f64 = 0.97;
 
-/// Last steps, each of which gains more than the price of a copy.
+/// Last steps, each of which gains more than the price of a copy, with so many copies at most.
 pub(super) fn polish(
     state: &mut State<'_>,
-    copies: usize,
+    mut copies: usize,
     price: f64,
     random: &mut Random,
     clock: Clock<'_>,
 ) -> Vec<Step> {
-    let terms = Terms { copies, price };
-    by_promise(state, random, terms, clock)
-}
-
-/// What the quicker search may do.
-#[derive(Clone, Copy)]
-struct Terms {
-    copies: usize,
-    /// What a step must gain.
-    price: f64,
-}
-
-fn by_promise(state: &mut State<'_>, random: &mut Random, mut terms: Terms, clock: Clock<'_>) -> Vec<Step> {
     let guests: Vec<usize> =
         (0..state.problem().guests.len()).filter(|&guest| state.problem().guests[guest].movable).collect();
     let mut probe = Probe::new(state);
@@ -186,20 +163,20 @@ fn by_promise(state: &mut State<'_>, random: &mut Random, mut terms: Terms, cloc
                 return steps;
             }
             let before = state.score();
-            let via = if terms.copies == 0 && is_replicated(state, promise.guest) {
+            let via = if copies == 0 && state.spot(promise.guest).secondary.is_some() {
                 Vec::new()
             } else {
                 targets(state, random, TARGETS)
             };
             let Some((score, to)) = best_step(state, &mut probe, promise.guest, &via) else { continue };
             let gain = before - score;
-            if gain <= terms.price {
+            if gain <= price {
                 continue;
             }
             if heap.peek().is_some_and(|next| next.gain > gain) {
                 heap.push(Promise { gain, guest: promise.guest });
             } else if let Some(done) = step(state, promise.guest, to) {
-                terms.copies = terms.copies.saturating_sub(done.kind.copies());
+                copies = copies.saturating_sub(done.kind.copies());
                 steps.push(done);
                 probe.refresh(state);
                 heap.push(Promise { gain, guest: promise.guest });
@@ -209,10 +186,6 @@ fn by_promise(state: &mut State<'_>, random: &mut Random, mut terms: Terms, cloc
             return steps;
         }
     }
-}
-
-fn is_replicated(state: &State<'_>, guest: usize) -> bool {
-    state.spot(guest).secondary.is_some()
 }
 
 fn targets(state: &State<'_>, random: &mut Random, most: usize) -> Vec<usize> {

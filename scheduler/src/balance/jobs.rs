@@ -23,5 +23,5 @@ pub fn job_sets(steps: &[Step]) -> Vec<Vec<Step>> {
 
 /// The nodes that a step reads from or writes to.
 fn nodes(step: &Step) -> BTreeSet<usize> {
-    [step.from, step.to].into_iter().flat_map(|spot| [Some(spot.primary), spot.secondary]).flatten().collect()
+    step.from.nodes().chain(step.to.nodes()).collect()
 }

@@ -40,7 +40,7 @@ impl Kind {
             (Reach::Replicated, Some(old), Some(new)) => match (from.primary == to.primary, old == new) {
                 (true, false) => Some(Kind::ReplaceSecondary),
                 (false, true) => Some(Kind::ReplacePrimary),
-                (false, false) if to.primary == old && new == from.primary => Some(Kind::Failover),
+                (false, false) if Some(to) == from.turned() => Some(Kind::Failover),
                 (false, false) if to.primary == old => Some(Kind::FailoverAndReplace),
                 (false, false) if new == from.primary => Some(Kind::ReplaceAndFailover),
                 // Nothing changes, or both nodes do.
@@ -87,15 +87,12 @@ impl Kind {
 
     /// Where the instance is after each operation, the end included.
     pub fn spots(self, from: Spot, to: Spot) -> Vec<Spot> {
-        let swapped = |spot: Spot| match spot.secondary {
-            Some(secondary) => Spot { primary: secondary, secondary: Some(spot.primary) },
-            None => spot,
-        };
+        let turned = |spot: Spot| spot.turned().unwrap_or(spot);
         match self {
             Kind::Failover | Kind::ReplaceSecondary | Kind::MoveTo => vec![to],
-            Kind::ReplaceAndFailover => vec![swapped(to), to],
-            Kind::FailoverAndReplace => vec![swapped(from), to],
-            Kind::ReplacePrimary => vec![swapped(from), swapped(to), to],
+            Kind::ReplaceAndFailover => vec![turned(to), to],
+            Kind::FailoverAndReplace => vec![turned(from), to],
+            Kind::ReplacePrimary => vec![turned(from), turned(to), to],
         }
     }
 
@@ -128,14 +125,11 @@ pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], 
             found.push(to);
         }
     };
-    let fresh = via
-        .iter()
-        .copied()
-        .filter(|&node| node != from.primary && Some(node) != from.secondary && !problem.hosts[node].offline);
+    let fresh = via.iter().copied().filter(|&node| !from.contains(node) && !problem.hosts[node].offline);
     match from.secondary {
         None => fresh.for_each(|node| offer(Spot { primary: node, secondary: None })),
         Some(secondary) => {
-            offer(Spot { primary: secondary, secondary: Some(from.primary) });
+            from.turned().into_iter().for_each(&mut offer);
             for node in fresh {
                 offer(Spot { primary: from.primary, secondary: Some(node) });
                 offer(Spot { primary: node, secondary: Some(from.primary) });
@@ -148,11 +142,13 @@ pub fn destinations(problem: &Problem, guest: usize, from: Spot, via: &[usize], 
 
 /// Spots from which one more step leads to where one step does not, when one step leads to them.
 pub(super) fn ways(problem: &Problem, guest: usize, from: Spot, to: Spot) -> Vec<Spot> {
-    let (Some(old), Some(new)) = (from.secondary, to.secondary) else { return Vec::new() };
+    if from.secondary.is_none() || to.secondary.is_none() {
+        return Vec::new();
+    }
     let leads = |from, to| Kind::between(problem, guest, from, to).is_some();
     let mut ways = Vec::new();
-    for kept in [from.primary, old] {
-        for fresh in [to.primary, new].into_iter().filter(|&fresh| fresh != from.primary && fresh != old) {
+    for kept in from.nodes() {
+        for fresh in to.nodes().filter(|&fresh| !from.contains(fresh)) {
             for (primary, secondary) in [(kept, fresh), (fresh, kept)] {
                 let way = Spot { primary, secondary: Some(secondary) };
                 if leads(from, way) && leads(way, to) {

@@ -71,7 +71,7 @@ impl Plan {
                 }
             }
             for (spot, sign) in [(step.from, 1), (step.to, -1)] {
-                for host in [Some(spot.primary), spot.secondary].into_iter().flatten() {
+                for host in spot.nodes() {
                     let node = &mut cluster.nodes[node(host)];
                     node.disk_free += guest.disk_used * sign;
                     if node.exclusive_storage && guest.present {

@@ -53,11 +53,10 @@ fn clashes(problem: &Problem, spots: &[Spot], host: usize) -> usize {
 /// Nothing that is passed on the way from one placement to the next breaks what was whole.
 fn check_step(problem: &Problem, before: &[Spot], after: &[Spot], guest: usize) {
     let (old, new) = (before[guest], after[guest]);
-    let had = |host: usize| host == old.primary || Some(host) == old.secondary;
     for (host, (was, is)) in usages(problem, before).iter().zip(usages(problem, after)).enumerate() {
         let facts = &problem.hosts[host];
         let runs_anew = new.primary == host && old.primary != host;
-        let comes = (new.primary == host || new.secondary == Some(host)) && !had(host);
+        let comes = new.contains(host) && !old.contains(host);
         assert!(!(facts.offline && (runs_anew || comes)), "offline node touched");
         if facts.offline {
             continue;
@@ -160,10 +159,7 @@ proptest! {
             let mut instances = BTreeSet::new();
             for step in set {
                 prop_assert!(instances.insert(step.guest));
-                let own: BTreeSet<usize> = [Some(step.from.primary), step.from.secondary, Some(step.to.primary), step.to.secondary]
-                    .into_iter()
-                    .flatten()
-                    .collect();
+                let own: BTreeSet<usize> = step.from.nodes().chain(step.to.nodes()).collect();
                 prop_assert!(own.iter().all(|node| nodes.insert(*node)));
             }
         }

@@ -45,6 +45,23 @@ pub struct Spot {
     pub secondary: Option<usize>,
 }
 
+impl Spot {
+    /// The nodes that it names.
+    pub fn nodes(self) -> impl Iterator<Item = usize> {
+        [Some(self.primary), self.secondary].into_iter().flatten()
+    }
+
+    /// Whether it names a node.
+    pub fn contains(self, node: usize) -> bool {
+        node == self.primary || Some(node) == self.secondary
+    }
+
+    /// Primary and secondary in each other's place; `None`: there is no secondary.
+    pub fn turned(self) -> Option<Spot> {
+        self.secondary.map(|secondary| Spot { primary: secondary, secondary: Some(self.primary) })
+    }
+}
+
 /// A node as the host of instances.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -274,6 +291,17 @@ impl Problem {
         problem
     }
 
+    /// The name of a host's node.
+    pub fn node_name<'c>(&self, cluster: &'c Cluster, host: usize) -> &'c str {
+        &cluster.nodes[self.hosts[host].node].name
+    }
+
+    /// The name of an instance, and after plus signs those that move as one with it.
+    pub fn instance_name(&self, cluster: &Cluster, guest: usize) -> String {
+        let names = self.guests[guest].instances().map(|at| cluster.instances[at].name.as_str());
+        names.collect::<Vec<_>>().join("+")
+    }
+
     /// What the file says is free is what the instances have left of it; bases are without them.
     fn add_to_bases(&mut self, instance: &Instance, guest: &Guest, spot: Spot) {
         // Memory of stopped instances counts as free in the file, whatever the settings say of it.
@@ -281,7 +309,7 @@ impl Problem {
             self.hosts[spot.primary].memory_base += instance.memory;
             self.hosts[spot.primary].memory_base_forthcoming += instance.memory;
         }
-        for node in [Some(spot.primary), spot.secondary].into_iter().flatten() {
+        for node in spot.nodes() {
             let host = &mut self.hosts[node];
             host.disk_base += guest.disk_used;
             if host.exclusive && guest.present {
@@ -379,5 +407,5 @@ fn may_move(instance: &Instance, guest: &Guest, spot: Spot, hosts: &[Host], sett
         && !instance.forthcoming
         && settings.selected.as_ref().is_none_or(named)
         && !named(&settings.excluded)
-        && (!settings.evacuate || leaves(spot.primary) || spot.secondary.is_some_and(leaves))
+        && (!settings.evacuate || spot.nodes().any(leaves))
 }

@@ -111,7 +111,7 @@ pub fn usages(problem: &Problem, spots: &[Spot]) -> Vec<Usage> {
             *sum += load;
         }
         usage.primaries += guest.count();
-        for node in [Some(spot.primary), spot.secondary].into_iter().flatten() {
+        for node in spot.nodes() {
             let usage = &mut usages[node];
             usage.disk_free -= guest.disk_used;
             usage.disk_free_forthcoming -= guest.disk_forthcoming;

@@ -7,6 +7,7 @@ use super::plan::{Plan, Step};
 use super::problem::{Problem, Spot};
 use super::random::Random;
 use super::state::State;
+use super::threads::side_by_side;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// When a plan is good or long enough.
@@ -97,106 +98,99 @@ pub fn search(problem: &Problem, goal: &Goal, clock: Clock<'_>) -> Plan {
         return empty;
     }
     let (greedy, [copies, most_copies]) = by_single_steps(&mut state, goal, &mut random, clock);
-    let mut allowance = Allowance {
+    let allowance = Allowance {
         copies,
         price: PRICE * greedy.end(),
         trials: problem.guests.len().min(MOST_GUESTS).saturating_mul(goal.effort),
     };
-    let begin = state.spots().to_vec();
+    let beyond = Beyond { problem, begin: state.spots(), allowance };
     let mut annealed = if problem.guests.len() <= MOST_TWICE {
-        beyond_twice(problem, &begin, allowance, &mut random, clock)
+        beyond.in_two_threads(&mut random, clock)
     } else {
-        beyond(problem, &begin, allowance, &mut random, clock)
+        beyond.once(&mut random, clock)
     };
     // Once more with all copies where that has led nowhere: a count that one more step would lower weighs much.
     if annealed.end() > NOWHERE * greedy.end() && copies < most_copies && clock() < ONCE_MORE {
-        allowance.copies = most_copies;
-        let other = beyond(problem, &begin, allowance, &mut random, clock);
+        let allowance = Allowance { copies: most_copies, ..allowance };
+        let other = Beyond { allowance, ..beyond }.once(&mut random, clock);
         if other.end() < annealed.end() {
             annealed = other;
         }
     }
     let [annealed, greedy] = [annealed, greedy].map(|plan| cut(plan, goal));
-    let cost = |plan: &Plan| plan.end() + allowance.price_of(plan);
     let balanced = start - greedy.end() < BALANCED * start;
-    let better = if balanced { cost(&annealed) <= cost(&greedy) } else { annealed.end() <= greedy.end() };
+    let better = if balanced {
+        allowance.cost(&annealed) <= allowance.cost(&greedy)
+    } else {
+        annealed.end() <= greedy.end()
+    };
     if better { annealed } else { greedy }
 }
 
-/// A search from this placement over where instances should end, and the plan that leads there; none if it copies too much.
-fn beyond(
-    problem: &Problem,
-    begin: &[Spot],
+/// Searches from one placement over where instances should end, which go beyond single steps.
+#[derive(Clone, Copy)]
+struct Beyond<'b> {
+    problem: &'b Problem,
+    begin: &'b [Spot],
     allowance: Allowance,
-    random: &mut Random,
-    clock: Clock<'_>,
-) -> Plan {
-    let mut state = State::new(problem, begin);
-    anneal(&mut state, allowance, random, clock);
-    let targets = state.spots().to_vec();
-    let mut state = State::new(problem, &problem.start);
-    let start = state.score();
-    let mut plan = Plan { start, steps: order(&mut state, &targets) };
-    if plan.copies() > allowance.copies {
-        return Plan { start, steps: Vec::new() };
-    }
-    let left = allowance.copies - plan.copies();
-    plan.steps.extend(polish(&mut state, left, allowance.price, random, clock));
-    plan
 }
 
-/// The best of several searches by different chance.
-fn best_of(
-    problem: &Problem,
-    begin: &[Spot],
-    allowance: Allowance,
-    random: &mut Random,
-    clock: Clock<'_>,
-) -> Plan {
-    let mut best = beyond(problem, begin, allowance, random, clock);
-    for _ in 1..(REPEATED / problem.guests.len().max(1)).clamp(1, MOST_REPEATED) {
-        if clock() > SHORT_TIME {
-            break;
+impl Beyond<'_> {
+    /// One search, and the plan that leads to its end; no steps if that copies too much.
+    fn once(self, random: &mut Random, clock: Clock<'_>) -> Plan {
+        let Beyond { problem, begin, allowance } = self;
+        let mut state = State::new(problem, begin);
+        anneal(&mut state, allowance, random, clock);
+        let targets = state.spots().to_vec();
+        let mut state = State::new(problem, &problem.start);
+        let start = state.score();
+        let mut plan = Plan { start, steps: order(&mut state, &targets) };
+        if plan.copies() > allowance.copies {
+            return Plan { start, steps: Vec::new() };
         }
-        best = better(best, beyond(problem, begin, allowance, random, clock), allowance);
+        let left = allowance.copies - plan.copies();
+        plan.steps.extend(polish(&mut state, left, allowance.price, random, clock));
+        plan
     }
-    best
-}
 
-/// The one of two plans that is worth more; the first of equals.
-fn better(one: Plan, other: Plan, allowance: Allowance) -> Plan {
-    let cost = |plan: &Plan| plan.end() + allowance.price_of(plan);
-    if cost(&other) < cost(&one) { other } else { one }
-}
-
-/// The better end of searches in two threads; which one it is does not depend on how many cores there are.
-fn beyond_twice(
-    problem: &Problem,
-    begin: &[Spot],
-    allowance: Allowance,
-    random: &mut Random,
-    clock: Clock<'_>,
-) -> Plan {
-    // The other thread sees the time that this one last saw.
-    let now = AtomicU64::new(clock().to_bits());
-    let mut other_random = Random::new(random.next_bits());
-    let [one, other] = std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let mut clock = || f64::from_bits(now.load(Ordering::Relaxed));
-            best_of(problem, begin, allowance, &mut other_random, &mut clock)
-        });
-        let mut clock = || {
-            let seen = clock();
-            now.store(seen.to_bits(), Ordering::Relaxed);
-            seen
-        };
-        let one = best_of(problem, begin, allowance, random, &mut clock);
-        match other.join() {
-            Ok(other) => [one, other],
-            Err(panic) => std::panic::resume_unwind(panic),
+    /// The best of several searches by different chance.
+    fn repeated(self, random: &mut Random, clock: Clock<'_>) -> Plan {
+        let mut best = self.once(random, clock);
+        for _ in 1..(REPEATED / self.problem.guests.len().max(1)).clamp(1, MOST_REPEATED) {
+            if clock() > SHORT_TIME {
+                break;
+            }
+            best = self.better(best, self.once(random, clock));
         }
-    });
-    better(one, other, allowance)
+        best
+    }
+
+    /// The better end of searches in two threads; which one it is does not depend on how many cores there are.
+    fn in_two_threads(self, random: &mut Random, clock: Clock<'_>) -> Plan {
+        // The other thread sees the time that this one last saw.
+        let now = AtomicU64::new(clock().to_bits());
+        let mut other_random = Random::new(random.next_bits());
+        let (one, other) = side_by_side(
+            || {
+                let mut clock = || {
+                    let seen = clock();
+                    now.store(seen.to_bits(), Ordering::Relaxed);
+                    seen
+                };
+                self.repeated(random, &mut clock)
+            },
+            || {
+                let mut clock = || f64::from_bits(now.load(Ordering::Relaxed));
+                self.repeated(&mut other_random, &mut clock)
+            },
+        );
+        self.better(one, other)
+    }
+
+    /// The one of two plans that is worth more; the first of equals.
+    fn better(self, one: Plan, other: Plan) -> Plan {
+        if self.allowance.cost(&other) < self.allowance.cost(&one) { other } else { one }
+    }
 }
 
 /// The plan by single steps, the best one each time while that can be paid for, and how many copies another plan should

@@ -168,14 +168,7 @@ impl<'a> State<'a> {
     }
 
     fn change_from(&mut self, changes: &[(usize, Spot)], before: &[Spot]) -> Result<(), Lack> {
-        let touched = || {
-            changes
-                .iter()
-                .map(|(_, spot)| spot)
-                .chain(before)
-                .flat_map(|spot| [Some(spot.primary), spot.secondary])
-                .flatten()
-        };
+        let touched = || changes.iter().map(|(_, spot)| spot).chain(before).flat_map(|spot| spot.nodes());
         let failed: Vec<usize> = touched().filter(|&host| self.fails_n1(host)).collect();
         // A clash is new if an instance comes to where its tag is, once all that leave have left.
         for (&(guest, _), old) in changes.iter().zip(before) {
@@ -225,7 +218,7 @@ impl<'a> State<'a> {
     /// What the nodes to which an instance has come lack.
     fn lack(&self, guest: usize, spot: Spot, old: Option<Spot>) -> Option<Lack> {
         let facts = &self.problem.guests[guest];
-        let was = |host: usize| old.is_some_and(|old| host == old.primary || Some(host) == old.secondary);
+        let newly = |host: &usize| old.is_none_or(|old| !old.contains(*host));
         let newly_primary = old.is_none_or(|old| spot.primary != old.primary);
         if newly_primary && !facts.may_come_to(spot.primary) {
             return Some(Lack::Forbidden);
@@ -243,8 +236,7 @@ impl<'a> State<'a> {
                 return Some(Lack::Cpus);
             }
         }
-        let newly = |host: &usize| !was(*host);
-        [Some(spot.primary), spot.secondary].into_iter().flatten().filter(newly).find_map(|host| {
+        spot.nodes().filter(newly).find_map(|host| {
             let (facts_of_host, place) = (&self.problem.hosts[host], &self.places[host]);
             let disk =
                 facts.disk_used == 0 || (place.disk_free > 0 && place.disk_free >= facts_of_host.disk_least);

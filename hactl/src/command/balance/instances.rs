@@ -5,7 +5,7 @@ use ha_scheduler::balance::problem::{Problem, Spot};
 
 /// One line an instance: `R` when it runs, its nodes, whether memory is kept for it, its sizes and measured use.
 pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> String {
-    let node = |host: usize| cluster.nodes[problem.hosts[host].node].name.clone();
+    let node = |host: usize| problem.node_name(cluster, host).to_owned();
     let mut rows = vec![
         [
             "F", "Name", "Pri_node", "Sec_node", "Auto_bal", "vcpu", "mem", "dsk", "lCpu", "lMem", "lDsk",

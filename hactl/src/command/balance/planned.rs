@@ -94,22 +94,22 @@ impl Source {
 
     /// A node's name.
     pub(crate) fn node(&self, problem: &Problem, host: usize) -> &str {
-        &self.cluster.nodes[problem.hosts[host].node].name
+        problem.node_name(&self.cluster, host)
     }
 
     /// An instance's name, and after plus signs those that move as one with it.
     pub(crate) fn instance(&self, problem: &Problem, guest: usize) -> String {
-        let names = problem.guests[guest].instances().map(|at| self.cluster.instances[at].name.as_str());
-        names.collect::<Vec<_>>().join("+")
+        problem.instance_name(&self.cluster, guest)
+    }
+
+    /// The names of a spot's nodes.
+    pub(crate) fn nodes(&self, problem: &Problem, spot: Spot) -> Vec<&str> {
+        spot.nodes().map(|host| self.node(problem, host)).collect()
     }
 
     /// A spot as `primary:secondary`.
     pub(crate) fn spot(&self, problem: &Problem, spot: Spot) -> String {
-        let primary = self.node(problem, spot.primary);
-        match spot.secondary {
-            Some(secondary) => format!("{primary}:{}", self.node(problem, secondary)),
-            None => primary.to_owned(),
-        }
+        self.nodes(problem, spot).join(":")
     }
 }
 

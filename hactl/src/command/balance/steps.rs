@@ -27,19 +27,12 @@ pub(super) fn text(source: &Source, planned: &Planned) -> String {
 /// A step for programs.
 pub(super) fn document(source: &Source, planned: &Planned, step: &Step) -> Value {
     let problem = &planned.problem;
-    let spot = |spot: ha_scheduler::balance::problem::Spot| -> Vec<&str> {
-        [Some(spot.primary), spot.secondary]
-            .into_iter()
-            .flatten()
-            .map(|host| source.node(problem, host))
-            .collect()
-    };
     let name = |at: usize| source.cluster.instances[at].name.as_str();
     let guest = &problem.guests[step.guest];
     let mut document = json!({
         "instance": name(guest.instance),
-        "from": spot(step.from),
-        "to": spot(step.to),
+        "from": source.nodes(problem, step.from),
+        "to": source.nodes(problem, step.to),
         "score": step.score,
         "ops": operations(source, planned, step),
     });

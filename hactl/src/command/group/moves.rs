@@ -130,7 +130,7 @@ impl<'a> Moves<'a> {
     }
 
     fn nodes(&self, spot: Spot) -> Vec<&str> {
-        [Some(spot.primary), spot.secondary].into_iter().flatten().map(|host| self.span.node(host)).collect()
+        self.source.nodes(&self.planned.problem, spot)
     }
 
     fn operations(&self, moved: &Moved) -> Vec<String> {

@@ -89,7 +89,7 @@ impl<'a> Proposals<'a> {
             11 => self.go_back(self.already(random), random, changes) && self.make_up(state, random, changes),
             _ => {
                 let guest = self.any(random);
-                let Some(to) = turned(state.spot(guest)) else { return false };
+                let Some(to) = state.spot(guest).turned() else { return false };
                 changes.push((guest, to));
                 self.reachable(guest, to) && self.make_up(state, random, changes)
             }
@@ -132,7 +132,7 @@ impl<'a> Proposals<'a> {
     /// To the nodes of the start, in the same roles or in turned ones.
     fn go_back(&self, guest: usize, random: &mut Random, changes: &mut Changes) -> bool {
         let start = self.problem.start[guest];
-        let to = if random.below(2) == 0 { start } else { turned(start).unwrap_or(start) };
+        let to = if random.below(2) == 0 { start } else { start.turned().unwrap_or(start) };
         changes.push((guest, to));
         self.reachable(guest, to)
     }
@@ -160,13 +160,8 @@ impl<'a> Proposals<'a> {
     fn replace(&self, state: &State<'_>, random: &mut Random, changes: &mut Changes) -> bool {
         let guest = self.already(random);
         let (spot, start) = (state.spot(guest), self.problem.start[guest]);
-        let nodes = |spot: Spot| [Some(spot.primary), spot.secondary];
-        let Some(home) = nodes(start).into_iter().flatten().find(|&node| !nodes(spot).contains(&Some(node)))
-        else {
-            return false;
-        };
-        let away = |node: usize| !nodes(start).contains(&Some(node));
-        let primary = away(spot.primary);
+        let Some(home) = start.nodes().find(|&node| !spot.contains(node)) else { return false };
+        let primary = !start.contains(spot.primary);
         let to = |spot: Spot, node: usize| {
             if primary { Spot { primary: node, ..spot } } else { Spot { secondary: Some(node), ..spot } }
         };
@@ -189,7 +184,7 @@ impl<'a> Proposals<'a> {
         let begin = state.spot(first).primary;
         let mut next = first;
         for _ in 0..LONGEST_CIRCLE {
-            let Some(to) = turned(state.spot(next)) else { return false };
+            let Some(to) = state.spot(next).turned() else { return false };
             if !self.reachable(next, to) {
                 return false;
             }
@@ -227,13 +222,10 @@ impl<'a> Proposals<'a> {
         let (mut more, mut less) = (None, None);
         for &(guest, to) in changes.iter() {
             let from = state.spot(guest);
-            let had = |host| host == from.primary || Some(host) == from.secondary;
-            let has = |host| host == to.primary || Some(host) == to.secondary;
-            for host in [Some(to.primary), to.secondary].into_iter().flatten().filter(|&host| !had(host)) {
+            for host in to.nodes().filter(|&host| !from.contains(host)) {
                 if less == Some(host) { less = None } else { more = Some(host) }
             }
-            for host in [Some(from.primary), from.secondary].into_iter().flatten().filter(|&host| !has(host))
-            {
+            for host in from.nodes().filter(|&host| !to.contains(host)) {
                 if more == Some(host) { more = None } else { less = Some(host) }
             }
         }
@@ -271,9 +263,4 @@ impl<'a> Proposals<'a> {
         };
         self.primaries.pick(from, random, fits)
     }
-}
-
-/// Primary and secondary in each other's place.
-fn turned(spot: Spot) -> Option<Spot> {
-    spot.secondary.map(|secondary| Spot { primary: secondary, secondary: Some(spot.primary) })
 }

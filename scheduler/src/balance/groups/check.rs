@@ -65,7 +65,7 @@ pub fn health(span: &Span<'_>, state: &State<'_>, group: usize) -> Health {
     let hosts = span.hosts(group);
     let mut holds = vec![false; span.problem.hosts.len()];
     for spot in state.spots() {
-        for host in [Some(spot.primary), spot.secondary].into_iter().flatten() {
+        for host in spot.nodes() {
             holds[host] = true;
         }
     }

@@ -86,7 +86,7 @@ fn inside(span: &Span<'_>, state: &mut State<'_>, guest: usize, from: Spot) -> R
         let mut found = Vec::new();
         destinations(problem, guest, from, &hosts, &mut found);
         let works = |host: usize| !problem.hosts[host].offline;
-        found.retain(|to| works(to.primary) && to.secondary.is_none_or(works));
+        found.retain(|to| to.nodes().all(works));
         let mut ranked: Vec<(f64, Spot)> = Vec::new();
         for to in found {
             if state.change(&[(guest, to)]) {

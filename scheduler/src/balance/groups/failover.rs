@@ -36,20 +36,20 @@ fn survives(state: &mut State<'_>, host: usize, living: &mut [(usize, Spot)]) ->
     let failed_over: Vec<(usize, Spot, Spot)> = living
         .iter()
         .filter_map(|&(guest, spot)| {
-            let secondary = spot.secondary.filter(|&node| !problem.hosts[node].offline)?;
-            Some((guest, spot, Spot { primary: secondary, secondary: Some(spot.primary) }))
+            let turned = spot.turned().filter(|turned| !problem.hosts[turned.primary].offline)?;
+            Some((guest, spot, turned))
         })
         .collect();
-    for &(guest, spot, swapped) in &failed_over {
+    for &(guest, spot, turned) in &failed_over {
         state.dismiss(guest, spot);
-        state.force(guest, swapped);
+        state.force(guest, turned);
     }
     living.sort_by_key(|&(guest, spot)| (-problem.guests[guest].memory_used, guest, spot));
     let shared: Vec<usize> =
         living.iter().filter(|(_, spot)| spot.secondary.is_none()).map(|(guest, _)| *guest).collect();
     let found = packs(state, host, &shared, true) || packs(state, host, &shared, false);
-    for &(guest, spot, swapped) in &failed_over {
-        state.dismiss(guest, swapped);
+    for &(guest, spot, turned) in &failed_over {
+        state.dismiss(guest, turned);
         state.force(guest, spot);
     }
     found

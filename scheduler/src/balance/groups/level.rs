@@ -182,7 +182,7 @@ fn pairs(span: &Span<'_>, state: &State<'_>, loads: &Loads, outlier: usize) -> V
     for (guest, facts) in span.problem.guests.iter().enumerate() {
         let spot = state.spot(guest);
         let home = span.group_of(spot.primary);
-        let whole = spot.secondary.is_none_or(|host| span.group_of(host) == home);
+        let whole = spot.nodes().all(|host| span.group_of(host) == home);
         if !facts.movable || !whole {
             continue;
         }

@@ -125,12 +125,8 @@ fn heal(
 fn stranded(span: &Span<'_>, state: &State<'_>, hosts: &[usize]) -> Vec<usize> {
     let problem = &span.problem;
     let offline = |host: usize| problem.hosts[host].offline && hosts.contains(&host);
-    let mut guests: Vec<usize> = (0..problem.guests.len())
-        .filter(|&guest| {
-            let spot = state.spot(guest);
-            offline(spot.primary) || spot.secondary.is_some_and(offline)
-        })
-        .collect();
+    let mut guests: Vec<usize> =
+        (0..problem.guests.len()).filter(|&guest| state.spot(guest).nodes().any(offline)).collect();
     guests.sort_by_key(|&guest| (-problem.guests[guest].memory, guest));
     guests
 }

@@ -59,13 +59,12 @@ impl<'a> Span<'a> {
 
     /// The name of a node.
     pub fn node(&self, host: usize) -> &str {
-        &self.cluster.nodes[self.problem.hosts[host].node].name
+        self.problem.node_name(self.cluster, host)
     }
 
     /// The name of an instance, and after plus signs those that move as one with it.
     pub fn name(&self, guest: usize) -> String {
-        let names = self.problem.guests[guest].instances().map(|at| self.cluster.instances[at].name.as_str());
-        names.collect::<Vec<_>>().join("+")
+        self.problem.instance_name(self.cluster, guest)
     }
 
     /// Whether a new instance or one from elsewhere may come to a group before one of a lesser class.
@@ -87,11 +86,7 @@ impl<'a> Span<'a> {
     /// The instances that use a node of a group, in their order.
     pub(super) fn living_in(&self, state: &State<'_>, group: usize) -> Vec<usize> {
         (0..self.problem.guests.len())
-            .filter(|&guest| {
-                let spot = state.spot(guest);
-                self.group_of(spot.primary) == group
-                    || spot.secondary.is_some_and(|host| self.group_of(host) == group)
-            })
+            .filter(|&guest| state.spot(guest).nodes().any(|host| self.group_of(host) == group))
             .collect()
     }
 

@@ -82,8 +82,7 @@ impl State<'_> {
         }
         self.put(guest, spot, 1);
         let fails = |state: &Self| {
-            let fails =
-                [Some(spot.primary), spot.secondary].into_iter().flatten().any(|host| state.fails_n1(host));
+            let fails = spot.nodes().any(|host| state.fails_n1(host));
             (keep == Keep::NPlusOne && fails).then_some(Lack::Reserve)
         };
         match self.lack(guest, spot, None).or_else(|| fails(self)) {
