@@ -2,7 +2,7 @@
 
 use crate::rules::{NodeRule, Partners};
 use crate::score::{Class, class_in};
-use crate::services::{NodeUse, Sums, sums};
+use crate::services::{NodeUse, Sums, add, sums};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
@@ -21,6 +21,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) requests: Amounts,
     /// The members, the one that a place is looked for first.
     pub(crate) members: Vec<Member<'a>>,
+    /// The node where the unit is.
+    pub(crate) place: Option<&'a str>,
+    /// What the view has of that node.
+    pub(crate) current: Option<&'a NodeFacts>,
     /// What the members use of nodes as the view has them; the question may be about other facts of theirs.
     own: BTreeMap<&'a str, Own>,
     /// The members that have priorities for nodes, those that are more important first.
@@ -81,13 +85,13 @@ impl<'a> Asked<'a> {
             for node in &facts.uses {
                 let own = own.entry(node).or_default();
                 own.count += 1;
-                for at in 0..3 {
-                    own.requested[at] = own.requested[at].wrapping_add(requested[at]);
-                    own.load[at] = own.load[at].wrapping_add(load[at]);
-                }
+                add(&mut own.requested, &requested);
+                add(&mut own.load, &load);
             }
         }
-        Asked { view, unit, requests: unit.requests(), members, own, choosy }
+        let place = unit.node();
+        let current = place.and_then(|node| view.nodes.get(node));
+        Asked { view, unit, requests: unit.requests(), members, place, current, own, choosy }
     }
 
     /// Whether several members have priorities for nodes.
@@ -110,6 +114,12 @@ impl<'a> Asked<'a> {
             let own = next_at(&mut own, name, |(used, _)| **used).map(|(_, own)| own);
             Candidate { name, node, others: Others { all, own } }
         })
+    }
+
+    /// One node with what others use of it.
+    pub(crate) fn candidate(&self, node: &str) -> Option<Candidate<'_>> {
+        let (name, node) = self.view.nodes.get_key_value(node)?;
+        Some(Candidate { name, node, others: self.others(name) })
     }
 
     /// What others use of a node.
@@ -199,9 +209,7 @@ impl<'a> Member<'a> {
             let running = others(rule).filter(|(_, facts)| !facts.uses.is_empty()).collect();
             Beside { rule, running }
         });
-        let prefixes = &view.settings.exclusion_tags;
-        let excludes = |tag: &&String| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str()));
-        let tags = facts.tags.iter().filter(excludes).map(|tag| {
+        let tags = view.exclusion_tags(&facts.tags).map(|tag| {
             let mut on = BTreeMap::new();
             let others = view.services.tagged(tag).filter(|other| *other != name && !unit.contains(other));
             for (other, facts) in others.filter_map(|other| Some((other, view.services.get(other)?))) {

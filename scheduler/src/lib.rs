@@ -13,6 +13,7 @@ pub mod rules;
 pub mod score;
 pub mod sequence;
 pub mod services;
+mod sets;
 pub mod topsis;
 pub mod trial;
 pub mod turns;

@@ -47,9 +47,16 @@ pub fn place(view: &View, name: &str, service: &ServiceFacts) -> Placement {
     if placement.node.is_some() {
         return placement;
     }
-    let fitting = fitting(view, &whole);
-    let smaller = whole.without(|other, _| fitting.contains(other));
-    smaller.map_or(placement, |smaller| place_unit(view, &smaller))
+    that_fits(view, &whole).map_or(placement, |smaller| place_unit(view, &smaller))
+}
+
+/// Of a unit that has no place all together the part that has one, with the service itself; `None`: there is nobody to leave out.
+fn that_fits<'a>(view: &View, whole: &Unit<'a>) -> Option<Unit<'a>> {
+    if whole.members.len() == 1 {
+        return None;
+    }
+    let fitting = fitting(view, whole);
+    whole.without(|other, _| fitting.contains(other))
 }
 
 /// Of services that have no place all together those that have one: who runs, and of the others one after the other, by
@@ -75,13 +82,12 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
     let (node, reason) = choose_of(&asked, &scores);
     let mut verdicts = BTreeMap::new();
     let mut allowed = scores.iter().peekable();
-    let (place, current) = place_of(&asked);
     for (name, node) in &view.nodes {
         let verdict = if let Some((_, score)) = allowed.next_if(|(allowed, _)| allowed == name) {
             Verdict::Allowed(*score)
         } else {
             let mut found = words(&asked, name, node);
-            found.extend(node_group_refusal(view, place, current, name, node));
+            found.extend(node_group_refusal(&asked, name, node));
             Verdict::Refused(found)
         };
         verdicts.insert(name.clone(), verdict);
@@ -93,11 +99,10 @@ pub fn place_unit(view: &View, unit: &Unit<'_>) -> Placement {
 pub fn choose<'a>(view: &'a View, name: &'a str, service: &'a ServiceFacts) -> (Option<&'a str>, Reason) {
     let whole = Unit::of(view, name, service);
     let chosen = choose_unit(view, &whole);
-    if chosen.0.is_some() || whole.members.len() == 1 {
+    if chosen.0.is_some() {
         return chosen;
     }
-    let fitting = fitting(view, &whole);
-    whole.without(|other, _| fitting.contains(other)).map_or(chosen, |smaller| choose_unit(view, &smaller))
+    that_fits(view, &whole).map_or(chosen, |smaller| choose_unit(view, &smaller))
 }
 
 fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a str>, Reason) {
@@ -107,21 +112,10 @@ fn choose_unit<'a>(view: &'a View, unit: &Unit<'_>) -> (Option<&'a str>, Reason)
     (node.and_then(|node| view.nodes.get_key_value(node)).map(|(node, _)| node.as_str()), reason)
 }
 
-/// Where the unit is.
-fn place_of<'a>(asked: &Asked<'a>) -> (Option<&'a str>, Option<&'a NodeFacts>) {
-    let place = asked.unit.node();
-    (place, place.and_then(|node| asked.view.nodes.get(node)))
-}
-
 /// The nodes that may take the unit with their scores, by name.
 fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a str, Score)> {
-    let Asked { view, unit, .. } = *asked;
-    let (place, current) = place_of(asked);
-    let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(view.nodes.len());
-    candidates.extend(asked.candidates().filter(|candidate| {
-        let Candidate { name, node, .. } = candidate;
-        allows(asked, candidate) && node_group_refusal(view, place, current, name, node).is_none()
-    }));
+    let mut candidates: Vec<Candidate<'_>> = Vec::with_capacity(asked.view.nodes.len());
+    candidates.extend(asked.candidates().filter(|candidate| is_open(asked, candidate)));
     let loads = loads(asked, &candidates);
     let mut partners: Vec<Vec<Reverse<Class>>> = Vec::new();
     if asked.has_choosy_partners() {
@@ -130,34 +124,37 @@ fn scores<'a>(asked: &'a Asked<'_>) -> Vec<(&'a str, Score)> {
         partners.dedup();
     }
     let score = |(candidate, load): (&Candidate<'a>, u64)| {
-        let Candidate { name, node, .. } = *candidate;
-        let mut own = asked.classes(name);
-        let class = own.next().unwrap_or(Reverse(Class::Member(0)));
         let rank = match partners.as_slice() {
             [] | [_] => 0,
-            several => several.binary_search(&own.collect()).unwrap_or(0),
+            several => several.binary_search(&asked.classes(candidate.name).skip(1).collect()).unwrap_or(0),
         };
-        let score = Score {
-            failed_before: unit.failed_on(name),
-            class,
-            partners_class: u32::try_from(rank).unwrap_or(u32::MAX),
-            node_group: node_group_rank(view, current, node),
-            preferences_missed: missed(asked, name),
-            load,
-        };
-        (name, score)
+        let partners_class = u32::try_from(rank).unwrap_or(u32::MAX);
+        (candidate.name, Score { partners_class, load, ..score_on(asked, candidate) })
     };
     candidates.iter().zip(loads).map(score).collect()
 }
 
+/// Whether a node may take a unit.
+pub(crate) fn is_open(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
+    allows(asked, candidate) && node_group_refusal(asked, candidate.name, candidate.node).is_none()
+}
+
+/// The score of a node as far as it does not depend on other nodes: without the load and the class of partners.
+pub(crate) fn score_on(asked: &Asked<'_>, candidate: &Candidate<'_>) -> Score {
+    let Candidate { name, node, .. } = *candidate;
+    Score {
+        failed_before: asked.unit.failed_on(name),
+        class: asked.classes(name).next().unwrap_or(Reverse(Class::Member(0))),
+        partners_class: 0,
+        node_group: node_group_rank(asked.view, asked.current, node),
+        preferences_missed: missed(asked, name),
+        load: 0,
+    }
+}
+
 /// What node groups say against a node; nothing against the place where the unit is.
-fn node_group_refusal(
-    view: &View,
-    place: Option<&str>,
-    current: Option<&NodeFacts>,
-    name: &str,
-    node: &NodeFacts,
-) -> Option<Refusal> {
+fn node_group_refusal(asked: &Asked<'_>, name: &str, node: &NodeFacts) -> Option<Refusal> {
+    let Asked { view, place, current, .. } = *asked;
     let unallocable = node_group_rank(view, current, node) == NodeGroupRank::Unallocable;
     let leaves = current.is_some_and(|current| current.node_group != node.node_group);
     if !unallocable && (!leaves || view.settings.inter_group_moves) || place == Some(name) {
@@ -181,8 +178,7 @@ fn node_group_refusal(
 
 /// The node that is chosen of those with scores, and why.
 fn choose_of<'a>(asked: &Asked<'_>, scores: &[(&'a str, Score)]) -> (Option<&'a str>, Reason) {
-    let Asked { view, unit, .. } = *asked;
-    let place = unit.node();
+    let Asked { view, unit, place, .. } = *asked;
     // The first of equals: they are in the order of names.
     let Some((best, best_score)) = scores.iter().min_by_key(|(_, score)| *score) else {
         return (None, Reason::NoFeasibleNode);

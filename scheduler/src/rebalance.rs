@@ -5,14 +5,14 @@
 
 pub mod overload;
 
-use crate::place::{Verdict, place};
-use crate::score::{NodeGroupRank, class_of, preferences_missed};
+use crate::asked::Asked;
+use crate::place::{is_open, score_on};
+use crate::score::NodeGroupRank;
 use crate::topsis;
 use crate::unit::Unit;
-use crate::view::{ServiceFacts, View};
+use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::{RebalanceMethod, SchedulerMode};
 use ha_api_types::quantity::{Amounts, Quantity};
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Of the moves that gain enough, so many are looked at more closely.
@@ -59,7 +59,7 @@ impl<'a> Loads<'a> {
         let mut nodes: Vec<Loaded<'a>> = view
             .nodes
             .iter()
-            .filter(|(_, node)| node.online.is_ok() && !node.maintenance)
+            .filter(|(_, node)| takes_part(node))
             .filter_map(|(name, node)| {
                 let load = share(&node.capacity, &node.reserved)?;
                 Some(Loaded { name, capacity: &node.capacity, load })
@@ -190,15 +190,22 @@ fn is_free(view: &View, name: &str, facts: &ServiceFacts) -> bool {
 /// Whether the target may take it, and it would stay there by itself. Where it is may be overfull by now: that speaks for the move.
 fn is_allowed(view: &View, planned: &Move) -> bool {
     let Some((name, facts)) = view.services.get_key_value(&planned.service) else { return false };
-    let there = match place(view, name, facts).verdicts.remove(&planned.to) {
-        Some(Verdict::Allowed(score)) => score,
-        Some(Verdict::Refused(_)) | None => return false,
+    // Nobody goes along with what is moved for this.
+    let unit = Unit::alone(name, facts);
+    let asked = Asked::of(view, &unit);
+    let (Some(from), Some(to)) = (asked.candidate(&planned.from), asked.candidate(&planned.to)) else {
+        return false;
     };
-    let class_here = Reverse(class_of(view, name, facts, &planned.from));
-    let missed_here = preferences_missed(view, &Unit::alone(name, facts), &planned.from);
-    !there.failed_before
+    let (here, there) = (score_on(&asked, &from), score_on(&asked, &to));
+    is_open(&asked, &to)
+        && !there.failed_before
         && there.node_group == NodeGroupRank::Own
-        && (there.class, there.preferences_missed) <= (class_here, missed_here)
+        && (there.class, there.preferences_missed) <= (here.class, here.preferences_missed)
+}
+
+/// Whether a node counts when load is evened: it is online and not in maintenance.
+fn takes_part(node: &NodeFacts) -> bool {
+    node.online.is_ok() && !node.maintenance
 }
 
 /// Why a service is never moved to even the load, in words; `None`: it may be.

@@ -2,7 +2,6 @@
 
 use crate::asked::{Asked, Candidate, Member, priorities_of};
 use crate::topsis;
-use crate::unit::Unit;
 use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::cluster::SchedulerMode;
 use ha_api_types::node::AllocationPolicy;
@@ -78,10 +77,6 @@ pub fn node_group_rank(view: &View, current: Option<&NodeFacts>, node: &NodeFact
 
 /// Non-strict resource rules that a unit on this node would miss: services apart that are there, and services together
 /// that are elsewhere.
-pub fn preferences_missed(view: &View, unit: &Unit<'_>, node_name: &str) -> u32 {
-    missed(&Asked::of(view, unit), node_name)
-}
-
 pub(crate) fn missed(asked: &Asked<'_>, node_name: &str) -> u32 {
     asked.members.iter().map(|member| missed_by_one(member, node_name)).sum()
 }

@@ -58,6 +58,13 @@ pub fn sums(amounts: &Amounts) -> Sums {
     [amounts.cpu, amounts.memory, amounts.disk].map(|amount| amount.map_or(0, Quantity::milli))
 }
 
+/// Adds to sums. It wraps, so that what was added can always be taken away again.
+pub(crate) fn add(sums: &mut Sums, more: &Sums) {
+    for (sum, more) in sums.iter_mut().zip(more) {
+        *sum = sum.wrapping_add(*more);
+    }
+}
+
 impl Services {
     /// How services use a node; `None`: none does.
     pub fn on(&self, node: &str) -> Option<&NodeUse> {
@@ -120,11 +127,8 @@ impl Services {
         for node in &facts.uses {
             let used = entry(&mut self.nodes, node);
             used.users.insert(name.to_owned());
-            for at in 0..3 {
-                // Wrapping, so that what was added can always be taken away again.
-                used.requested[at] = used.requested[at].wrapping_add(requested[at]);
-                used.measured[at] = used.measured[at].wrapping_add(measured[at]);
-            }
+            add(&mut used.requested, &requested);
+            add(&mut used.measured, &measured);
         }
         for tag in &facts.tags {
             entry(&mut self.tagged, tag).insert(name.to_owned());
@@ -136,10 +140,8 @@ impl Services {
         for node in &facts.uses {
             let Some(used) = self.nodes.get_mut(node) else { continue };
             used.users.remove(name);
-            for at in 0..3 {
-                used.requested[at] = used.requested[at].wrapping_sub(requested[at]);
-                used.measured[at] = used.measured[at].wrapping_sub(measured[at]);
-            }
+            add(&mut used.requested, &requested.map(i128::wrapping_neg));
+            add(&mut used.measured, &measured.map(i128::wrapping_neg));
             if used.users.is_empty() {
                 self.nodes.remove(node);
             }

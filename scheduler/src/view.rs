@@ -180,6 +180,15 @@ mod unless {
 }
 
 impl View {
+    /// Those of these tags of which two services on one node are a clash.
+    pub fn exclusion_tags<'a>(
+        &'a self,
+        tags: impl IntoIterator<Item = &'a String>,
+    ) -> impl Iterator<Item = &'a String> {
+        let prefixes = &self.settings.exclusion_tags;
+        tags.into_iter().filter(|tag| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str())))
+    }
+
     /// Services that use a node, without one.
     pub fn users_of<'a>(
         &'a self,

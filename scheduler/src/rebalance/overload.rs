@@ -2,7 +2,7 @@
 //!
 //! Every move that is given here takes a service from a node with more to one with fewer: so moves end, and none is taken back.
 
-use super::{Loads, Move, is_allowed, is_free, share};
+use super::{Loads, Move, is_allowed, is_free, share, takes_part};
 use crate::view::View;
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub struct Counts<'a> {
 impl<'a> Counts<'a> {
     /// As things are.
     pub fn of(view: &'a View) -> Counts<'a> {
-        let taking_part = view.nodes.iter().filter(|(_, node)| node.online.is_ok() && !node.maintenance);
+        let taking_part = view.nodes.iter().filter(|(_, node)| takes_part(node));
         let count = |node: &str| view.services.on(node).map_or(0, crate::services::NodeUse::count);
         let nodes: Vec<(&str, usize)> = taking_part.map(|(name, _)| (name.as_str(), count(name))).collect();
         let total = nodes.iter().map(|(_, count)| count).sum();

@@ -1,7 +1,7 @@
 //! Evening the load, as tables and as a property: moves end, each gains, and none is against a rule or a limit.
 
 use super::*;
-use crate::view::NodeFacts;
+use crate::place::{Verdict, place};
 use ha_api_types::driver::DriverKind;
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;

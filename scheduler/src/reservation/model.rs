@@ -199,10 +199,7 @@ impl Model {
         let only = facts.storage_nodes.as_ref().map(|nodes| nodes.iter().filter_map(number).collect());
         let never = facts.never_nodes.iter().filter_map(number).collect();
         let mut apart = self.apart_of.get(name).cloned().unwrap_or_default();
-        let prefixes = &self.view.settings.exclusion_tags;
-        for tag in
-            facts.tags.iter().filter(|tag| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str())))
-        {
+        for tag in self.view.exclusion_tags(&facts.tags) {
             let fresh = u32::try_from(self.apart_names.len()).unwrap_or(u32::MAX);
             let number = *self.tags.entry(tag.clone()).or_insert(fresh);
             if number == fresh {

@@ -3,6 +3,7 @@
 use super::{Together, Turn, Wishes, wishes};
 use crate::filter::limits;
 use crate::sequence::{Item, Next, Puzzle, Room, next};
+use crate::sets::join;
 use crate::unit::Unit;
 use crate::view::View;
 use ha_api_types::quantity::{Amounts, Quantity};
@@ -68,19 +69,6 @@ pub(super) fn components(
         })
         .filter(|component| component.units.len() + component.moving.len() > 1)
         .collect()
-}
-
-/// Adds a set, made one with those that it touches.
-fn join<'a>(sets: &mut Vec<BTreeSet<&'a str>>, new: BTreeSet<&'a str>) {
-    let mut joined = new;
-    sets.retain(|set| {
-        let apart = set.is_disjoint(&joined);
-        if !apart {
-            joined.extend(set);
-        }
-        apart
-    });
-    sets.push(joined);
 }
 
 fn asks_for_anything(view: &View, unit: &Together) -> bool {

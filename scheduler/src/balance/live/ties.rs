@@ -6,6 +6,7 @@ use crate::balance::model::Instance;
 use crate::reservation::classes::against;
 use crate::rules::Partners;
 use crate::score::class_of;
+use crate::sets::join;
 use crate::view::{ServiceFacts, View};
 use ha_api_types::driver::DriverKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,9 +61,7 @@ pub fn open_to(view: &View, pool: Option<&str>) -> BTreeSet<usize> {
 
 /// The tags that keep a new service with these apart from others on a live cluster.
 pub fn apart_tags(view: &View, tags: &[String]) -> Vec<String> {
-    let excludes =
-        |tag: &&String| view.settings.exclusion_tags.iter().any(|prefix| tag.starts_with(prefix.as_str()));
-    tags.iter().filter(excludes).map(|tag| format!("{APART}:tag:{tag}")).collect()
+    by_tags(view, tags).collect()
 }
 
 /// Why a service is not moved.
@@ -118,14 +117,6 @@ fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTre
     }
 }
 
-/// Adds a set, in one with those that it overlaps.
-fn join(units: &mut Vec<BTreeSet<usize>>, members: BTreeSet<usize>) {
-    let (overlapping, mut others): (Vec<_>, Vec<_>) =
-        std::mem::take(units).into_iter().partition(|unit| !unit.is_disjoint(&members));
-    others.push(overlapping.into_iter().fold(members, |one, other| &one | &other));
-    *units = others;
-}
-
 /// The services of a rule that use a node.
 fn running<'a>(view: &'a View, partners: &'a Partners) -> impl Iterator<Item = (&'a str, &'a ServiceFacts)> {
     let services = partners.resources.iter().filter_map(|name| view.services.get_key_value(name));
@@ -142,11 +133,13 @@ pub(super) fn keep_apart(view: &View, names: &BTreeMap<&str, usize>, instances: 
             }
         }
     }
-    let prefixes = &view.settings.exclusion_tags;
     for (name, position) in names {
         let Some(facts) = view.services.get(*name).filter(|facts| !facts.uses.is_empty()) else { continue };
-        let excludes = |tag: &&String| prefixes.iter().any(|prefix| tag.starts_with(prefix.as_str()));
-        let tags = facts.tags.iter().filter(excludes).map(|tag| format!("{APART}:tag:{tag}"));
-        instances[*position].tags.extend(tags);
+        instances[*position].tags.extend(by_tags(view, &facts.tags));
     }
+}
+
+/// What stands for those of these tags that keep services apart.
+fn by_tags<'a>(view: &'a View, tags: impl IntoIterator<Item = &'a String>) -> impl Iterator<Item = String> {
+    view.exclusion_tags(tags).map(|tag| format!("{APART}:tag:{tag}"))
 }
