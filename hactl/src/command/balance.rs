@@ -16,15 +16,13 @@ mod still;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
-use crate::terminal::Terminal;
 use clap::Args;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use options::Options;
-use planned::{Planned, Source};
+use planned::{Planned, Source, time_used};
 use serde_json::{Value, json};
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Plan moves that balance the cluster, or one read from a file, and carry them out
 #[derive(Args, Debug)]
@@ -61,10 +59,7 @@ impl Balance {
         let mut document = document(&source, &plans, seconds);
         let mut failure = None;
         if options.apply && steps > 0 {
-            let question = format!("Carry out {}?", count(steps, "move"));
-            if !self.yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
-                return Err(Failure::refused("not confirmed: nothing was changed"));
-            }
+            apply::confirm(self.yes, steps)?;
             let applied = apply::apply(session, options.conditions(), &source, &plans).await?;
             document["applied"] = applied.jobs.into();
             failure = applied.failure;
@@ -84,14 +79,7 @@ impl Balance {
         }
         let Some(file) = &self.options.print_commands else { return Ok(()) };
         let commands: String = plans.iter().map(|planned| commands::text(source, planned)).collect();
-        match options::written(file) {
-            None => {
-                let heading = "\nCommands to run to reach the above solution:\n";
-                session.terminal().out(&format!("{heading}{commands}"));
-                Ok(())
-            }
-            Some(path) => options::save_text(path, &commands::script(&commands)),
-        }
+        commands::give(session.terminal(), file, &commands)
     }
 }
 
@@ -106,16 +94,10 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
 
 /// The plans of all chosen groups, the one that improves most first.
 fn plans(source: &Source, options: &Options, begun: Instant) -> Vec<Planned> {
-    let budget = Duration::from_secs_f64(options.budget);
-    let count = u32::try_from(source.groups.len().max(1)).unwrap_or(u32::MAX);
-    let mut plans: Vec<Planned> = source
-        .groups
-        .iter()
-        .zip(1..)
-        .map(|(&group, nth)| {
-            // What one group leaves of its time is the next one's.
-            let (first, last) = (begun.elapsed().as_secs_f64(), (budget * nth / count).as_secs_f64());
-            let mut used = || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9);
+    let groups = source.groups.iter().enumerate();
+    let mut plans: Vec<Planned> = groups
+        .map(|(nth, &group)| {
+            let mut used = time_used(begun, options.budget, (nth, source.groups.len()));
             Planned::new(source, options, group, &mut used)
         })
         .collect();
@@ -156,16 +138,23 @@ fn text(source: &Source, planned: &Planned, options: &Options) -> String {
     text
 }
 
+/// How many moves, and what they cost.
+pub(crate) fn cost(planned: &Planned, moves: usize) -> String {
+    let plan = &planned.plan;
+    format!(
+        "{} in {}: {} ({} MiB), {}",
+        count(moves, "move"),
+        count(planned.job_sets().len(), "job set"),
+        count(plan.copies(), "disk copy"),
+        plan.copied_mib(&planned.problem),
+        count(plan.migrations(), "migration"),
+    )
+}
+
 /// How much the plan moves, on a line.
 fn summary(source: &Source, planned: &Planned) -> String {
     let (problem, plan) = (&planned.problem, &planned.plan);
-    let copies = format!("{} ({} MiB)", count(plan.copies(), "disk copy"), plan.copied_mib(problem));
-    let mut text = format!(
-        "{} in {}: {copies}, {}",
-        count(plan.steps.len(), "move"),
-        count(planned.job_sets().len(), "job set"),
-        count(plan.migrations(), "migration"),
-    );
+    let mut text = cost(planned, plan.steps.len());
     let is_stopped = |step: &&Step| {
         let mut instances = problem.guests[step.guest].instances();
         source.is_live

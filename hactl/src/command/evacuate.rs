@@ -6,8 +6,8 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
 use crate::session::Session;
 use clap::Args;
+use ha_scheduler::balance::groups::Span;
 use ha_scheduler::balance::groups::evacuate::{Evacuation, Part, evacuate};
-use ha_scheduler::balance::groups::{NoPlace, Span};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -69,7 +69,7 @@ impl Evacuate {
         let nodes = self.nodes.join(", ");
         let mut text = moves.text();
         for stuck in &found.stuck {
-            text += &format!("{} finds no place: {}\n", span.name(stuck.guest), reasons(span, stuck));
+            text += &format!("{} finds no place: {}\n", span.name(stuck.guest), stuck.reasons(span));
         }
         if text.is_empty() {
             return format!("Nothing is to be moved away from {nodes}; nothing to do.\n");
@@ -86,14 +86,10 @@ impl Evacuate {
     }
 }
 
-fn reasons(span: &Span<'_>, stuck: &NoPlace) -> String {
-    stuck.reasons(span)
-}
-
 fn document(nodes: &BTreeSet<String>, span: &Span<'_>, found: &Evacuation) -> Value {
     let stuck = found
         .stuck
         .iter()
-        .map(|stuck| json!({ "instance": span.name(stuck.guest), "reason": reasons(span, stuck) }));
+        .map(|stuck| json!({ "instance": span.name(stuck.guest), "reason": stuck.reasons(span) }));
     json!({ "nodes": nodes, "unplaced": stuck.collect::<Vec<_>>() })
 }

@@ -11,10 +11,12 @@ use crate::command::wait::bounded;
 use crate::failure::{Exit, Failure};
 use crate::names::name_of;
 use crate::session::Session;
+use crate::terminal::Terminal;
 use ha_api_types::operation::OperationPhase;
 use ha_scheduler::balance::plan::Step;
 use ha_scheduler::balance::problem::Guest;
 use serde_json::{Value, json};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// How a plan is carried out.
@@ -58,6 +60,18 @@ struct Run<'a> {
     applied: Vec<Value>,
     /// Moves that are done.
     done: usize,
+}
+
+/// Asks whether so many moves are to be carried out, unless that was said or there is nobody to ask.
+///
+/// # Errors
+/// When they are not.
+pub(crate) fn confirm(yes: bool, moves: usize) -> Result<(), Failure> {
+    let question = format!("Carry out {}?", count(moves, "move"));
+    if !yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
+        return Err(Failure::refused("not confirmed: nothing was changed"));
+    }
+    Ok(())
 }
 
 /// Carries out the plans, one after another.

@@ -1,7 +1,10 @@
 //! The commands that execute a plan, job set by job set.
 
 use super::actions::{Action, actions};
+use super::options::{save_text, written};
 use super::planned::{Planned, Source};
+use crate::failure::Failure;
+use crate::terminal::Terminal;
 use ha_scheduler::balance::moves::Operation;
 use ha_scheduler::balance::plan::Step;
 
@@ -25,8 +28,19 @@ pub(crate) fn text(source: &Source, planned: &Planned) -> String {
     text
 }
 
+/// Gives commands to whoever asked for them: as text, or into a file as a script.
+pub(crate) fn give(terminal: &Terminal, file: &str, commands: &str) -> Result<(), Failure> {
+    match written(file) {
+        None => {
+            terminal.out(&format!("\nCommands to run to reach the above solution:\n{commands}"));
+            Ok(())
+        }
+        Some(path) => save_text(path, &script(commands)),
+    }
+}
+
 /// The commands as a script that stops at the first that fails.
-pub(crate) fn script(commands: &str) -> String {
+fn script(commands: &str) -> String {
     format!("#!/bin/sh\n# Executes a plan of moves, job set by job set.\n\nset -e\n{commands}")
 }
 

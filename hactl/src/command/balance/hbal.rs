@@ -1,6 +1,6 @@
 //! The program under the name `hbal`: that tool's options and manner of printing, so that scripts go on working.
 
-use super::options::{Options, save_text, written};
+use super::options::Options;
 use super::planned::{Planned, Source, after};
 use super::{apply, commands, instances, nodes, plans, steps};
 use crate::arguments::GlobalFlags;
@@ -147,10 +147,7 @@ impl Arguments {
         options.save(&source.cluster, &after(&source, &chosen))?;
         if let Some(file) = &options.print_commands {
             let text: String = chosen.iter().map(|planned| commands::text(&source, planned)).collect();
-            match written(file) {
-                None => terminal.out(&format!("\nCommands to run to reach the above solution:\n{text}")),
-                Some(path) => save_text(path, &commands::script(&text))?,
-            }
+            commands::give(terminal, file, &text)?;
         }
         if options.apply {
             let applied = apply::apply(session, options.conditions(), &source, &chosen).await?;

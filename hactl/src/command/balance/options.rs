@@ -158,18 +158,25 @@ impl Options {
     /// Writes the files of `--save`.
     pub(crate) fn save(&self, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
         let Some(base) = &self.save else { return Ok(()) };
-        for (end, cluster) in [(".original", before), (".balanced", after)] {
-            let mut name = base.clone().into_os_string();
-            name.push(end);
-            save_text(Path::new(&name), &text::write(cluster))?;
-        }
+        save_both(base, before, after)?;
         if self.text_data.is_none() {
-            let mut name = base.clone().into_os_string();
-            name.push(".usage");
-            save_text(Path::new(&name), &text::write_utilisation(before))?;
+            save_text(&ending(base, ".usage"), &text::write_utilisation(before))?;
         }
         Ok(())
     }
+}
+
+/// Writes the cluster before and after a plan to FILE.original and FILE.balanced.
+pub(crate) fn save_both(base: &Path, before: &Cluster, after: &Cluster) -> Result<(), Failure> {
+    save_text(&ending(base, ".original"), &text::write(before))?;
+    save_text(&ending(base, ".balanced"), &text::write(after))
+}
+
+/// A file name with something after it.
+fn ending(base: &Path, end: &str) -> PathBuf {
+    let mut name = base.to_owned().into_os_string();
+    name.push(end);
+    name.into()
 }
 
 /// The file that an option with an optional file names.

@@ -3,6 +3,7 @@
 use super::options::Options;
 use crate::client::Client;
 use crate::failure::Failure;
+use ha_scheduler::balance::groups::partition::populated;
 use ha_scheduler::balance::jobs::job_sets;
 use ha_scheduler::balance::live;
 use ha_scheduler::balance::model::{Cluster, Role};
@@ -13,6 +14,7 @@ use ha_scheduler::balance::text;
 use ha_scheduler::view::View;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Instant;
 
 /// A cluster with what was chosen of it.
 pub(crate) struct Source {
@@ -78,16 +80,8 @@ impl Source {
             }
         }
         let groups = match &options.group {
-            None => (0..cluster.groups.len())
-                .filter(|&group| cluster.nodes.iter().any(|node| node.group == group))
-                .collect(),
-            Some(name) => {
-                let chosen =
-                    cluster.groups.iter().position(|group| group.name == *name || group.uuid == *name);
-                let chosen = chosen
-                    .ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))?;
-                vec![chosen]
-            }
+            None => populated(&cluster).collect(),
+            Some(name) => vec![find_group(&cluster, name)?],
         };
         Ok(Source { cluster, groups, drained, is_live, inter_group_moves, view })
     }
@@ -111,6 +105,18 @@ impl Source {
     pub(crate) fn spot(&self, problem: &Problem, spot: Spot) -> String {
         self.nodes(problem, spot).join(":")
     }
+}
+
+/// The group that `-G` names, by name or uuid.
+pub(crate) fn find_group(cluster: &Cluster, name: &str) -> Result<usize, Failure> {
+    let found = cluster.groups.iter().position(|group| group.name == name || group.uuid == name);
+    found.ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))
+}
+
+/// Says which share of its time one of several groups has used up, from now on: what one leaves of its time is the next one's.
+pub(crate) fn time_used(begun: Instant, budget: f64, (nth, of): (usize, usize)) -> impl FnMut() -> f64 {
+    let (first, last) = (begun.elapsed().as_secs_f64(), budget * (nth + 1) as f64 / of as f64);
+    move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9)
 }
 
 /// Takes in what instances use from a file, and that some nodes are to be treated as offline.

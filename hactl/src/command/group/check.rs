@@ -2,6 +2,7 @@
 
 use super::input::{Input, Read};
 use crate::command::balance::options::seconds;
+use crate::command::balance::planned::{find_group, time_used};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
 use crate::render::table::{Cell, Table};
@@ -48,7 +49,7 @@ impl Check {
         let format = session.format(&[Format::Yaml, Format::Json])?;
         let read = self.input.read(session).await?;
         let groups = match &self.group {
-            Some(name) => vec![read.find_group(name)?],
+            Some(name) => vec![find_group(&read.cluster, name)?],
             None => populated(&read.cluster).collect(),
         };
         let goal = Goal {
@@ -57,12 +58,10 @@ impl Check {
             min_gain_limit: self.min_gain_limit,
             ..Goal::default()
         };
-        let (begun, count) = (Instant::now(), groups.len().max(1) as f64);
+        let begun = Instant::now();
         let checked =
             check(&read.cluster, &read.settings, &groups, (!self.no_simulation).then_some(&goal), |nth| {
-                // What one group leaves of its time is the next one's.
-                let (first, last) = (begun.elapsed().as_secs_f64(), self.budget * (nth + 1) as f64 / count);
-                Box::new(move || (begun.elapsed().as_secs_f64() - first) / (last - first).max(1e-9))
+                Box::new(time_used(begun, self.budget, (nth, groups.len())))
             });
         let work = checked.iter().any(Checked::needs_work);
         if format.is_some() {

@@ -130,10 +130,4 @@ impl Read {
     pub(crate) fn nodes(&self, nodes: &[usize]) -> Vec<&str> {
         nodes.iter().map(|&node| self.cluster.nodes[node].name.as_str()).collect()
     }
-
-    /// The group with a name or uuid.
-    pub(crate) fn find_group(&self, name: &str) -> Result<usize, Failure> {
-        let found = self.cluster.groups.iter().position(|group| group.name == name || group.uuid == name);
-        found.ok_or_else(|| Failure::usage(format!("-G {name}: the cluster has no such group")))
-    }
 }

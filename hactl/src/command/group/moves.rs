@@ -1,24 +1,19 @@
 //! Moves between groups as text and as values, their commands, and the files with the cluster before and after.
 
 use super::input::Read;
-use crate::command::balance::apply::{Conditions, apply};
-use crate::command::balance::count;
-use crate::command::balance::options::{save_text, written};
+use crate::command::balance::apply::{Conditions, apply, confirm};
+use crate::command::balance::options::{save_both, written};
 use crate::command::balance::planned::{Planned, Source};
-use crate::command::balance::{commands, steps};
+use crate::command::balance::{commands, cost, steps};
 use crate::failure::Failure;
 use crate::render::Format;
 use crate::session::Session;
-use crate::terminal::Terminal;
 use clap::{Args, ValueHint};
 use ha_scheduler::balance::groups::Span;
 use ha_scheduler::balance::groups::span::{Moved, steps as all_steps};
-use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Spot;
-use ha_scheduler::balance::text;
 use serde_json::{Value, json};
-use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What is done with a plan.
@@ -92,15 +87,7 @@ impl<'a> Moves<'a> {
 
     /// How many, and what they cost.
     pub(crate) fn cost(&self) -> String {
-        let (problem, plan) = (&self.planned.problem, &self.planned.plan);
-        format!(
-            "{} in {}: {} ({} MiB), {}\n",
-            count(self.moved.len(), "move"),
-            count(self.planned.job_sets().len(), "job set"),
-            count(plan.copies(), "disk copy"),
-            plan.copied_mib(problem),
-            count(plan.migrations(), "migration")
-        )
+        cost(&self.planned, self.moved.len()) + "\n"
     }
 
     /// Each as a value.
@@ -149,24 +136,18 @@ impl<'a> Moves<'a> {
         if format.is_none() {
             session.terminal().out(&text);
         }
-        let commands = commands::text(&self.source, &self.planned);
-        match output.print_commands.as_deref().map(written) {
-            Some(None) if format.is_none() && !self.moved.is_empty() => {
-                session
-                    .terminal()
-                    .out(&format!("\nCommands to run to reach the above solution:\n{commands}"));
-            }
-            Some(Some(path)) => save_text(path, &commands::script(&commands))?,
-            Some(None) | None => {}
+        if let Some(file) = &output.print_commands
+            && (written(file).is_some() || (format.is_none() && !self.moved.is_empty()))
+        {
+            commands::give(session.terminal(), file, &commands::text(&self.source, &self.planned))?;
         }
-        let after = || self.planned.plan.applied(&self.source.cluster, &self.planned.problem);
-        output.save(&self.source.cluster, after)?;
+        if let Some(base) = &output.save {
+            let before = &self.source.cluster;
+            save_both(base, before, &self.planned.plan.applied(before, &self.planned.problem))?;
+        }
         let mut failure = None;
         if output.apply && !self.moved.is_empty() {
-            let question = format!("Carry out {}?", count(self.moved.len(), "move"));
-            if !output.yes && std::io::stdin().is_terminal() && !Terminal::confirm(&question)? {
-                return Err(Failure::refused("not confirmed: nothing was changed"));
-            }
+            confirm(output.yes, self.moved.len())?;
             let conditions = Conditions { timeout: output.timeout, offline: &self.offline, command };
             let plans = std::slice::from_ref(&self.planned);
             let applied = apply(session, conditions, &self.source, plans).await?;
@@ -175,17 +156,5 @@ impl<'a> Moves<'a> {
         }
         session.print_value(format, &value)?;
         failure.map_or(Ok(()), Err)
-    }
-}
-
-impl Output {
-    fn save(&self, before: &Cluster, after: impl Fn() -> Cluster) -> Result<(), Failure> {
-        let Some(base) = &self.save else { return Ok(()) };
-        for (end, cluster) in [(".original", before), (".balanced", &after())] {
-            let mut name = base.clone().into_os_string();
-            name.push(end);
-            save_text(Path::new(&name), &text::write(cluster))?;
-        }
-        Ok(())
     }
 }
