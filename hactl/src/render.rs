@@ -1,6 +1,7 @@
 //! Objects for people and programs: tables, YAML, JSON, names.
 
 pub(crate) mod columns;
+pub(crate) mod cpus;
 pub(crate) mod table;
 pub(crate) mod usage;
 

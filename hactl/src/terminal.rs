@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::ValueEnum;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// When to use colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -43,6 +44,8 @@ pub(crate) struct Terminal {
     verbose: u8,
     progress: bool,
     closed: AtomicBool,
+    /// Warnings that are held back, while they are.
+    held: Mutex<Option<Vec<String>>>,
 }
 
 impl Terminal {
@@ -63,6 +66,7 @@ impl Terminal {
             verbose,
             progress: error_is_terminal && !quiet,
             closed: AtomicBool::new(false),
+            held: Mutex::new(None),
         }
     }
 
@@ -119,7 +123,26 @@ impl Terminal {
 
     /// Something that deserves attention but does not stop the command.
     pub(crate) fn warn(&self, text: &str) {
+        if let Some(held) = self.held().as_mut() {
+            held.push(text.to_owned());
+            return;
+        }
         self.error_line(&format!("{}warning:{} {text}", self.code_err(Style::Warn), self.reset_err()));
+    }
+
+    /// Holds warnings back until they are released.
+    pub(crate) fn hold_warnings(&self) {
+        self.held().get_or_insert_default();
+    }
+
+    /// Shows those of the warnings held back for which `keep` holds, and from now on each as it comes.
+    pub(crate) fn release_warnings(&self, keep: impl Fn(&str) -> bool) {
+        let held = self.held().take().unwrap_or_default();
+        held.iter().filter(|text| keep(text)).for_each(|text| self.warn(text));
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Vec<String>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What `-v` shows.

@@ -4,6 +4,7 @@ use super::group::input::{Input, Read};
 use super::group::size::{self, shown};
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
+use crate::render::cpus::cpus;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
@@ -131,17 +132,12 @@ fn document(read: &Read, newcomer: &Newcomer, offers: &[GroupOffer]) -> Value {
     json!({ "size": value(newcomer), "groups": groups.collect::<Vec<_>>() })
 }
 
-/// Cpus, which live clusters count in thousandths.
-pub(super) fn vcpus(count: i64, in_thousandths: bool) -> Value {
-    if in_thousandths { json!(count as f64 / 1000.0) } else { json!(count) }
-}
-
 /// A size for programs.
 pub(super) fn value(size: &Newcomer) -> Value {
     json!({
         "memory": size.memory,
         "disk": size.disk,
-        "vcpus": vcpus(size.vcpus, size.nodes.is_some()),
+        "vcpus": cpus(size.vcpus, size.nodes.is_some()),
         "template": size.nodes.is_none().then(|| word(size.template)),
         "spindles": size.spindle_use,
         "tags": size.tags,

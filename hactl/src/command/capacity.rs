@@ -1,10 +1,11 @@
 //! `hactl capacity`: how many more services of a size fit.
 
-use super::allocate::{value, vcpus};
+use super::allocate::value;
 use super::group::input::{Input, Read};
 use super::group::size::{self, shown};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::render::Format;
+use crate::render::cpus::cpus;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use clap::Args;
@@ -115,7 +116,7 @@ fn text(session: &Session, read: &Read, size: &Newcomer, found: &[GroupCapacity]
             Cell::plain(read.group(group.group)),
             Cell::plain(&counted(&group.now)),
             Cell::plain(&counted(&group.kept)),
-            Cell::plain(&tiers(&group.tiers, read.is_live)),
+            Cell::plain(&tiers(&group.tiers, read.cluster.cpus_in_thousandths)),
             Cell::plain(&because(read, group)),
         ]);
     }
@@ -137,9 +138,15 @@ fn counted(filled: &Filled) -> String {
 }
 
 /// `4096,102400,2=225`: memory, disk, vcpus and how many.
-fn tiers(tiers: &[Tier], live: bool) -> String {
+fn tiers(tiers: &[Tier], in_thousandths: bool) -> String {
     let each = tiers.iter().map(|tier| {
-        format!("{},{},{}={}", tier.size.memory, tier.size.disk, vcpus(tier.size.vcpus, live), tier.count)
+        format!(
+            "{},{},{}={}",
+            tier.size.memory,
+            tier.size.disk,
+            cpus(tier.size.vcpus, in_thousandths),
+            tier.count
+        )
     });
     each.collect::<Vec<_>>().join(" ")
 }
@@ -161,7 +168,7 @@ fn because(read: &Read, group: &GroupCapacity) -> String {
 fn document(read: &Read, size: &Newcomer, found: &[GroupCapacity]) -> Value {
     let tier = |tier: &Tier| {
         let size = tier.size;
-        json!({ "memory": size.memory, "disk": size.disk, "vcpus": vcpus(size.vcpus, read.is_live), "count": tier.count })
+        json!({ "memory": size.memory, "disk": size.disk, "vcpus": cpus(size.vcpus, read.cluster.cpus_in_thousandths), "count": tier.count })
     };
     let group = |group: &GroupCapacity| {
         json!({

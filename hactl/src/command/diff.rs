@@ -26,8 +26,12 @@ pub(crate) struct Diff {
 
 impl Diff {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        // What a dry run warns of one object, the plan of all of them may say too.
+        session.terminal().hold_warnings();
+        let outcome = self.differences(session).await;
+        session.terminal().release_warnings(|_| true);
         // 1 means "differs" here, so what was refused must not look like it.
-        self.differences(session).await.map_err(|failure| match failure.exit {
+        outcome.map_err(|failure| match failure.exit {
             Exit::Refused => Failure { exit: Exit::Usage, ..failure },
             Exit::Done | Exit::Usage | Exit::Unreachable | Exit::NotPermitted | Exit::TimedOut => failure,
         })
@@ -57,7 +61,10 @@ impl Diff {
         if !self.no_effect {
             let request = PlanRequest { objects: changed, deletions: Vec::new() };
             match client.plan(&request).await {
-                Ok(plan) => session.terminal().out(&effect(session.terminal(), &plan)),
+                Ok(plan) => {
+                    session.terminal().release_warnings(|warning| !is_said(&plan, warning));
+                    session.terminal().out(&effect(session.terminal(), &plan));
+                }
                 // The differences stand, whatever becomes of them.
                 Err(failure) => {
                     session.terminal().warn(&format!("the effect cannot be told: {}", failure.message));
@@ -125,4 +132,48 @@ fn effect(terminal: &Terminal, plan: &Plan) -> String {
         text += &format!("  {} {sentence}\n", terminal.paint(Style::Warn, "warning:"));
     }
     text
+}
+
+/// Whether a plan says what a warning about one object says: the same effect, or something of the same subject, which is what
+/// comes before the colon. Of one subject the plan's word counts, as it is about all changes together.
+fn is_said(plan: &Plan, warning: &str) -> bool {
+    // A warning comes as a header, which has no arrows.
+    let plain = |text: &str| text.replace('→', "->");
+    let subject = |text: &str| plain(text.split_once(": ").map_or(text, |(subject, _)| subject));
+    plan.effects.iter().any(|planned| plain(&planned.sentence()) == warning)
+        || plan.warnings.iter().any(|said| subject(said) == subject(warning))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::view::PlannedEffect;
+
+    fn check(warning: &str, expected: bool) {
+        let plan = Plan {
+            effects: vec![PlannedEffect {
+                message: "web would move node1 → node2, live".to_owned(),
+                ..PlannedEffect::default()
+            }],
+            waiting_for: Vec::new(),
+            warnings: vec![
+                "with this change cluster c would fail the HA reservation check: services on node(s) node1, node2".to_owned(),
+                "rule apart is not applied: it names one service".to_owned(),
+            ],
+        };
+        assert_eq!(is_said(&plan, warning), expected, "{warning}");
+    }
+
+    #[test]
+    fn what_the_plan_says_is_not_said_of_one_object_too() {
+        check("web would move node1 -> node2, live", true);
+        check("web would move node1 -> node3, live", false);
+        check(
+            "with this change cluster c would fail the HA reservation check: services on node(s) node1",
+            true,
+        );
+        check("rule apart is not applied: it names one service", true);
+        check("rule together is not applied: it names one service", false);
+        check("spec.group: there is no group g yet", false);
+    }
 }

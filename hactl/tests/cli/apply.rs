@@ -147,6 +147,42 @@ fn diff_tells_difference_and_effect_by_exit_status() {
 }
 
 #[test]
+fn diff_says_once_what_a_dry_run_and_the_plan_both_say() {
+    let plan = |warning: &'static str| {
+        Server::with(
+            move |request| match request.path.rsplit('/').next() {
+                Some("plan") => Some(super::server::Scripted::Answer(
+                    200,
+                    json!({"warnings": [format!("{warning}: a, b")]}),
+                )),
+                Some(_) if request.method == "POST" => Some(super::server::Scripted::Warned(vec![
+                    "the check would fail: a",
+                    "spec.group: there is no group g yet",
+                ])),
+                Some(_) | None => None,
+            },
+            |_, _| false,
+        )
+    };
+    let check = |said: &'static str, arguments: &[&str], expected: &[&str]| {
+        let server = plan(said);
+        let ran = hactl_with_input(&server, &[&["diff", "-f", "-"], arguments].concat(), &resource("web"));
+        let ran = ran.shows(1, &["resource/web (new)"]);
+        let told: Vec<String> = ran
+            .stderr
+            .lines()
+            .chain(ran.stdout.lines())
+            .filter_map(|line| line.trim().strip_prefix("warning: ").map(str::to_owned))
+            .collect();
+        assert_eq!(told, expected, "{} {}", ran.stderr, ran.stdout);
+    };
+    let group = "spec.group: there is no group g yet";
+    check("the check would fail", &[], &[group, "the check would fail: a, b"]);
+    check("something else", &[], &["the check would fail: a", group, "something else: a, b"]);
+    check("the check would fail", &["--no-effect"], &["the check would fail: a", group]);
+}
+
+#[test]
 fn waiting_ends_when_everything_is_ready() {
     let server = Server::with(
         |_| None,

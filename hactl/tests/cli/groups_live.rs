@@ -72,6 +72,47 @@ fn a_group_is_emptied_and_loads_are_evened() {
 }
 
 #[test]
+fn what_is_free_is_told_only_of_what_is_known() {
+    let facts = facts(&["a", "b"]);
+    let server = willing(&facts);
+    let check = |capacities: [Value; 3], rows: [&str; 3], free: [Value; 3]| {
+        for (node, capacity) in ["node1", "node2", "node3"].into_iter().zip(capacities) {
+            facts.lock()["nodes"][node]["capacity"] = capacity;
+        }
+        let compress = ["group", "compress"];
+        let said = hactl(&server, &compress).shows(0, &[]).stdout;
+        let row = |line: &str| line.split_whitespace().take(7).collect::<Vec<_>>().join(" ");
+        let shown: Vec<String> = said.lines().skip(1).take(3).map(row).collect();
+        assert_eq!(shown, rows, "{said}");
+        let said = hactl(&server, &[&compress[..], &["-o", "json"]].concat()).shows(0, &[]).stdout;
+        let value: Value = serde_json::from_str(&said).expect("JSON");
+        let found =
+            [&value["groups"][0]["free"], &value["groups"][0]["freeElsewhere"], &value["total"]["free"]];
+        assert_eq!(found, free.each_ref(), "{said}");
+    };
+    let all = json!({"cpu": "4", "memory": "16Gi", "disk": "100Gi"});
+    let no_disk = json!({"cpu": "4", "memory": "16Gi"});
+    check(
+        [all.clone(), all.clone(), all.clone()],
+        ["east 2048 30720 0 204800 1 31", "west 0 16384 0 102400 0 16", "total 2048 47104 0 307200 1 47"],
+        [
+            json!({"memory": 30720, "disk": 204_800, "vcpus": 31}),
+            json!({"memory": 16384, "disk": 102_400, "vcpus": 16}),
+            json!({"memory": 47104, "disk": 307_200, "vcpus": 47}),
+        ],
+    );
+    check(
+        [all.clone(), no_disk, json!({"disk": "1Gi"})],
+        ["east 2048 30720 0 - 1 31", "west 0 - 0 1024 0 -", "total 2048 - 0 - 1 -"],
+        [
+            json!({"memory": 30720, "disk": null, "vcpus": 31}),
+            json!({"memory": null, "disk": 1024, "vcpus": null}),
+            json!({"memory": null, "disk": null, "vcpus": null}),
+        ],
+    );
+}
+
+#[test]
 fn the_first_failure_ends_it() {
     let facts = facts(&["a", "b"]);
     let server = leader(&facts, |_, _, _| ("Failed", "it does not stop"));
@@ -93,7 +134,9 @@ fn new_services_are_placed_and_counted() {
     // 16 GiB and 4 cores at ratio 4 on each; a and b take 1 GiB and half a core; some memory stays free.
     let room = read(&["capacity", "memory=2G,vcpus=1"], 0);
     assert_eq!(room["groups"][0]["now"], 13, "{room:#}");
-    assert_eq!((&room["size"]["vcpus"], &room["size"]["template"]), (&json!(1.0), &Value::Null));
+    assert_eq!((&room["size"]["vcpus"], &room["size"]["template"]), (&json!(1), &Value::Null));
+    // Cpus are written alike everywhere, for people too.
+    hactl(&server, &["capacity", "memory=2G,vcpus=1"]).shows(0, &["0 MiB, 1 vcpus\n", " 2048,0,1="]);
     let large = read(&["capacity", "memory=1G,vcpus=4,disk=1G"], 0);
     assert_eq!(large["groups"][1]["now"], 4, "{large:#}");
     // A pool that only node3 reaches, and no group that is closed.

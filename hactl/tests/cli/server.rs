@@ -35,6 +35,8 @@ impl Request {
 /// What a script answers: a status and a body, or nothing at all (the connection is closed).
 pub(crate) enum Scripted {
     Answer(u16, Value),
+    /// What it would answer anyway, with these warnings.
+    Warned(Vec<&'static str>),
     HangUp,
 }
 
@@ -173,11 +175,15 @@ fn serve(shared: &Shared, stream: TcpStream) {
         }
         let answered = match scripted {
             Some(Scripted::HangUp) => return,
-            Some(Scripted::Answer(code, body)) => answer(&mut writer, code, &body),
+            Some(Scripted::Answer(code, body)) => answer(&mut writer, code, &body, &[]),
             None if request.has("watch=true") => watch(shared, &mut writer, &request),
+            Some(Scripted::Warned(warnings)) => {
+                let (code, body) = act(shared, &request);
+                answer(&mut writer, code, &body, &warnings)
+            }
             None => {
                 let (code, body) = act(shared, &request);
-                answer(&mut writer, code, &body)
+                answer(&mut writer, code, &body, &[])
             }
         };
         if answered.is_err() {
@@ -209,11 +215,13 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     Some(Request { method, path: path.to_owned(), query: query.to_owned(), body })
 }
 
-fn answer(writer: &mut TcpStream, code: u16, body: &Value) -> std::io::Result<()> {
+fn answer(writer: &mut TcpStream, code: u16, body: &Value, warnings: &[&str]) -> std::io::Result<()> {
     let body = body.to_string();
+    let header = |text: &&str| format!("warning: 299 - \"{text}\"\r\n");
+    let warnings: String = warnings.iter().map(header).collect();
     write!(
         writer,
-        "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\n{warnings}content-length: {}\r\n\r\n{body}",
         body.len()
     )
 }

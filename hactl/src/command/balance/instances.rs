@@ -1,5 +1,6 @@
 //! The table of instances.
 
+use crate::render::cpus::cpus;
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT};
 use ha_scheduler::balance::problem::{Problem, Spot};
 
@@ -25,7 +26,7 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
             node(spot.primary),
             spot.secondary.map(node).unwrap_or_default(),
             if facts.auto_balance { "Y" } else { "N" }.to_owned(),
-            cpus(cluster, facts.vcpus),
+            cpus(facts.vcpus, cluster.cpus_in_thousandths).to_string(),
             facts.memory.to_string(),
             (facts.disk / 1024).to_string(),
         ];
@@ -33,11 +34,6 @@ pub(super) fn table(cluster: &Cluster, problem: &Problem, spots: &[Spot]) -> Str
         rows.push(row);
     }
     aligned(&rows, 5)
-}
-
-/// Cpus, which may be counted in thousandths.
-pub(crate) fn cpus(cluster: &Cluster, count: i64) -> String {
-    if cluster.cpus_in_thousandths { (count as f64 / 1000.0).to_string() } else { count.to_string() }
 }
 
 /// Columns aligned, the first ones to the left and the others to the right, after one blank.

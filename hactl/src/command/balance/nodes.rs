@@ -1,6 +1,7 @@
 //! The table of nodes.
 
-use super::instances::{aligned, cpus};
+use super::instances::aligned;
+use crate::render::cpus::cpus;
 use ha_scheduler::balance::model::{Cluster, LOAD_UNIT, Node};
 use ha_scheduler::balance::problem::{Problem, Spot};
 use ha_scheduler::balance::score::{Usage, usages};
@@ -15,6 +16,12 @@ struct Row<'a> {
     offline: bool,
     /// Memory of the instances that run here.
     memory_used: i64,
+}
+
+impl Row<'_> {
+    fn cpus(&self, count: i64) -> String {
+        cpus(count, self.cluster.cpus_in_thousandths).to_string()
+    }
 }
 
 /// Every column, in the order in which they are shown.
@@ -41,8 +48,8 @@ const COLUMNS: [Column; 21] = [
     ("rmem", "r_mem", |row| row.usage.memory_reserved.to_string()),
     ("tdsk", "t_dsk", |row| (row.node.disk_total / 1024).to_string()),
     ("fdsk", "f_dsk", |row| (row.usage.disk_free / 1024).to_string()),
-    ("pcpu", "pcpu", |row| cpus(row.cluster, row.node.cpus)),
-    ("vcpu", "vcpu", |row| cpus(row.cluster, row.usage.vcpus)),
+    ("pcpu", "pcpu", |row| row.cpus(row.node.cpus)),
+    ("vcpu", "vcpu", |row| row.cpus(row.usage.vcpus)),
     ("pcnt", "pcnt", |row| row.usage.primaries.to_string()),
     ("scnt", "scnt", |row| row.usage.secondaries.to_string()),
     ("pfmem", "p_fmem", |row| share(row.usage.memory_free, row.node.memory_total)),

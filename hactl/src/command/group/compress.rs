@@ -2,19 +2,17 @@
 
 use super::input::{Input, Read};
 use super::moves::{Moves, Output};
-use crate::command::allocate::vcpus;
-use crate::command::balance::instances::cpus;
 use crate::failure::{Exit, Outcome};
 use crate::render::Format;
+use crate::render::cpus::cpus;
 use crate::render::table::{Cell, Table};
 use crate::session::Session;
 use crate::terminal::Style;
 use clap::Args;
 use ha_scheduler::balance::groups::Span;
-use ha_scheduler::balance::groups::compress::{Candidate, Verdict, best, compress};
+use ha_scheduler::balance::groups::compress::{Candidate, Free, Verdict, best, compress};
 use ha_scheduler::balance::state::Amount;
-use serde_json::{Value, json};
-use std::ops::Add;
+use serde_json::{Number, Value, json};
 
 /// Plan how a group can be emptied: of those whose instances all find a place elsewhere the one that frees most
 #[derive(Args, Debug)]
@@ -67,36 +65,40 @@ fn text(session: &Session, read: &Read, span: &Span<'_>, candidates: &[Candidate
     let heading =
         ["GROUP", "MEMORY USED", "FREE", "DISK USED", "FREE", "CPUS USED", "FREE", "CAN BE EMPTIED"];
     let mut table = Table::new(&heading);
-    let mut row = |name: &str, used: Amount, free: Amount, verdict: (String, Style)| {
-        let sizes = [used.memory, free.memory, used.disk, free.disk].map(|size| size.to_string());
-        let cpus = [used.vcpus, free.vcpus].map(|count| cpus(&read.cluster, count));
+    let mut row = |name: &str, used: Amount, free: &Free, verdict: (String, Style)| {
+        let (used, free) = (numbers(read, used), free_numbers(read, free));
         let mut cells = vec![Cell::plain(name)];
-        cells.extend(sizes.iter().chain(&cpus).map(|number| Cell::plain(number)));
+        for number in used.map(Some).into_iter().zip(free).flat_map(|(used, free)| [used, free]) {
+            cells.push(Cell::plain(&number.map_or_else(String::new, |number| number.to_string())));
+        }
         cells.push(Cell::styled(&verdict.0, verdict.1));
         table.row(cells);
     };
     for candidate in candidates {
-        row(read.group(candidate.group), candidate.used, candidate.free, verdict(span, candidate));
+        row(read.group(candidate.group), candidate.used, &candidate.free, verdict(span, candidate));
     }
     let (used, free) = total(candidates);
-    row("total", used, free, (String::new(), Style::Plain));
+    row("total", used, &free, (String::new(), Style::Plain));
     table.render(session.terminal(), 0)
 }
 
-fn total(candidates: &[Candidate]) -> (Amount, Amount) {
-    let sum = |amount: &dyn Fn(&Candidate) -> Amount| {
-        candidates.iter().map(amount).fold(Amount::default(), Amount::add)
-    };
-    (sum(&|candidate| candidate.used), sum(&|candidate| candidate.free))
+fn total(candidates: &[Candidate]) -> (Amount, Free) {
+    let (mut used, mut free) = (Amount::default(), Free::default());
+    for candidate in candidates {
+        used = used + candidate.used;
+        free.amount = free.amount + candidate.free.amount;
+        free.nodes.extend(&candidate.free.nodes);
+    }
+    (used, free)
 }
 
 fn document(read: &Read, span: &Span<'_>, candidates: &[Candidate], empties: Option<&str>) -> Value {
     let one = |candidate: &Candidate| {
         json!({
             "group": read.group(candidate.group),
-            "used": amount(read, candidate.used),
-            "free": amount(read, candidate.free),
-            "freeElsewhere": amount(read, candidate.free_elsewhere),
+            "used": value(numbers(read, candidate.used)),
+            "free": value(free_numbers(read, &candidate.free)),
+            "freeElsewhere": value(free_numbers(read, &candidate.free_elsewhere)),
             "canBeEmptied": matches!(candidate.verdict, Verdict::CanBeEmptied(_)),
             "verdict": verdict(span, candidate).0,
         })
@@ -104,12 +106,25 @@ fn document(read: &Read, span: &Span<'_>, candidates: &[Candidate], empties: Opt
     let (used, free) = total(candidates);
     json!({
         "groups": candidates.iter().map(one).collect::<Vec<_>>(),
-        "total": { "used": amount(read, used), "free": amount(read, free) },
+        "total": { "used": value(numbers(read, used)), "free": value(free_numbers(read, &free)) },
         "empties": empties,
     })
 }
 
+/// Memory, disk and cpus.
+fn numbers(read: &Read, amount: Amount) -> [Number; 3] {
+    [amount.memory.into(), amount.disk.into(), cpus(amount.vcpus, read.cluster.cpus_in_thousandths)]
+}
+
+/// The same of what is free; none where a node has an unknown amount.
+fn free_numbers(read: &Read, free: &Free) -> [Option<Number>; 3] {
+    let [memory, disk, cpus] = read.known(&free.nodes);
+    let [free_memory, free_disk, free_cpus] = numbers(read, free.amount).map(Some);
+    [free_memory.filter(|_| memory), free_disk.filter(|_| disk), free_cpus.filter(|_| cpus)]
+}
+
 /// Sizes as a value.
-fn amount(read: &Read, amount: Amount) -> Value {
-    json!({ "memory": amount.memory, "disk": amount.disk, "vcpus": vcpus(amount.vcpus, read.is_live) })
+fn value(numbers: [impl Into<Value>; 3]) -> Value {
+    let [memory, disk, vcpus] = numbers.map(Into::into);
+    json!({ "memory": memory, "disk": disk, "vcpus": vcpus })
 }

@@ -5,6 +5,7 @@ use crate::command::balance::planned::{Source, adjust};
 use crate::failure::Failure;
 use crate::session::Session;
 use clap::{Args, ValueHint};
+use ha_api_types::quantity::Amounts;
 use ha_scheduler::balance::groups::Span;
 use ha_scheduler::balance::model::Cluster;
 use ha_scheduler::balance::problem::Settings;
@@ -107,6 +108,18 @@ impl Read {
             }
         }
         self
+    }
+
+    /// Whether memory, disk and cpus of these nodes are all known; what is not does not limit.
+    pub(crate) fn known(&self, nodes: &[usize]) -> [bool; 3] {
+        let facts = |node: &usize| self.view.as_ref()?.nodes.get(&self.cluster.nodes[*node].name);
+        let all =
+            |known: fn(&Amounts) -> bool| nodes.iter().filter_map(facts).all(|facts| known(&facts.capacity));
+        [
+            all(|capacity| capacity.memory.is_some()),
+            all(|capacity| capacity.disk.is_some()),
+            all(|capacity| capacity.cpu.is_some()),
+        ]
     }
 
     /// All groups as one problem.

@@ -2,6 +2,7 @@
 
 use super::input::Read;
 use crate::failure::Failure;
+use crate::render::cpus::cpus;
 use ha_scheduler::balance::groups::newcomer::Newcomer;
 use ha_scheduler::balance::groups::partition::word;
 use ha_scheduler::balance::live::{apart_tags, open_to};
@@ -110,17 +111,10 @@ pub(crate) fn template(text: &str) -> Result<Template, String> {
 
 /// A size for people.
 pub(crate) fn shown(size: &Newcomer) -> String {
-    if size.nodes.is_some() {
-        let vcpus = size.vcpus as f64 / 1000.0;
-        return format!("memory {} MiB, disk {} MiB, {vcpus} vcpus", size.memory, size.disk);
-    }
-    format!(
-        "memory {} MiB, disk {} MiB, {} vcpus, template {}",
-        size.memory,
-        size.disk,
-        size.vcpus,
-        word(size.template)
-    )
+    let is_live = size.nodes.is_some();
+    let vcpus = cpus(size.vcpus, is_live);
+    let template = if is_live { String::new() } else { format!(", template {}", word(size.template)) };
+    format!("memory {} MiB, disk {} MiB, {vcpus} vcpus{template}", size.memory, size.disk)
 }
 
 /// A size in MiB, or with a unit: M, G, T, each also with `i` or `iB`, of 1024.

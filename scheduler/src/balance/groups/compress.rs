@@ -5,7 +5,6 @@ use super::partition;
 use super::span::{Moved, Span, Stays};
 use crate::balance::model::Allocation;
 use crate::balance::state::{Amount, Lack, State};
-use std::ops::Add;
 
 /// A group as one that could be emptied.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,12 +13,21 @@ pub struct Candidate {
     pub group: usize,
     /// What its instances use.
     pub used: Amount,
-    /// What is free on its nodes that work.
-    pub free: Amount,
+    /// What is free on its nodes that something may come to.
+    pub free: Free,
     /// What is free in the groups to which something of it could go.
-    pub free_elsewhere: Amount,
+    pub free_elsewhere: Free,
     /// Whether it can be emptied.
     pub verdict: Verdict,
+}
+
+/// What is free on some nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Free {
+    /// The amount.
+    pub amount: Amount,
+    /// The nodes, by position in the cluster.
+    pub nodes: Vec<usize>,
 }
 
 /// Whether a group can be emptied.
@@ -69,18 +77,17 @@ fn candidate(span: &Span<'_>, state: &State<'_>, group: usize) -> Candidate {
         Vec::new()
     };
     let used = used(span, state, group);
-    let free_elsewhere =
-        targets.iter().map(|&other| free(span, state, other)).fold(Amount::default(), Amount::add);
+    let free_elsewhere = free(span, state, &targets);
     let verdict = if guests.is_empty() {
         Verdict::Empty
     } else if let Some(stays) = span.stays(group) {
         Verdict::Stays(stays)
-    } else if let Some(lack) = exceeds(used, free_elsewhere) {
+    } else if let Some(lack) = exceeds(used, free_elsewhere.amount) {
         Verdict::TooMuch(lack)
     } else {
         emptied(span, state, &guests).map_or_else(Verdict::NoPlace, Verdict::CanBeEmptied)
     };
-    Candidate { group, used, free: free(span, state, group), free_elsewhere, verdict }
+    Candidate { group, used, free: free(span, state, &[group]), free_elsewhere, verdict }
 }
 
 /// What instances take from the nodes of a group.
@@ -97,12 +104,15 @@ fn used(span: &Span<'_>, state: &State<'_>, group: usize) -> Amount {
     sum
 }
 
-/// What is free on the nodes of a group that something may come to.
-fn free(span: &Span<'_>, state: &State<'_>, group: usize) -> Amount {
-    let hosts = span.open_hosts(state, group);
-    hosts.iter().map(|&host| state.free(host)).fold(Amount::default(), |sum, free| {
-        sum + Amount { memory: free.memory.max(0), disk: free.disk.max(0), vcpus: free.vcpus.max(0) }
-    })
+/// What is free on the nodes of groups that something may come to.
+fn free(span: &Span<'_>, state: &State<'_>, groups: &[usize]) -> Free {
+    let mut sum = Free::default();
+    for host in groups.iter().flat_map(|&group| span.open_hosts(state, group)) {
+        let Amount { memory, disk, vcpus } = state.free(host);
+        sum.amount = sum.amount + Amount { memory: memory.max(0), disk: disk.max(0), vcpus: vcpus.max(0) };
+        sum.nodes.push(span.problem.hosts[host].node);
+    }
+    sum
 }
 
 /// What is used at least as much as is free.
