@@ -73,6 +73,10 @@ reasons! {
     Preempting => "services of lower priority make room for it",
     /// It made room for a service of higher priority.
     Preempted => "it makes room for a service of higher priority",
+    /// Somebody that it comes after does not run yet.
+    StartOrder => "a service that it comes after does not run",
+    /// Who comes after it stops first, or it stops since whom it comes after does.
+    StopOrder => "services stop in the reverse of their start order",
     /// No node can take it.
     NoFeasibleNode => "no node can take it",
     /// Moved because a preferred node is back.

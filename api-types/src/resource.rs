@@ -3,6 +3,7 @@
 use crate::driver::DriverSpec;
 use crate::kind::Kind;
 use crate::meta::Condition;
+use crate::names;
 use crate::object::{Object, Spec};
 use crate::quantity::Amounts;
 use crate::time::{Millis, Timestamp};
@@ -45,7 +46,8 @@ pub struct ResourceSpec {
     pub storage: Option<StorageSpec>,
     /// False: safe to run twice; it never arms a watchdog and is moved without waiting.
     pub exclusive: bool,
-    /// Resources that start before it and stop after it.
+    /// Resources that start before it and stop after it, on whatever node: it is started once they run, and stopped before
+    /// they are when somebody stops or moves them. While one of them is wanted Stopped it is stopped, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// Labels for the scheduler, as exclusion tags.
@@ -310,6 +312,9 @@ pub struct ServiceDefinition {
     pub priority: i32,
     /// Whether promise 1 covers it.
     pub exclusive: bool,
+    /// Names, without type, of resources that stop after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
 }
 
 impl ServiceDefinition {
@@ -323,6 +328,7 @@ impl ServiceDefinition {
             max_restart: resource.spec.max_restart,
             priority: resource.spec.priority,
             exclusive: resource.spec.exclusive,
+            after: resource.spec.after.iter().map(|name| names::bare(name).to_owned()).collect(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod admission;
 mod answer;
+mod circle;
 mod commit;
 mod convert;
 mod core_v1;

@@ -8,6 +8,7 @@ pub mod explain;
 pub mod fencing;
 pub mod health;
 pub mod interface;
+pub mod order;
 pub mod placement;
 pub mod plan;
 pub mod reconcile;

@@ -65,3 +65,48 @@ async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
     assert!(says(&again.warnings, "its group old is dropped"), "{:?}", again.warnings);
     assert_eq!((again.at("/spec/group"), again.at("/metadata/generation")), (&Value::Null, &json!(2)));
 }
+
+#[tokio::test]
+async fn a_circle_of_start_order_is_refused_and_who_stops_with_a_service_is_said() {
+    let api = Api::over(MemoryStore::new());
+    let after = |name: &str, first: &[&str]| {
+        let mut resource = resource(name);
+        resource["spec"]["after"] = json!(first);
+        resource
+    };
+    api.post("resources", &after("web", &["vm:database"])).await;
+    api.post("resources", &after("database", &["files"])).await;
+    let refused = api.post("resources", &after("files", &["other", "web"])).await;
+    assert_eq!(refused.code, 422);
+    let message = refused.at("/details/causes/0/message").as_str().unwrap();
+    assert_eq!(refused.at("/details/causes/0/field"), "spec.after[1]");
+    assert!(
+        message.contains("files starts before database starts before web starts before files"),
+        "{message}"
+    );
+    assert_eq!(api.get("resources/files").await.code, 404);
+    assert_eq!(api.post("resources", &after("files", &[])).await.code, 201);
+    let refused = api.merge("resources/files", &json!({"spec": {"after": ["web"]}})).await;
+    assert_eq!((refused.code, refused.at("/details/causes/0/field")), (422, &json!("spec.after[0]")));
+    let stopped = api.merge("resources/files", &json!({"spec": {"state": "Stopped"}})).await;
+    let said = |warnings: &[String]| warnings.iter().any(|text| text.contains("database comes after it"));
+    assert!(said(&stopped.warnings), "{:?}", stopped.warnings);
+    api.merge("resources/database", &json!({"spec": {"state": "Stopped"}})).await;
+    let again = api.merge("resources/files", &json!({"spec": {"state": "Disabled"}})).await;
+    assert!(!said(&again.warnings), "{:?}", again.warnings);
+}
+
+#[tokio::test]
+async fn a_plan_of_several_changes_refuses_the_circle_that_they_close_together() {
+    let api = Api::over(MemoryStore::new());
+    let after = |name: &str, first: &str| {
+        let mut resource = resource(name);
+        resource["spec"]["after"] = json!([first]);
+        resource
+    };
+    let plan = |objects: Vec<Value>| json!({"objects": objects, "deletions": []});
+    let refused = api.post("plan", &plan(vec![after("a", "b"), after("b", "a")])).await;
+    assert_eq!(refused.code, 422, "{:?}", refused.at("/message"));
+    let fine = api.post("plan", &plan(vec![after("a", "b"), resource("b")])).await;
+    assert_eq!(fine.code, 200, "{:?}", fine.at("/message"));
+}

@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The topics in the order in which they are read, with what each is about; a folder without a line here comes after them.
-const TOPICS: [(&str, &str); 14] = [
+const TOPICS: [(&str, &str); 15] = [
     ("fencing", "A node fails, and what makes certain that nothing of it runs any more."),
     ("store", "The store is away, slow, compacted, or changes its leader."),
     ("leadership", "The leading controller fails, hangs, or is cut off."),
     ("agent", "The agent fails, restarts, hangs, or cannot write its journal."),
     ("services", "Services start, fail, crash, and are stopped."),
+    ("order", "Services start after others and stop before them."),
     ("moves", "Services are migrated and relocated."),
     ("rules", "Groups and affinity rules."),
     ("placement", "Which node is chosen, and which is refused."),

@@ -2,11 +2,13 @@
 //! what it would do.
 
 use super::{ApiState, facts, read, what_if};
+use crate::core::order::Order;
 use crate::core::placement::declared;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::{self, TypedName};
+use ha_api_types::operation::{OperationAction, OperationSpec};
 use ha_api_types::placement::{AffinityRuleSpec, GroupSpec};
-use ha_api_types::resource::ResourceSpec;
+use ha_api_types::resource::{RequestedState, ResourceSpec};
 use ha_scheduler::Rules;
 use ha_store::Store;
 use serde_json::Value;
@@ -31,6 +33,7 @@ pub(crate) async fn of<S: Store>(
     dry_run: bool,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
+    warnings.extend(stopped_with_it(state, kind, name, value).await);
     for reference in references(kind, value).into_iter().take(MAX_REFERENCES) {
         warnings.extend(missing(state, &reference).await);
     }
@@ -45,6 +48,39 @@ pub(crate) async fn of<S: Store>(
         warnings.extend(conflicts(state, kind, name).await);
     }
     warnings
+}
+
+/// Who runs only while a resource does, when that is told to stop.
+async fn stopped_with_it<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    value: &Value,
+) -> Option<String> {
+    let first = match kind {
+        Kind::Resource => {
+            let spec: ResourceSpec = read::spec_of(value);
+            let stops = matches!(spec.state, RequestedState::Stopped | RequestedState::Disabled);
+            stops.then(|| name.to_owned())
+        }
+        Kind::Operation => {
+            let spec: OperationSpec = read::spec_of(value);
+            spec.resource
+                .filter(|_| spec.action == OperationAction::Stop)
+                .map(|name| names::bare(&name).to_owned())
+        }
+        Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => None,
+    }?;
+    let world = facts::world(state).await.ok()?;
+    let order = Order::of(world.resources.iter().map(|(name, read)| (name, &read.value)));
+    let stopped: Vec<&str> = order
+        .following(&first)
+        .filter(|next| {
+            world.resources.get(*next).is_some_and(|next| next.value.spec.state == RequestedState::Started)
+        })
+        .collect();
+    let verb = if stopped.len() == 1 { "comes after it and is" } else { "come after it and are" };
+    (!stopped.is_empty()).then(|| format!("{} {verb} stopped before it", stopped.join(", ")))
 }
 
 fn references(kind: Kind, value: &Value) -> Vec<Reference> {

@@ -4,6 +4,7 @@ pub(super) mod effects;
 
 use super::ApiState;
 use super::admission::{Context, admit};
+use super::circle;
 use super::error::ApiError;
 use super::facts;
 use super::read;
@@ -49,6 +50,8 @@ pub(crate) async fn handler<S: Store>(
         .map(|deletion| (deletion.kind, names::bare(&deletion.name).to_owned()))
         .collect();
     let (mut plan, before, after) = compared(&state, &changed, &deleted).await?;
+    let resources = changed.iter().filter(|(kind, ..)| *kind == Kind::Resource);
+    circle::check_all(&before, &after, resources.map(|(_, name, _)| name.as_str()))?;
     plan.warnings.extend(gate::warning(&state, before, after).await?);
     Ok(Json(plan).into_response())
 }

@@ -10,6 +10,7 @@ mod ignore;
 mod migrate;
 mod moves;
 pub(super) mod operation;
+mod ordering;
 mod outcome;
 mod policy;
 mod preemption;
@@ -23,6 +24,7 @@ mod stop;
 pub(super) use disarm::holds_up as holds_up_disarm;
 
 use super::health::NodeTable;
+use super::order::Order;
 use super::placement::replicas;
 use super::plan::{Note, Plan, Subject};
 use super::situation::Situation;
@@ -33,7 +35,6 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Assignment, Fence, FenceState, Mode, Phase, Revision, ServiceReport, Tombstone};
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_scheduler::{Turn, View};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the functions of this module plan with: facts that do not change, and the plan and view that do.
@@ -54,6 +55,10 @@ pub struct Planner<'a> {
     pub plan: Plan,
     /// Services that have to make room for one of higher priority, by name.
     displaced: BTreeMap<String, preemption::Displacement>,
+    /// Start and stop order.
+    order: Order,
+    /// Services that this plan stops, or will once those that come after them are stopped.
+    leaving: BTreeSet<String>,
 }
 
 impl<'a> Planner<'a> {
@@ -68,6 +73,8 @@ impl<'a> Planner<'a> {
             rebalances: BTreeMap::new(),
             plan,
             displaced: BTreeMap::new(),
+            order: Order::of(situation.world.resources.iter().map(|(name, read)| (name, &read.value))),
+            leaving: BTreeSet::new(),
         }
     }
 
@@ -225,15 +232,16 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Plans all services, those of higher priority first.
+/// Plans all services: those that others come after before these, else those of higher priority first.
 pub fn plan(planner: &mut Planner<'_>) {
     let world = planner.situation.world;
-    let mut order: Vec<(&String, &Versioned<Resource>)> = world.resources.iter().collect();
-    order.sort_by_key(|(name, resource)| (Reverse(resource.value.spec.priority), *name));
+    let services = world.resources.iter().map(|(name, read)| (name.as_str(), read.value.spec.priority));
+    let sequence = planner.order.sequence(services);
     let operations = operation::requests(&planner.situation);
     rebalance::plan(planner, &operations);
-    for (name, resource) in order {
-        if planner.situation.busy.contains(&Subject::Service(name.clone())) {
+    for name in sequence {
+        let Some(resource) = world.resources.get(name) else { continue };
+        if planner.situation.busy.contains(&Subject::Service(name.to_owned())) {
             continue;
         }
         let keys = [
@@ -252,7 +260,7 @@ pub fn plan(planner: &mut Planner<'_>) {
             status: world.resource_statuses.get(name),
             assignment: world.assignments.get(name),
             tombstone: world.tombstones.get(name),
-            operation: operations.get(name.as_str()).copied(),
+            operation: operations.get(name).copied(),
         };
         plan_one(planner, &service);
     }

@@ -9,6 +9,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Mode, NodeReport, Phase};
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Outcome, Transaction};
+use std::collections::BTreeSet;
 
 /// How long a restart waits for commands under way.
 pub(super) const RESTART_PATIENCE_MS: Millis = 5_000;
@@ -65,6 +66,9 @@ impl AgentCore {
         if !self.may_be_here(service) && !may_run {
             return;
         }
+        if self.stops_after_others(service) {
+            return;
+        }
         let uid = current.and_then(|report| report.action_uid);
         let graceful_ms = service.definition.timeouts.stop_ms();
         self.set_desired(
@@ -81,6 +85,40 @@ impl AgentCore {
         service.permit = None;
         service.go(Step::Stop { uid, graceful_ms });
         self.changed = true;
+    }
+
+    /// Whether a service that comes after this one still has to stop here. Who could not be stopped, or comes before it as
+    /// well, is not waited for.
+    fn stops_after_others(&self, service: &Service) -> bool {
+        self.services.values().any(|other| {
+            other.definition.after.iter().any(|first| first == service.name())
+                && self.may_be_here(other)
+                && !self.is_ignored(other.name())
+                && !self.says_stop_failed(other)
+                && !self.comes_after(service, other.name())
+        })
+    }
+
+    /// Whether a service comes after another one, directly or not, by what runs here.
+    fn comes_after(&self, service: &Service, first: &str) -> bool {
+        let mut known: BTreeSet<&str> = BTreeSet::new();
+        let mut names: Vec<&str> = service.definition.after.iter().map(String::as_str).collect();
+        while let Some(name) = names.pop() {
+            if name == first {
+                return true;
+            }
+            if known.insert(name)
+                && let Some(next) = self.services.get(name)
+            {
+                names.extend(next.definition.after.iter().map(String::as_str));
+            }
+        }
+        false
+    }
+
+    fn says_stop_failed(&self, service: &Service) -> bool {
+        let report = self.current(service);
+        service.task.is_none() && report.is_some_and(|report| report.phase == Phase::StopFailed)
     }
 
     pub(super) fn leave_step(&mut self, now: &Now) {
@@ -129,13 +167,9 @@ impl AgentCore {
         if in_time || self.leaving.is_some() {
             return;
         }
-        let says_failed = |service: &Service| {
-            let report = self.current(service);
-            service.task.is_none() && report.is_some_and(|report| report.phase == Phase::StopFailed)
-        };
         let active: Vec<&Service> =
             self.services.values().filter(|service| self.is_active(service)).collect();
-        if active.is_empty() || !active.iter().all(|service| says_failed(service)) {
+        if active.is_empty() || !active.iter().all(|service| self.says_stop_failed(service)) {
             return;
         }
         let names: Vec<&str> = active.into_iter().map(Service::name).collect();

@@ -132,6 +132,8 @@ impl AgentCore {
         let Some(name) = self.commands.remove(&id) else { return };
         self.changed = true;
         self.stale.insert(name.clone());
+        // Others may have waited for it to stop.
+        self.all_stale |= self.is_leaving();
         self.with_service(&name, |core, service| {
             if service.cancelling.remove(&id) {
                 return;

@@ -3,7 +3,7 @@
 use super::assign::{assign, start_on, stop_on};
 use super::policy::{choose, nowhere, why_nowhere};
 use super::start::wants_stop;
-use super::{Draft, Planner, Service, Standing, error, rebalance, recover};
+use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recover};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -235,7 +235,7 @@ pub(super) fn begin(
         draft.go(ServiceState::Migrate, reason, message);
         return true;
     }
-    if !stop_on(planner, service, draft, &node) {
+    if !ordering::way_is_clear(planner, service, draft) || !stop_on(planner, service, draft, &node) {
         return false;
     }
     draft.status.target = Some(target.to_owned());
@@ -305,6 +305,14 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
 /// It is stopped: it starts on the target, or, if that cannot take it any more, wherever it can.
 fn arrive(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     if wants_stop(service, draft) {
+        return;
+    }
+    if let Some(message) = ordering::has_to_stop(planner, service) {
+        draft.go(ServiceState::RequestStart, Reason::StartOrder, message);
+        return;
+    }
+    if let Some(message) = ordering::holds_start(planner, service) {
+        draft.wait(Reason::StartOrder, message);
         return;
     }
     let placement = choose(planner, service, draft);

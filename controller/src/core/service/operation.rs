@@ -2,7 +2,7 @@
 
 use super::assign::{assign, stop_on};
 use super::policy::choose;
-use super::{Draft, Planner, Service, moves};
+use super::{Draft, Planner, Service, moves, ordering};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
@@ -326,6 +326,9 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
 /// Restarts in place: under one permit, or, when it would be stopped another way than it was started, by stop and start.
 fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let Some(node) = draft.status.node.clone() else { return false };
+    if !ordering::way_is_clear(planner, service, draft) {
+        return false;
+    }
     let same_driver = service
         .assignment
         .is_some_and(|assignment| assignment.value.definition.driver == service.resource.value.spec.driver);

@@ -1,7 +1,7 @@
 //! Choosing a node, and what follows a failed start. SEMANTICS, sections 3 and 4.
 
 use super::assign::start_on;
-use super::{Draft, Planner, Service, error, preemption};
+use super::{Draft, Planner, Service, error, ordering, preemption};
 use crate::core::placement::service_facts;
 use ha_api_types::event::EventType;
 use ha_api_types::reason::Reason;
@@ -98,6 +98,10 @@ pub(super) fn start_failed(
     if !never_here && draft.status.relocations >= service.resource.value.spec.max_relocate {
         let message = format!("{}; last on {node}: {said}", Reason::PoliciesExhausted.sentence());
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
+        return;
+    }
+    if let Some(message) = ordering::holds_start(planner, service) {
+        draft.wait(Reason::StartOrder, message);
         return;
     }
     let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);

@@ -116,13 +116,14 @@ fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
 /// leave, so they are still to come in this plan.
 fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
     let world = planner.situation.world;
-    let own = service.resource.value.spec.priority;
+    let rank = |name: &str, own: i32| planner.order.priority(name, own);
+    let own = rank(service.name, service.resource.value.spec.priority);
     world
         .resources
         .iter()
         .filter(|(name, resource)| {
             let spec = &resource.value.spec;
-            spec.priority < own
+            rank(name, spec.priority) < own
                 && spec.state == RequestedState::Started
                 && resource.value.metadata.deletion_timestamp.is_none()
                 && !planner.situation.busy.contains(&Subject::Service((*name).clone()))

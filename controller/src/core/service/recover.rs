@@ -3,7 +3,7 @@
 use super::assign::{start_on, stop_on};
 use super::policy::{choose, with_companions};
 use super::start::{partners_come_first, stops_first, wants_stop};
-use super::{Draft, Planner, Service, Standing, preemption, queued};
+use super::{Draft, Planner, Service, Standing, ordering, preemption, queued};
 use crate::core::health::Health;
 use crate::core::situation::Situation;
 use ha_api_types::cluster::ShutdownPolicy;
@@ -78,6 +78,11 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         RequestedState::Started | RequestedState::Stopped if comes_back(planner, draft) => {}
         RequestedState::Started | RequestedState::Stopped => {
             if preemption::is_held_back(planner, draft) {
+                return;
+            }
+            let held = ordering::holds_start(planner, service);
+            if let Some(message) = held.filter(|_| service.wanted() == RequestedState::Started) {
+                draft.wait(Reason::StartOrder, message);
                 return;
             }
             let placement = with_companions(planner, service, draft, choose(planner, service, draft));

@@ -2,8 +2,7 @@
 
 use super::assign::start_on;
 use super::policy::{choose, choose_start, start_failed, with_companions};
-use super::{Draft, Planner, Service, Standing, error, moves, operation, preemption, recover};
-use ha_api_types::names;
+use super::{Draft, Planner, Service, Standing, error, moves, operation, ordering, preemption, recover};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -18,8 +17,8 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
         draft.wait(Reason::Disarmed, "the cluster is disarmed");
         return;
     }
-    if let Some(first) = not_yet_started_before(planner, service) {
-        draft.wait(Reason::Waiting, format!("{first} starts before it"));
+    if let Some(message) = ordering::holds_start(planner, service) {
+        draft.wait(Reason::StartOrder, message);
         return;
     }
     if recover::comes_back(planner, draft) {
@@ -63,28 +62,6 @@ pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &
     true
 }
 
-/// Something that this service names in `after`, is wanted Started, and does not run yet.
-fn not_yet_started_before(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
-    let world = planner.situation.world;
-    let after = &service.resource.value.spec.after;
-    after
-        .iter()
-        .map(|name| names::bare(name))
-        .filter(|name| *name != service.name)
-        .find(|name| {
-            let wanted = world
-                .resources
-                .get(*name)
-                .is_some_and(|other| other.value.spec.state == RequestedState::Started);
-            let runs = world
-                .resource_statuses
-                .get(*name)
-                .is_some_and(|status| status.value.state == ServiceState::Started && status.value.running);
-            wanted && !runs
-        })
-        .map(str::to_owned)
-}
-
 /// A service that runs nowhere and is not wanted any more is Stopped or Disabled at once.
 pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
     if service.wanted() != RequestedState::Started {
@@ -123,7 +100,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
     let Some(answer) = service.answer(&situation).filter(|answer| answer.value.phase != Phase::Starting)
     else {
-        if stop_if_unwanted(service, draft) {
+        if stop_if_unwanted(planner, service, draft) {
             return;
         }
         let message = format!("{} is starting it", assignment.node);
@@ -133,7 +110,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     let report = &answer.value;
     match report.phase {
         Phase::Running => {
-            if stop_if_unwanted(service, draft) {
+            if stop_if_unwanted(planner, service, draft) {
                 return;
             }
             draft.status.failed_nodes.retain(|node| *node != assignment.node);
@@ -222,7 +199,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             | Phase::MoveFailed => {}
         }
     }
-    if stop_if_unwanted(service, draft) {
+    if stop_if_unwanted(planner, service, draft) {
         return;
     }
     if situation.world.settings().disarmed.is_some() {
@@ -253,6 +230,12 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     if draft.reason.is_none() && !operation::carry_out(planner, service, draft) {
         let placement = choose(planner, service, draft);
         moves::improve(planner, service, draft, &placement);
+    }
+    // Where it moves by itself, by stop and start, that clears the way as well.
+    if draft.status.state == ServiceState::Started
+        && let Some(message) = ordering::is_waited_for(planner, service)
+    {
+        draft.go(ServiceState::RequestStop, Reason::StopOrder, message);
     }
 }
 
@@ -298,13 +281,24 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         draft.go(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;
     }
+    if let Some(message) = ordering::holds_start(planner, service) {
+        draft.wait(Reason::StartOrder, message);
+        return;
+    }
     start_on(planner, service, draft, node, Reason::LeaseLost);
 }
 
-/// Enters RequestStop when it is not wanted running.
-fn stop_if_unwanted(service: &Service<'_>, draft: &mut Draft) -> bool {
+/// Enters RequestStop when it is not wanted running, or whom it comes after is not.
+fn stop_if_unwanted(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     match service.wanted() {
-        RequestedState::Started | RequestedState::Ignored => false,
+        RequestedState::Started => match ordering::has_to_stop(planner, service) {
+            Some(message) => {
+                draft.go(ServiceState::RequestStop, Reason::StopOrder, message);
+                true
+            }
+            None => false,
+        },
+        RequestedState::Ignored => false,
         RequestedState::Stopped | RequestedState::Disabled => {
             draft.go(ServiceState::RequestStop, Reason::Stopping, "it is not wanted running".to_owned());
             true

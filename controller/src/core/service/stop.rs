@@ -3,7 +3,7 @@
 use super::assign::stop_on;
 use super::policy::choose;
 use super::start::wants_stop;
-use super::{Draft, Planner, Service, Standing, error, operation, preemption, recover};
+use super::{Draft, Planner, Service, Standing, error, operation, ordering, preemption, recover};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -27,6 +27,9 @@ pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, dra
                     Some(Phase::Stopped | Phase::Failed | Phase::HandedOver)
                 );
                 if !stopped {
+                    if !ordering::way_is_clear(planner, service, draft) {
+                        return;
+                    }
                     let node = assignment.node.clone();
                     if stop_on(planner, service, draft, &node) {
                         draft.go(

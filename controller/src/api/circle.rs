@@ -1,0 +1,71 @@
+//! Start order (`spec.after`): a change that closes a circle is refused, since nobody in it could ever start.
+
+use super::error::ApiError;
+use super::{ApiState, facts, read};
+use crate::core::order::Order;
+use crate::core::world::World;
+use ha_api_types::kind::Kind;
+use ha_api_types::names;
+use ha_api_types::problem::{Problem, ProblemKind, element};
+use ha_api_types::resource::{Resource, ResourceSpec};
+use ha_store::Store;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Refuses a resource that would come after itself by way of others. What was so before is not refused again.
+pub(super) async fn check<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    current: Option<&Value>,
+    value: &Value,
+) -> Result<(), ApiError> {
+    let after = |value: &Value| read::spec_of::<ResourceSpec>(value).after;
+    if kind != Kind::Resource || after(value).is_empty() || current.map(after) == Some(after(value)) {
+        return Ok(());
+    }
+    let world = facts::world(state).await?;
+    let mut resources: BTreeMap<String, Resource> =
+        world.resources.into_iter().map(|(name, read)| (name, read.value)).collect();
+    let changed = resources.entry(name.to_owned()).or_default();
+    changed.spec = read::spec_of(value);
+    match problem(&Order::of(resources.iter()), name, &changed_after(&resources, name)) {
+        Some(problem) => Err(ApiError::invalid(kind, name, &[problem])),
+        None => Ok(()),
+    }
+}
+
+/// The same for several changes at once, as the cluster would be after them.
+pub(super) fn check_all<'a>(
+    before: &World,
+    after: &World,
+    mut changed: impl Iterator<Item = &'a str>,
+) -> Result<(), ApiError> {
+    let order = |world: &World| Order::of(world.resources.iter().map(|(name, read)| (name, &read.value)));
+    let (was, order) = (order(before), order(after));
+    if was == order {
+        return Ok(());
+    }
+    let found = changed.find_map(|name| {
+        let spec = &after.resources.get(name)?.value.spec;
+        let problem = problem(&order, name, &spec.after)?;
+        was.circle(name).is_none().then_some((name, problem))
+    });
+    match found {
+        Some((name, problem)) => Err(ApiError::invalid(Kind::Resource, name, &[problem])),
+        None => Ok(()),
+    }
+}
+
+fn changed_after(resources: &BTreeMap<String, Resource>, name: &str) -> Vec<String> {
+    resources.get(name).map(|resource| resource.spec.after.clone()).unwrap_or_default()
+}
+
+fn problem(order: &Order, name: &str, after: &[String]) -> Option<Problem> {
+    let circle = order.circle(name)?;
+    // The last before the way comes back to it is the one that it names itself.
+    let named = circle.get(circle.len().checked_sub(2)?)?;
+    let index = after.iter().position(|written| names::bare(written) == named).unwrap_or_default();
+    let message = format!("a circle: {}; nobody in it could ever start", circle.join(" starts before "));
+    Some(Problem::new(element("spec.after", index), ProblemKind::FieldValueInvalid, message))
+}

@@ -1,0 +1,194 @@
+//! Start and stop order between services, `spec.after`, as one graph.
+
+use ha_api_types::names;
+use ha_api_types::resource::Resource;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+
+/// Who starts before whom. Names that no resource has are kept: they are waited for, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    before: BTreeMap<String, BTreeSet<String>>,
+    following: BTreeMap<String, BTreeSet<String>>,
+    /// Of services with others after them: the highest priority of these and its own, where that is more than its own.
+    raised: BTreeMap<String, i32>,
+}
+
+impl Order {
+    /// The order that these resources, by name, ask for.
+    pub fn of<'a>(resources: impl Iterator<Item = (&'a String, &'a Resource)> + Clone) -> Order {
+        let mut order = Order::default();
+        for (name, resource) in resources.clone() {
+            for first in resource.spec.after.iter().map(|first| names::bare(first)) {
+                order.before.entry(name.clone()).or_default().insert(first.to_owned());
+                order.following.entry(first.to_owned()).or_default().insert(name.clone());
+            }
+        }
+        if !order.before.is_empty() {
+            let own: BTreeMap<&str, i32> =
+                resources.map(|(name, resource)| (name.as_str(), resource.spec.priority)).collect();
+            order.raise(&own);
+        }
+        order
+    }
+
+    /// Passes priorities on to whom a service waits for. Priorities only rise, so that circles end, too.
+    fn raise(&mut self, own: &BTreeMap<&str, i32>) {
+        let mut queue: VecDeque<&str> = self.before.keys().map(String::as_str).collect();
+        let mut raised: BTreeMap<&str, i32> = BTreeMap::new();
+        while let Some(name) = queue.pop_front() {
+            let Some(priority) = raised.get(name).or_else(|| own.get(name)).copied() else { continue };
+            for first in self.before(name) {
+                let known = raised.get(first).or_else(|| own.get(first)).copied();
+                if known.is_some_and(|known| known < priority) {
+                    raised.insert(first, priority);
+                    queue.push_back(first);
+                }
+            }
+        }
+        self.raised = raised.into_iter().map(|(name, priority)| (name.to_owned(), priority)).collect();
+    }
+
+    /// Those that start before a service and stop after it.
+    pub fn before(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.before.get(name).into_iter().flatten().map(String::as_str)
+    }
+
+    /// Those that start after a service and stop before it.
+    pub fn following(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.following.get(name).into_iter().flatten().map(String::as_str)
+    }
+
+    /// The priority of a service: its own, or that of the most important one that waits for it.
+    pub fn priority(&self, name: &str, own: i32) -> i32 {
+        self.raised.get(name).copied().unwrap_or(own)
+    }
+
+    /// The shortest circle through a service, as starts would follow each other: it, who comes after it, and so on back to it.
+    pub fn circle(&self, name: &str) -> Option<Vec<String>> {
+        let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut queue = VecDeque::from([name]);
+        while let Some(current) = queue.pop_front() {
+            for first in self.before(current) {
+                if first == name {
+                    let mut way = vec![name.to_owned()];
+                    let mut back = current;
+                    while back != name {
+                        way.push(back.to_owned());
+                        back = came_from.get(back).copied().unwrap_or(name);
+                    }
+                    way.push(name.to_owned());
+                    return Some(way);
+                }
+                if let std::collections::btree_map::Entry::Vacant(entry) = came_from.entry(first) {
+                    entry.insert(current);
+                    queue.push_back(first);
+                }
+            }
+        }
+        None
+    }
+
+    /// The sequence in which services are planned: each after those that it comes after, else by priority, then by name.
+    /// Of a circle, each one as if it came after nobody in it.
+    pub fn sequence<'a>(&self, services: impl Iterator<Item = (&'a str, i32)>) -> Vec<&'a str> {
+        let ranked: Vec<(i32, &'a str)> =
+            services.map(|(name, own)| (self.priority(name, own), name)).collect();
+        if self.before.is_empty() {
+            let mut ranked = ranked;
+            ranked.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+            return ranked.into_iter().map(|(_, name)| name).collect();
+        }
+        let priorities: BTreeMap<&'a str, i32> = ranked.iter().map(|(rank, name)| (*name, *rank)).collect();
+        let mut missing: BTreeMap<&'a str, usize> = BTreeMap::new();
+        let mut ready: BinaryHeap<(i32, std::cmp::Reverse<&'a str>)> = BinaryHeap::new();
+        for (rank, name) in &ranked {
+            let waits_for = self.before(name).filter(|first| priorities.contains_key(first)).count();
+            if waits_for == 0 {
+                ready.push((*rank, std::cmp::Reverse(name)));
+            } else {
+                missing.insert(name, waits_for);
+            }
+        }
+        let mut sequence = Vec::with_capacity(ranked.len());
+        loop {
+            while let Some((_, std::cmp::Reverse(name))) = ready.pop() {
+                sequence.push(name);
+                for next in self.following(name) {
+                    let Some((next, rank)) = priorities.get_key_value(next) else { continue };
+                    if let Some(count) = missing.get_mut(next) {
+                        *count -= 1;
+                        if *count == 0 {
+                            missing.remove(next);
+                            ready.push((*rank, std::cmp::Reverse(next)));
+                        }
+                    }
+                }
+            }
+            // What is left is in a circle, or after one.
+            let next = missing.keys().find(|name| self.circle(name).is_some());
+            let Some(next) = next.or_else(|| missing.keys().next()).copied() else { return sequence };
+            missing.remove(next);
+            ready.push((priorities.get(next).copied().unwrap_or_default(), std::cmp::Reverse(next)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `web>fs,address=5`: web, of priority 5, comes after fs and address.
+    fn resources(text: &str) -> BTreeMap<String, Resource> {
+        text.split(' ')
+            .map(|word| {
+                let (word, priority) = word.split_once('=').unwrap_or((word, "0"));
+                let (name, after) = word.split_once('>').unwrap_or((word, ""));
+                let mut resource = Resource::default();
+                resource.metadata.name = name.to_owned();
+                resource.spec.priority = priority.parse().unwrap();
+                resource.spec.after =
+                    after.split(',').filter(|first| !first.is_empty()).map(str::to_owned).collect();
+                (name.to_owned(), resource)
+            })
+            .collect()
+    }
+
+    fn check_sequence(text: &str, expected: &str) {
+        let resources = resources(text);
+        let order = Order::of(resources.iter());
+        let services = resources.iter().map(|(name, resource)| (name.as_str(), resource.spec.priority));
+        assert_eq!(order.sequence(services).join(" "), expected, "{text}");
+    }
+
+    fn check_circle(text: &str, name: &str, expected: Option<&str>) {
+        let resources = resources(text);
+        let circle = Order::of(resources.iter()).circle(name).map(|names| names.join(" "));
+        assert_eq!(circle.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn each_is_planned_after_those_that_it_comes_after() {
+        check_sequence("a b c=5", "c a b");
+        check_sequence("a>b b>c c", "c b a");
+        check_sequence("a>missing b", "a b");
+        check_sequence("web>exec:fs fs", "fs web");
+    }
+
+    #[test]
+    fn who_is_waited_for_is_as_important_as_who_waits() {
+        check_sequence("address other=3 web>address=5", "address web other");
+        check_sequence("address=9 other=3 web>address=1", "address other web");
+        let resources = resources("a b>a c>b=7");
+        let order = Order::of(resources.iter());
+        assert_eq!((order.priority("a", 0), order.priority("b", 0), order.priority("c", 7)), (7, 7, 7));
+    }
+
+    #[test]
+    fn a_circle_is_found_and_yet_everybody_is_planned() {
+        check_circle("a>b b>c c", "a", None);
+        check_circle("a>b b>a", "a", Some("a b a"));
+        check_circle("a>b b>c c>a", "b", Some("b a c b"));
+        check_circle("a>b b>c c>b", "a", None);
+        check_sequence("a>b b>c c>b d", "d b a c");
+    }
+}

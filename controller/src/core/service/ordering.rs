@@ -1,0 +1,142 @@
+//! What start and stop order (`spec.after`) means for one service: when it may start, when it has to stop, and who stops
+//! before it.
+//!
+//! A failure stops nobody but who fails: what comes after a service goes on while that one is restarted or recovered. Only
+//! a stop that somebody decided, of an operator or for a move, is done from the end of the order to its beginning.
+
+use super::{Draft, Planner, Service, Standing};
+use crate::core::plan::Subject;
+use crate::core::situation::Situation;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment};
+use ha_api_types::resource::{RequestedState, ServiceState};
+
+/// Why it cannot start now: somebody that it comes after does not run, or is about to stop.
+pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
+    if let Some(circle) = planner.order.circle(service.name) {
+        return Some(format!(
+            "they wait for each other: {}; take one of them out of spec.after of the next",
+            circle.join(", then ")
+        ));
+    }
+    planner.order.before(service.name).find_map(|first| holds(planner, first))
+}
+
+fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
+    let world = planner.situation.world;
+    let Some(resource) = world.resources.get(first) else {
+        return Some(format!("it comes after {first}, and there is no such resource"));
+    };
+    if resource.value.metadata.deletion_timestamp.is_some() {
+        return Some(format!("it comes after {first}, which is being deleted"));
+    }
+    match resource.value.spec.state {
+        RequestedState::Ignored => return None,
+        wanted @ (RequestedState::Stopped | RequestedState::Disabled) => {
+            return Some(format!("it comes after {first}, which is wanted {wanted:?}: hactl start {first}"));
+        }
+        RequestedState::Started => {}
+    }
+    if planner.leaving.contains(first) || is_busy(&planner.situation, first) {
+        return Some(format!("{first} starts before it, and is about to change"));
+    }
+    let status = world.resource_statuses.get(first).map(|status| &status.value);
+    let state = status.map_or(ServiceState::Queued, |status| status.state);
+    let runs = match state {
+        ServiceState::Started | ServiceState::Migrate | ServiceState::Freeze => {
+            status.is_some_and(|status| status.running)
+        }
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Starting
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Stopped
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Recovery
+        | ServiceState::Error
+        | ServiceState::Disabled
+        | ServiceState::Ignored
+        | ServiceState::Deleting => false,
+    };
+    (!runs).then(|| format!("{first} starts before it, and is in {state:?}"))
+}
+
+/// Why it has to stop though it is wanted Started: somebody that it comes after is to stop.
+pub(super) fn has_to_stop(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
+    let world = planner.situation.world;
+    let stops = |first: &&str| {
+        let Some(resource) = world.resources.get(*first) else { return false };
+        let state = world.resource_statuses.get(*first).map(|status| status.value.state);
+        match resource.value.spec.state {
+            RequestedState::Ignored => false,
+            RequestedState::Stopped | RequestedState::Disabled => true,
+            RequestedState::Started => {
+                matches!(state, Some(ServiceState::RequestStop | ServiceState::Stopping))
+            }
+        }
+    };
+    let first = planner.order.before(service.name).find(stops)?;
+    Some(format!("it comes after {first}, which is to stop"))
+}
+
+/// Whether somebody that it comes after waits for it to stop, to be moved or restarted.
+pub(super) fn is_waited_for(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
+    let first = planner.order.before(service.name).find(|first| planner.leaving.contains(*first))?;
+    Some(format!("it comes after {first}, which is moved or restarted"))
+}
+
+/// Before a service that runs is stopped, whatever for: whether all that come after it are stopped. If not, they are told
+/// in this plan, and the draft says so.
+pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    planner.leaving.insert(service.name.to_owned());
+    let situation = planner.situation;
+    let running: Vec<&str> =
+        planner.order.following(service.name).filter(|next| may_run(&situation, next)).collect();
+    if running.is_empty() {
+        return true;
+    }
+    let verb = if running.len() == 1 { "comes after it and stops" } else { "come after it and stop" };
+    let message = format!("{} {verb} first", running.join(", "));
+    draft.wait(Reason::StopOrder, message);
+    false
+}
+
+/// Whether a service may run now, as far as stopping whom it comes after goes. One that could not be stopped is in Error:
+/// nobody waits for it.
+fn may_run(situation: &Situation<'_>, name: &str) -> bool {
+    let world = situation.world;
+    let Some(resource) = world.resources.get(name) else { return false };
+    if resource.value.spec.state == RequestedState::Ignored {
+        return false;
+    }
+    if is_busy(situation, name) {
+        return true;
+    }
+    let Some(status) = world.resource_statuses.get(name) else { return false };
+    if matches!(status.value.state, ServiceState::Error | ServiceState::Ignored | ServiceState::Deleting) {
+        return false;
+    }
+    let Some(Assignment { node, epoch, action_uid, action, .. }) =
+        world.assignments.get(name).map(|assignment| &assignment.value)
+    else {
+        return false;
+    };
+    match action {
+        Action::Leave => return false,
+        Action::Migrate { .. } => return true,
+        Action::Start | Action::Restart | Action::Stop { .. } => {}
+    }
+    if Service::standing(situation, node, *epoch) == Standing::Released {
+        return false;
+    }
+    let answer = world.service_report(name, node).filter(|report| {
+        report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == *epoch
+    });
+    answer.is_none_or(|report| report.value.phase.may_run())
+}
+
+fn is_busy(situation: &Situation<'_>, name: &str) -> bool {
+    situation.busy.contains(&Subject::Service(name.to_owned()))
+}
