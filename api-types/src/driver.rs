@@ -144,6 +144,37 @@ impl DriverSpec {
         }
     }
 
+    /// What a node must list among its drivers to serve it; `None` when not exactly one driver is set.
+    pub fn capability(&self) -> Option<String> {
+        Some(match self.kind()? {
+            DriverKind::External => {
+                let name = self.external.as_ref().map_or("", |external| external.name.as_str());
+                format!("{}:{name}", DriverKind::External)
+            }
+            kind @ (DriverKind::Exec
+            | DriverKind::Systemd
+            | DriverKind::Ocf
+            | DriverKind::Podman
+            | DriverKind::Libvirt
+            | DriverKind::Simulated) => kind.name().to_owned(),
+        })
+    }
+
+    /// Whether the target of a live migration has something to do once the source has handed the service over.
+    pub fn takes_over(&self) -> bool {
+        match self.kind() {
+            Some(DriverKind::Ocf | DriverKind::External) => self.can_migrate(),
+            Some(
+                DriverKind::Exec
+                | DriverKind::Systemd
+                | DriverKind::Podman
+                | DriverKind::Libvirt
+                | DriverKind::Simulated,
+            )
+            | None => false,
+        }
+    }
+
     /// Whether the driver can move the service live.
     pub fn can_migrate(&self) -> bool {
         match self.kind() {

@@ -13,6 +13,7 @@ pub mod meta;
 pub mod names;
 pub mod node;
 pub mod object;
+pub mod ocf;
 pub mod operation;
 pub mod placement;
 pub mod problem;

@@ -53,6 +53,8 @@ setup_tests() {
   [ -x /usr/sbin/fence_ipmilan ] || packages+=(fence-agents)
   have ipmitool || packages+=(ipmitool)
   have ipmi_sim || packages+=(openipmi)
+  # OCF resource agents: without the cluster stack that they recommend.
+  [ -x /usr/lib/ocf/resource.d/heartbeat/IPaddr2 ] || packages+=(resource-agents)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   check_rust_lints
   find_kubectl

@@ -1,12 +1,14 @@
 //! The `Driver` seam: how a service is started, stopped, watched and moved on this node.
 
 pub mod exec;
+pub mod ocf;
 pub mod program;
 pub mod simulated;
+mod watches;
 
 use futures::future::BoxFuture;
 use ha_api_types::record::Observed;
-use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
 use ha_api_types::time::{Millis, Mono};
 
 pub use crate::core::{DriverEvent, DriverFailure, Sample};
@@ -22,6 +24,16 @@ pub trait Driver: Send + Sync {
 
     /// Whether this node can serve it; otherwise why not.
     fn able(&self) -> BoxFuture<'_, Result<(), String>>;
+
+    /// What this node can serve by it, as nodes list it ([`ha_api_types::driver::DriverSpec::capability`]); otherwise why not.
+    fn serves(&self) -> BoxFuture<'_, Result<Vec<String>, String>> {
+        Box::pin(async { self.able().await.map(|()| vec![self.name().to_owned()]) })
+    }
+
+    /// How long its commands may take: what the resource says, unless the driver knows better where it says nothing.
+    fn timeouts<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, TimeoutsSpec> {
+        Box::pin(async { service.timeouts })
+    }
 
     /// Whether the service runs here now.
     fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed>;
@@ -41,6 +53,18 @@ pub trait Driver: Send + Sync {
 
     /// Target of a live migration: prepares to receive it.
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>>;
+
+    /// Target of a live migration, once the source's copy is gone: takes over what the source handed over. Asked only of
+    /// services whose driver takes over ([`ha_api_types::driver::DriverSpec::takes_over`]). Whether it runs here is probed
+    /// afterwards.
+    fn arrive<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        source: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        let _ = (service, source);
+        Box::pin(async { Ok(()) })
+    }
 
     /// Source of a live migration: moves it to the target. `Ok`: it runs there and not here; otherwise both are probed.
     fn migrate<'a>(

@@ -24,6 +24,11 @@ pub enum Command {
     Kill,
     /// Target of a live migration: prepare to receive it.
     Receive,
+    /// Target of a live migration: take over what the source has handed over.
+    Arrive {
+        /// The node that it came from.
+        source: String,
+    },
     /// Source of a live migration: move it.
     Migrate {
         /// The receiving node.
@@ -40,6 +45,7 @@ impl Command {
             Command::Stop { .. } => "stop",
             Command::Kill => "kill",
             Command::Receive => "receive",
+            Command::Arrive { .. } => "arrive",
             Command::Migrate { .. } => "migrate",
         }
     }

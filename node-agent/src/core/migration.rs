@@ -233,7 +233,14 @@ impl AgentCore {
             .map(|report| report.phase);
         match said {
             Some(Phase::HandedOver) => {
-                service.go(Step::Probe { purpose: ProbeFor::Received { uid: uid.clone() } });
+                if service.definition.driver.takes_over() {
+                    if self.was_begun(service, uid) {
+                        service.begun = Some(uid.clone());
+                    }
+                    service.go(Step::Arrive { uid: uid.clone(), source: source.clone() });
+                } else {
+                    service.go(Step::Probe { purpose: ProbeFor::Received { uid: uid.clone() } });
+                }
                 self.changed = true;
             }
             // It stays on the source, or has ended there: nothing of it may be left here.
@@ -289,6 +296,19 @@ impl AgentCore {
                 service.go(Step::Rest);
             }
             CommandResult::Failed(failure) => service.go(Step::Unwind { uid: uid.to_owned(), failure }),
+            CommandResult::Cancelled => service.go(Step::Rest),
+        }
+        self.changed = true;
+    }
+
+    /// What was handed over has been taken over, or not; whether it runs here is looked at in either case before that is said.
+    pub(super) fn arrived(&mut self, service: &mut Service, uid: &str, result: CommandResult) {
+        let uid = uid.to_owned();
+        match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                service.go(Step::Probe { purpose: ProbeFor::Received { uid } });
+            }
+            CommandResult::Failed(failure) => service.go(Step::Unwind { uid, failure }),
             CommandResult::Cancelled => service.go(Step::Rest),
         }
         self.changed = true;

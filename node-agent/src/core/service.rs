@@ -46,6 +46,8 @@ pub(super) enum Step {
     Stop { uid: Option<String>, graceful_ms: Millis },
     /// Target of a migration: prepares.
     Prepare { uid: String },
+    /// Target of a migration: takes over what the source has handed over.
+    Arrive { uid: String, source: String },
     /// Source of a migration: moves it.
     Migrate { uid: String, target: String },
     /// Source of a migration: looks what is left here.
@@ -233,6 +235,7 @@ impl Step {
             | Step::Unwind { uid, .. }
             | Step::Verify { uid, .. }
             | Step::Prepare { uid }
+            | Step::Arrive { uid, .. }
             | Step::Migrate { uid, .. }
             | Step::MigrateProbe { uid, .. } => Some(uid),
             Step::Stop { uid, .. } => uid.as_deref(),
@@ -260,6 +263,7 @@ impl Step {
             Step::Verify { .. } => "verify after a failure",
             Step::Stop { .. } => "stop",
             Step::Prepare { .. } => "prepare to receive",
+            Step::Arrive { .. } => "take over",
             Step::Migrate { .. } => "migrate",
             Step::MigrateProbe { .. } => "verify the migration",
             Step::Kill { .. } => "kill",

@@ -39,6 +39,7 @@ impl AgentCore {
             | Step::Verify { .. }
             | Step::Stop { .. }
             | Step::Prepare { .. }
+            | Step::Arrive { .. }
             | Step::Migrate { .. }
             | Step::MigrateProbe { .. }
             | Step::Kill { .. }
@@ -72,6 +73,7 @@ impl AgentCore {
             | Step::StopFirst { .. }
             | Step::Clean { .. }
             | Step::Prepare { .. }
+            | Step::Arrive { .. }
             | Step::Journal { .. }
                 if superseded || stopping_down =>
             {
@@ -108,6 +110,7 @@ impl AgentCore {
             | Step::Verify { .. }
             | Step::Stop { .. }
             | Step::Prepare { .. }
+            | Step::Arrive { .. }
             | Step::Migrate { .. }
             | Step::MigrateProbe { .. }
             | Step::Kill { .. }

@@ -49,6 +49,7 @@ impl AgentCore {
             | Step::Verify { .. }
             | Step::Stop { .. }
             | Step::Prepare { .. }
+            | Step::Arrive { .. }
             | Step::Migrate { .. }
             | Step::MigrateProbe { .. }
             | Step::Kill { .. }

@@ -51,6 +51,7 @@ pub(super) struct Copy {
     pub(super) running: bool,
     pub(super) starts: u32,
     pub(super) fail_starts: u32,
+    pub(super) fail_arrivals: u32,
     pub(super) stop_fails: bool,
     pub(super) kill_fails: bool,
     pub(super) probe_unknown: bool,
@@ -392,6 +393,14 @@ impl World {
             Command::Stop { .. } if copy.stop_fails => failure("it does not end"),
             Command::Kill if copy.kill_fails => failure("it does not die"),
             Command::Receive => CommandResult::Done,
+            Command::Arrive { .. } if copy.fail_arrivals > 0 => {
+                copy.fail_arrivals -= 1;
+                failure("migrate_from: exit status 1")
+            }
+            Command::Arrive { .. } => {
+                copy.running = true;
+                CommandResult::Done
+            }
             Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {
                 copy.running = false;
                 CommandResult::Done

@@ -41,6 +41,7 @@ impl AgentCore {
                     | Step::Verify { .. }
                     | Step::Stop { .. }
                     | Step::Prepare { .. }
+                    | Step::Arrive { .. }
                     | Step::Migrate { .. }
                     | Step::MigrateProbe { .. } => workers += 1,
                 }
@@ -62,6 +63,7 @@ impl AgentCore {
                 | Step::Verify { .. }
                 | Step::Stop { .. }
                 | Step::Prepare { .. }
+                | Step::Arrive { .. }
                 | Step::Migrate { .. }
                 | Step::MigrateProbe { .. } => 2,
             };
@@ -108,6 +110,9 @@ impl AgentCore {
             Step::Clean { .. } | Step::Kill { .. } => Some(Command::Kill),
             Step::Start { uid } => self.may_start(now, service, uid).then_some(Command::Start),
             Step::Prepare { uid } => self.may_start(now, service, uid).then_some(Command::Receive),
+            Step::Arrive { uid, source } => {
+                self.may_start(now, service, uid).then(|| Command::Arrive { source: source.clone() })
+            }
             Step::Migrate { target, .. } => {
                 self.before_margin(now).then(|| Command::Migrate { target: target.clone() })
             }
@@ -121,7 +126,9 @@ impl AgentCore {
         service.not_before = None;
         match &command {
             // From here on it may be running, whatever becomes of the command.
-            Command::Start | Command::Receive => service.presence = Presence::Unclear,
+            Command::Start | Command::Receive | Command::Arrive { .. } => {
+                service.presence = Presence::Unclear;
+            }
             Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {}
         }
         self.commands.insert(id, name.to_owned());
@@ -170,6 +177,7 @@ impl AgentCore {
             },
             Step::Stop { uid, .. } => self.stopped(now, service, uid.as_deref(), result),
             Step::Prepare { uid } => self.prepared(now, service, &uid, result),
+            Step::Arrive { uid, .. } => self.arrived(service, &uid, result),
             Step::Migrate { uid, .. } => self.migrated(now, service, &uid, result),
             Step::MigrateProbe { uid, failure } => {
                 self.migration_probed(now, service, &uid, failure, observed(result));

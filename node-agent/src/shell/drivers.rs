@@ -5,6 +5,7 @@ use super::options::Options;
 use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
+use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
 use anyhow::Context;
@@ -37,11 +38,17 @@ impl Drivers {
         let programs =
             ProgramSettings::new(options.node.clone(), boot_id.to_owned(), options.state_dir.clone())
                 .context("the folder of this program cannot be told")?;
+        let ocf = OcfSettings {
+            programs: programs.clone(),
+            root: options.ocf_root.clone(),
+            run: options.ocf_run_dir.clone(),
+        };
+        let ocf = OcfDriver::new(ocf, events.clone()).with_context(folder)?;
         let exec = ExecDriver::new(ExecSettings::new(programs), events).with_context(folder)?;
         let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
         let simulated =
             SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;
-        let all: [Arc<dyn Driver>; 2] = [Arc::new(exec), Arc::new(simulated)];
+        let all: [Arc<dyn Driver>; 3] = [Arc::new(exec), Arc::new(ocf), Arc::new(simulated)];
         let forwarded = inputs.clone();
         tokio::spawn(async move {
             while let Some(event) = noticed.recv().await {
@@ -58,8 +65,8 @@ impl Drivers {
     pub(super) async fn able(&self) -> Vec<String> {
         let mut names = Vec::new();
         for (name, driver) in &self.by_name {
-            match driver.able().await {
-                Ok(()) => names.push((*name).to_owned()),
+            match driver.serves().await {
+                Ok(served) => names.extend(served),
                 Err(why) => tracing::info!(driver = name, why, "this node cannot serve the driver"),
             }
         }
@@ -124,13 +131,15 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// A command that does not come back by itself must not hold its service for ever.
 async fn in_time(driver: &dyn Driver, command: &Command, service: &ServiceDefinition) -> CommandResult {
-    let timeouts = &service.timeouts;
+    let timeouts = driver.timeouts(service).await;
     let limit_ms = match command {
         Command::Probe => timeouts.monitor_ms(),
         Command::Start | Command::Receive => timeouts.start_ms(),
+        // As long as the resource says, unless somebody said for how long this time.
+        Command::Stop { graceful_ms } if *graceful_ms == service.timeouts.stop_ms() => timeouts.stop_ms(),
         Command::Stop { graceful_ms } => *graceful_ms,
         Command::Kill => 0,
-        Command::Migrate { .. } => timeouts.migrate_ms(),
+        Command::Arrive { .. } | Command::Migrate { .. } => timeouts.migrate_ms(),
     };
     let limit = Duration::from_millis(limit_ms) + GRACE;
     tokio::time::timeout(limit, execute(driver, command, service)).await.unwrap_or_else(|_| {
@@ -149,6 +158,7 @@ async fn execute(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         Command::Stop { graceful_ms } => driver.stop(service, *graceful_ms).await,
         Command::Kill => driver.kill(service).await,
         Command::Receive => driver.receive(service).await,
+        Command::Arrive { source } => driver.arrive(service, source).await,
         Command::Migrate { target } => driver.migrate(service, target).await,
     };
     match result {
@@ -163,10 +173,12 @@ fn missing(command: &Command, kind: Option<DriverKind>) -> CommandResult {
     match command {
         Command::Probe => CommandResult::Observed(Observed::NotRunning),
         Command::Stop { .. } | Command::Kill => CommandResult::Done,
-        Command::Start | Command::Receive | Command::Migrate { .. } => CommandResult::Failed(DriverFailure {
-            class: FailureClass::NeverHere,
-            reason: Reason::DriverMissing,
-            message: format!("this node has no driver {name}"),
-        }),
+        Command::Start | Command::Receive | Command::Arrive { .. } | Command::Migrate { .. } => {
+            CommandResult::Failed(DriverFailure {
+                class: FailureClass::NeverHere,
+                reason: Reason::DriverMissing,
+                message: format!("this node has no driver {name}"),
+            })
+        }
     }
 }

@@ -26,6 +26,12 @@ pub struct Options {
     /// where none can move live
     #[arg(long, value_name = "DIR")]
     pub simulated_dir: Option<PathBuf>,
+    /// Where OCF resource agents lie
+    #[arg(long, default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
+    pub ocf_root: PathBuf,
+    /// Where OCF resource agents keep what does not outlive a boot; agents that share a machine must not share it
+    #[arg(long, default_value = "/run", value_name = "DIR")]
+    pub ocf_run_dir: PathBuf,
     /// Where this boot's id is read
     #[arg(long, default_value = "/proc/sys/kernel/random/boot_id", value_name = "FILE")]
     pub boot_id_file: PathBuf,

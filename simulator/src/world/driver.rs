@@ -37,7 +37,7 @@ impl World {
             Command::Start => seconds(simulated.start_seconds).min(service.timeouts.start_ms()),
             Command::Stop { graceful_ms } => seconds(simulated.stop_seconds).min(*graceful_ms),
             Command::Kill => 20,
-            Command::Receive => 50,
+            Command::Receive | Command::Arrive { .. } => 50,
             Command::Migrate { .. } => seconds(simulated.migrate_seconds),
         };
         let jitter_ms = self.random.between_ms(0, 10);
@@ -138,6 +138,8 @@ impl World {
                 }
                 CommandResult::Done
             }
+            // Pretended services are there when the source is done.
+            Command::Arrive { .. } => CommandResult::Done,
             Command::Migrate { target } => self.migrate(node, target, name, &simulated, here),
         }
     }

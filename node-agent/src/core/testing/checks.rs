@@ -29,7 +29,7 @@ impl World {
     /// FENCING 6: no start without its permit in the store, its action in the journal, and now < D − Ts.
     pub(super) fn check_command(&self, command: &Command, service: &ServiceDefinition) {
         match command {
-            Command::Start | Command::Receive => {}
+            Command::Start | Command::Receive | Command::Arrive { .. } => {}
             Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => return,
         }
         let report: ServiceReport =

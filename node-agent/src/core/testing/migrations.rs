@@ -1,8 +1,9 @@
 //! FENCING 8: live migration in both roles.
 
 use super::*;
+use ha_api_types::driver::{DriverSpec, OcfDriver};
 use ha_api_types::reason::Reason;
-use ha_api_types::resource::RequestedState;
+use ha_api_types::resource::{RequestedState, ResourceSpec};
 
 const PEER: &str = "n2";
 
@@ -116,7 +117,11 @@ impl World {
     }
 
     fn migrate_here_with(&mut self, max_restart: u32) -> String {
-        self.resource_with("web", |spec| spec.max_restart = max_restart);
+        self.migrate_here_as(|spec| spec.max_restart = max_restart)
+    }
+
+    fn migrate_here_as(&mut self, change: impl FnOnce(&mut ResourceSpec)) -> String {
+        self.resource_with("web", change);
         self.peer_open();
         let fence = self.fence();
         let action =
@@ -161,6 +166,59 @@ fn what_did_not_arrive_is_failed_and_what_stayed_at_the_source_is_not_kept_here(
         assert_eq!(world.service("web").phase, phase, "{said:?}");
         assert_eq!(world.count("web", "start"), 0);
     }
+}
+
+/// A resource agent: it has something to do on the target.
+fn agent(spec: &mut ResourceSpec) {
+    let ocf = OcfDriver { agent: "heartbeat:Dummy".into(), allow_migrate: true, ..OcfDriver::default() };
+    spec.driver = DriverSpec { ocf: Some(ocf), ..DriverSpec::default() };
+}
+
+#[test]
+fn a_target_that_has_to_take_over_does_so_once_the_source_handed_over() {
+    for (fails, phase) in [(0, Phase::Running), (1, Phase::Failed)] {
+        let mut world = World::active();
+        let uid = world.migrate_here_as(agent);
+        world.advance(2_000);
+        world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+        world.advance(2_000);
+        assert_eq!((world.count("web", "receive"), world.count("web", "arrive")), (1, 0));
+        world.copies.entry("web".into()).or_default().fail_arrivals = fails;
+        world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+        world.advance(2_000);
+        assert_eq!((world.service("web").phase, world.service("web").action_uid), (phase, Some(uid)));
+        assert_eq!(world.count("web", "arrive"), 1);
+        assert_eq!(world.copies["web"].starts, 0, "never started afresh");
+    }
+}
+
+#[test]
+fn a_target_restarted_while_it_takes_over_does_so_again() {
+    let mut world = World::active();
+    let uid = world.migrate_here_as(agent);
+    world.advance(2_000);
+    world.hold.insert("arrive");
+    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.advance(1_000);
+    assert_eq!(world.count("web", "arrive"), 1);
+    world.hold.clear();
+    world.held.clear();
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert_eq!(world.count("web", "arrive"), 2);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+}
+
+#[test]
+fn a_target_whose_source_is_lost_takes_nothing_over() {
+    let mut world = World::active();
+    let uid = world.migrate_here_as(agent);
+    world.advance(2_000);
+    world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+    world.peer_fenced();
+    world.advance(2_000);
+    assert_eq!(world.count("web", "arrive"), 0, "who knows how far the source came");
+    assert_eq!(world.service("web").phase, Phase::Failed);
 }
 
 #[test]

@@ -137,6 +137,14 @@ impl World {
         self.write(&key, &fence);
     }
 
+    /// `n2` is fenced.
+    pub(super) fn peer_fenced(&mut self) {
+        let fence =
+            Fence { epoch: 2, boot_id: "peer-boot".into(), state: FenceState::Fenced, ..Fence::default() };
+        let key = self.keys.fence("n2");
+        self.write(&key, &fence);
+    }
+
     /// The agent of `n2` says something of a service.
     pub(super) fn peer_says(&mut self, name: &str, uid: &str, phase: Phase, reason: Reason) {
         let report = ServiceReport {

@@ -1,9 +1,9 @@
 //! Start, stop, monitor and migrate commands: short programs that manage a service which lives on its own.
 
-use super::Context;
+use super::{Context, watch};
 use crate::core::DriverFailure;
 use crate::driver::program::cgroup::ServiceCgroup;
-use crate::driver::program::run::{End, Run, describe};
+use crate::driver::program::run::{End, Output, Run, describe};
 use crate::driver::program::{broken, failed};
 use ha_api_types::driver::ExecDriver as ExecSpec;
 use ha_api_types::reason::Reason;
@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, exec: &ExecSpec) -> Observed {
     let observed = monitor(context, service, exec).await;
     match &observed {
-        Observed::Running => context.watches.ensure(context, service, None),
+        Observed::Running => watch::ensure(context, service, None),
         Observed::Unknown(_) => {}
         Observed::NotRunning => match context.programs.remains(service).await {
             Ok(remains) if remains.is_empty() => {}
@@ -71,7 +71,7 @@ pub(super) async fn start(
             Observed::Unknown(message) => return Err(failed(Reason::StartFailed, &message)),
         }
     }
-    context.watches.ensure(context, service, None);
+    watch::ensure(context, service, None);
     Ok(())
 }
 
@@ -235,6 +235,7 @@ impl Command<'_> {
             user: exec.user.clone(),
             cgroup: self.cgroup,
             input: None,
+            output: Output::Log,
         };
         context.programs.run(&service.name, run, self.limit_ms).await
     }

@@ -2,7 +2,7 @@
 
 use super::order::{Report, SupervisorOrder};
 use super::script::{self, Command, working_directory};
-use super::{Context, SUPERVISE};
+use super::{Context, SUPERVISE, watch};
 use crate::core::DriverFailure;
 use crate::driver::program::clearing::{KILLING, LOOK, search_beside};
 use crate::driver::program::folder::Lock;
@@ -54,7 +54,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -
         match context.standing(service).await {
             Ok(Standing::Empty(_)) => return Observed::NotRunning,
             Ok(Standing::Running(record)) => {
-                context.watches.ensure(context, service, Some(&record));
+                watch::ensure(context, service, Some(&record));
                 return Observed::Running;
             }
             Ok(Standing::Changing) if Instant::now() < until => sleep(LOOK).await,
@@ -81,7 +81,7 @@ pub(super) async fn start(
     let limit = Duration::from_millis(service.timeouts.start_ms());
     match timeout(limit, start_or_adopt(context, service, exec)).await {
         Ok(Ok(record)) => {
-            context.watches.ensure(context, service, Some(&record));
+            watch::ensure(context, service, Some(&record));
             Ok(())
         }
         Ok(Err(failure)) => Err(failure),

@@ -3,71 +3,27 @@
 use super::{Context, script};
 use crate::core::DriverEvent;
 use crate::driver::program::order::Record;
+use crate::driver::watches;
 use ha_api_types::resource::ServiceDefinition;
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::AbortHandle;
 
 /// How long to wait, after the main process, for its supervisor to clear up and end.
 const CLEARING: Duration = Duration::from_secs(2);
 
-/// The watches of a driver, by resource; dropping them ends them.
-#[derive(Debug, Default)]
-pub(super) struct Watches {
-    tasks: Mutex<BTreeMap<String, Watch>>,
-}
+/// What tells one watch of a service from another: its uid, and the supervised process.
+type Watched = (String, Option<Record>);
 
-#[derive(Debug)]
-struct Watch {
-    uid: String,
-    record: Option<Record>,
-    task: AbortHandle,
-}
+/// The watches of the driver.
+pub(super) type Watches = watches::Watches<Watched>;
 
-impl Watches {
-    /// Watches a service unless exactly this one is watched already.
-    ///
-    /// `record`: its supervised process; without one only the monitor command can tell.
-    pub(super) fn ensure(
-        &self,
-        context: &Arc<Context>,
-        service: &ServiceDefinition,
-        record: Option<&Record>,
-    ) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |watch: &Watch| {
-            watch.uid == service.uid && watch.record.as_ref() == record && !watch.task.is_finished()
-        };
-        if tasks.get(&service.name).is_some_and(same) {
-            return;
-        }
-        // The task must not keep the driver alive: it ends with it.
-        let task =
-            tokio::spawn(watch(Arc::downgrade(context), service.clone(), record.cloned())).abort_handle();
-        let new = Watch { uid: service.uid.clone(), record: record.cloned(), task };
-        if let Some(old) = tasks.insert(service.name.clone(), new) {
-            old.task.abort();
-        }
-    }
-
-    /// From here on the service may end without an event: it is told to.
-    pub(super) fn end(&self, resource: &str) {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(watch) = tasks.remove(resource) {
-            watch.task.abort();
-        }
-    }
-}
-
-impl Drop for Watches {
-    fn drop(&mut self) {
-        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for watch in tasks.values() {
-            watch.task.abort();
-        }
-    }
+/// Watches a service from here on; `record`: its supervised process. Without one only the monitor command can tell.
+pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record: Option<&Record>) {
+    let watched = (service.uid.clone(), record.cloned());
+    // The task must not keep the driver alive: it ends with it.
+    let watch = || watch(Arc::downgrade(context), service.clone(), record.cloned());
+    context.watches.ensure(&service.name, watched, watch);
 }
 
 type Driver = std::sync::Weak<Context>;

@@ -42,6 +42,7 @@ impl CgroupRoot {
 
 const KILL: &str = "cgroup.kill";
 const MEMBERS: &str = "cgroup.procs";
+const EVENTS: &str = "cgroup.events";
 /// The supervisor has a group of its own, so that killing the service leaves it to keep the exit status.
 const SUPERVISOR: &str = "supervisor";
 const SERVICE: &str = "service";
@@ -97,6 +98,15 @@ impl ServiceCgroup {
             folders.extend(subfolders(&folder));
         }
         Ok(pids)
+    }
+
+    /// Whether the service has processes; `None`: the group does not exist.
+    pub(in crate::driver) fn is_populated(&self) -> Option<bool> {
+        let events = fs::read_to_string(self.path.join(SERVICE).join(EVENTS)).ok()?;
+        events
+            .lines()
+            .find_map(|line| line.strip_prefix("populated "))
+            .map(|populated| populated.trim() == "1")
     }
 
     /// Kills every process of the service at once, also while they fork.

@@ -102,16 +102,19 @@ impl ServiceFolder {
 
     /// Forgets what ran last; the log stays.
     pub(in crate::driver) fn forget(&self) -> io::Result<()> {
-        for name in ["process.json", "ending.json"] {
-            match fs::remove_file(self.path.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Ok(()) | Err(_) => {}
-            }
-        }
-        Ok(())
+        ["process.json", "ending.json"].into_iter().try_for_each(|name| self.remove(name))
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+    /// Removes a file, if there is one.
+    pub(in crate::driver) fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Reads a file; `None`: there is none.
+    pub(in crate::driver) fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         let path = self.path.join(name);
         match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
@@ -123,7 +126,7 @@ impl ServiceFolder {
     }
 
     /// Replaces a file in one step: readers see the old or the new one.
-    fn write(&self, name: &str, content: &impl Serialize) -> io::Result<()> {
+    pub(in crate::driver) fn write(&self, name: &str, content: &impl Serialize) -> io::Result<()> {
         let new = self.path.join(format!("{name}.new"));
         fs::write(&new, serde_json::to_vec(content)?)?;
         fs::rename(&new, self.path.join(name))

@@ -14,9 +14,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::process::{Child, Command};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStdout, Command};
 
 /// A program that is to be run for a service.
 pub(in crate::driver) struct Run<'a> {
@@ -32,6 +33,17 @@ pub(in crate::driver) struct Run<'a> {
     pub(in crate::driver) cgroup: Option<ServiceCgroup>,
     /// What it reads on its standard input; `None`: nothing.
     pub(in crate::driver) input: Option<String>,
+    /// Where its standard output goes.
+    pub(in crate::driver) output: Output,
+}
+
+/// Where a program's standard output goes. Its standard error goes to the service's log always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::driver) enum Output {
+    /// To the service's log.
+    Log,
+    /// To whoever runs it.
+    Captured,
 }
 
 /// How a program ended.
@@ -52,6 +64,8 @@ pub(in crate::driver) struct Ended {
     pub(in crate::driver) status: ExitStatus,
     /// The end of what went to the log meanwhile.
     pub(in crate::driver) said: String,
+    /// What it printed, if that was captured; cut at [`OUTPUT_BYTES_MAX`].
+    pub(in crate::driver) output: String,
 }
 
 impl Ended {
@@ -61,9 +75,16 @@ impl Ended {
     }
 }
 
+/// Of a longer output the rest is read and dropped.
+pub(in crate::driver) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// After a program's end, how long to wait for more from a standard output that something it started still holds.
+const HELD_OUTPUT: Duration = Duration::from_millis(200);
+
 /// A program that runs. Dropping it kills the program with its process group.
 pub(in crate::driver) struct Running {
     group: Group,
+    output: Option<ChildStdout>,
     folder: ServiceFolder,
     /// Where in the log its own part begins.
     from: u64,
@@ -105,8 +126,12 @@ impl Programs {
             .stdin(OwnedFd::from(theirs))
             .process_group(0)
             .kill_on_drop(true);
-        command.stdout(log.try_clone()?).stderr(log);
-        let group = Group { child: command.spawn()? };
+        match run.output {
+            Output::Log => command.stdout(log.try_clone()?),
+            Output::Captured => command.stdout(Stdio::piped()),
+        };
+        command.stderr(log);
+        let mut group = Group { child: command.spawn()? };
         // Its copy of our end's peer must go, or the end of the answer is never seen.
         drop(command);
         let order = LaunchOrder {
@@ -117,20 +142,48 @@ impl Programs {
             supervisor: None,
             input: run.input,
         };
+        let output = group.child.stdout.take();
         if let Some(failure) = launch::give_order(ours, &order).await? {
             return Ok(Err(failure));
         }
-        Ok(Ok(Running { group, folder, from }))
+        Ok(Ok(Running { group, output, folder, from }))
     }
 }
 
 impl Running {
     /// Waits for its end.
     pub(in crate::driver) async fn end(mut self) -> io::Result<Ended> {
-        let status = self.group.child.wait().await?;
+        let mut printed = Vec::new();
+        let status = self.collect(&mut printed).await?;
         let said = output::since(&self.folder.log(), self.from);
-        Ok(Ended { status, said })
+        Ok(Ended { status, said, output: String::from_utf8_lossy(&printed).into_owned() })
     }
+
+    async fn collect(&mut self, printed: &mut Vec<u8>) -> io::Result<ExitStatus> {
+        let Some(mut output) = self.output.take() else { return self.group.child.wait().await };
+        let mut buffer = vec![0; 16 * 1024];
+        let status = loop {
+            tokio::select! {
+                read = output.read(&mut buffer) => match read? {
+                    0 => return self.group.child.wait().await,
+                    length => keep(printed, &buffer[..length]),
+                },
+                status = self.group.child.wait() => break status?,
+            }
+        };
+        while let Ok(Ok(length @ 1..)) = tokio::time::timeout(HELD_OUTPUT, output.read(&mut buffer)).await {
+            keep(printed, &buffer[..length]);
+            if printed.len() >= OUTPUT_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(status)
+    }
+}
+
+fn keep(printed: &mut Vec<u8>, more: &[u8]) {
+    let room = OUTPUT_BYTES_MAX.saturating_sub(printed.len()).min(more.len());
+    printed.extend_from_slice(&more[..room]);
 }
 
 /// The log, for what a program prints. A full or broken disk costs the output: a stop must be possible all the same.

@@ -1,0 +1,106 @@
+//! Resource agents in the manner of the Open Cluster Framework: their names, where they lie, and what they say of themselves.
+
+mod metadata;
+mod parameters;
+
+pub use metadata::{Action, AgentMetadata, MetadataError, Parameter, ParameterType};
+pub use parameters::check;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Where the agents of a machine lie, as Debian's package `resource-agents` has it (`OCF_ROOT`).
+pub const DEFAULT_ROOT: &str = "/usr/lib/ocf";
+
+/// How long an agent may take to say what it is.
+pub const METADATA_LIMIT_SECONDS: u64 = 5;
+
+/// The name of an agent: `heartbeat:IPaddr2`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AgentName {
+    /// Who made it: its folder in `resource.d`.
+    pub provider: String,
+    /// Its file in that folder.
+    pub agent: String,
+}
+
+/// Not the name of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be provider:agent, as heartbeat:IPaddr2, got {0:?}")]
+pub struct WrongName(String);
+
+impl FromStr for AgentName {
+    type Err = WrongName;
+
+    /// Reads `PROVIDER:AGENT`, also with `ocf:` before it, as other tools write it.
+    fn from_str(text: &str) -> Result<AgentName, WrongName> {
+        let plain = |part: &str| {
+            !part.is_empty()
+                && !part.starts_with('.')
+                && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        };
+        let named = text.strip_prefix("ocf:").unwrap_or(text).split_once(':');
+        let parts = named.filter(|(provider, agent)| plain(provider) && plain(agent));
+        let (provider, agent) = parts.ok_or_else(|| WrongName(text.to_owned()))?;
+        Ok(AgentName { provider: provider.to_owned(), agent: agent.to_owned() })
+    }
+}
+
+impl fmt::Display for AgentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ocf:{}:{}", self.provider, self.agent)
+    }
+}
+
+/// The folder of the providers' folders.
+pub fn agents_folder(root: &Path) -> PathBuf {
+    root.join("resource.d")
+}
+
+impl AgentName {
+    /// The agent's program below a root.
+    pub fn program(&self, root: &Path) -> PathBuf {
+        agents_folder(root).join(&self.provider).join(&self.agent)
+    }
+
+    /// What an agent always finds in its environment, whatever it is asked; the root must be an absolute path.
+    pub fn environment(&self, root: &Path) -> Vec<(String, String)> {
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        vec![
+            of("OCF_ROOT", &root.display().to_string()),
+            of("OCF_RA_VERSION_MAJOR", "1"),
+            of("OCF_RA_VERSION_MINOR", "1"),
+            of("OCF_RESOURCE_PROVIDER", &self.provider),
+            of("OCF_RESOURCE_TYPE", &self.agent),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_agents() {
+        for (text, expected) in [
+            ("heartbeat:IPaddr2", Some("ocf:heartbeat:IPaddr2")),
+            ("ocf:heartbeat:IPaddr2", Some("ocf:heartbeat:IPaddr2")),
+            ("linbit:drbd-attr.sh", Some("ocf:linbit:drbd-attr.sh")),
+            ("IPaddr2", None),
+            ("heartbeat:", None),
+            ("heartbeat:../../bin/sh", None),
+            ("..:sh", None),
+            ("heartbeat:.hidden", None),
+            ("a:b:c", None),
+        ] {
+            let name = text.parse::<AgentName>();
+            assert_eq!(name.as_ref().map(ToString::to_string).ok().as_deref(), expected, "{text}");
+        }
+        let name: AgentName = "heartbeat:IPaddr2".parse().expect("a name");
+        assert_eq!(
+            name.program(Path::new("/usr/lib/ocf")),
+            Path::new("/usr/lib/ocf/resource.d/heartbeat/IPaddr2")
+        );
+    }
+}

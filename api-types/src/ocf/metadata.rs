@@ -1,0 +1,296 @@
+//! What an agent says of itself: its `meta-data`, an XML document.
+
+use crate::time::Millis;
+use roxmltree::{Document, Node, ParsingOptions};
+
+/// What an agent says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentMetadata {
+    /// In a line.
+    pub short: String,
+    /// In full.
+    pub long: String,
+    /// Its parameters, in its order.
+    pub parameters: Vec<Parameter>,
+    /// What it can be asked to do, in its order.
+    pub actions: Vec<Action>,
+}
+
+/// A parameter of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// Whether it must be given.
+    pub required: bool,
+    /// Whether two resources may not have the same value.
+    pub unique: bool,
+    /// Not to be used any more; perhaps with what to use instead.
+    pub deprecated: Option<String>,
+    /// What its values are.
+    pub kind: ParameterType,
+    /// The value without it.
+    pub default: Option<String>,
+    /// In a line.
+    pub short: String,
+    /// In full.
+    pub long: String,
+}
+
+/// What the values of a parameter are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParameterType {
+    /// A whole number.
+    Integer,
+    /// Yes or no.
+    Boolean,
+    /// One of these.
+    Select(Vec<String>),
+    /// Text, or of a type that is not checked.
+    Text(String),
+}
+
+/// What an agent can be asked to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Action {
+    /// Its name.
+    pub name: String,
+    /// How long it should be given.
+    pub timeout_ms: Option<Millis>,
+    /// How often it should be asked.
+    pub interval_ms: Option<Millis>,
+    /// How closely it looks then (`OCF_CHECK_LEVEL`).
+    pub depth: u32,
+    /// Only in this role.
+    pub role: Option<String>,
+}
+
+/// A document that is no meta-data.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MetadataError {
+    /// Not XML.
+    #[error("its meta-data is not XML: {0}")]
+    NotXml(String),
+    /// Another document.
+    #[error("its meta-data is no <resource-agent> but <{0}>")]
+    Another(String),
+}
+
+impl AgentMetadata {
+    /// Reads what `AGENT meta-data` prints. What an agent says beyond the rules is left out, not refused.
+    ///
+    /// # Errors
+    /// When it is no such document.
+    pub fn parse(text: &str) -> Result<AgentMetadata, MetadataError> {
+        // Some print messages before it.
+        let text = text.find('<').and_then(|from| text.get(from..)).unwrap_or(text);
+        // The usual document names its DTD; entities of its own it may not have many of, the parser sees to that.
+        let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+        let document = Document::parse_with_options(text.trim_end(), options)
+            .map_err(|error| MetadataError::NotXml(error.to_string()))?;
+        let root = document.root_element();
+        if root.tag_name().name() != "resource-agent" {
+            return Err(MetadataError::Another(root.tag_name().name().to_owned()));
+        }
+        Ok(AgentMetadata {
+            short: text_of(root, "shortdesc"),
+            long: text_of(root, "longdesc"),
+            parameters: below(root, "parameters", "parameter").filter_map(parameter).collect(),
+            actions: below(root, "actions", "action").filter_map(action).collect(),
+        })
+    }
+
+    /// Whether the agent knows an action.
+    pub fn knows(&self, action: &str) -> bool {
+        self.actions.iter().any(|known| known.name == action)
+    }
+
+    /// How long an action should be given.
+    pub fn timeout_ms(&self, action: &str) -> Option<Millis> {
+        self.actions.iter().filter(|known| known.name == action).find_map(|known| known.timeout_ms)
+    }
+
+    /// How often a running service should be asked that closely; that of the usual depth where this one has none.
+    pub fn monitor_interval_ms(&self, depth: u32) -> Option<Millis> {
+        let asked = |depth: u32| {
+            let mut monitors = self.actions.iter().filter(|known| known.name == "monitor");
+            // Others are for a role that has its own interval.
+            monitors
+                .find(|known| known.depth == depth && known.role.is_none())
+                .and_then(|known| known.interval_ms)
+        };
+        asked(depth).or_else(|| asked(0)).filter(|interval_ms| *interval_ms > 0)
+    }
+}
+
+impl ParameterType {
+    /// As printed.
+    pub fn name(&self) -> String {
+        match self {
+            ParameterType::Integer => "integer".to_owned(),
+            ParameterType::Boolean => "boolean".to_owned(),
+            ParameterType::Select(values) => values.join(" | "),
+            ParameterType::Text(name) => name.clone(),
+        }
+    }
+}
+
+/// The elements of this name in the first child of that name.
+fn below<'a, 'input: 'a>(
+    of: Node<'a, 'input>,
+    list: &'static str,
+    name: &'static str,
+) -> impl Iterator<Item = Node<'a, 'input>> {
+    let list = of.children().find(move |child| child.has_tag_name(list));
+    list.into_iter().flat_map(|list| list.children()).filter(move |child| child.has_tag_name(name))
+}
+
+fn parameter(node: Node<'_, '_>) -> Option<Parameter> {
+    let is = |name: &str| node.attribute(name).is_some_and(is_true);
+    let content = node.children().find(|child| child.has_tag_name("content"));
+    let kind = content.and_then(|content| content.attribute("type")).unwrap_or("string");
+    let options = || {
+        let options = content.into_iter().flat_map(|content| content.children());
+        options.filter_map(|option| option.attribute("value").map(str::to_owned)).collect()
+    };
+    let deprecated = node.children().find(|child| child.has_tag_name("deprecated"));
+    Some(Parameter {
+        name: node.attribute("name").filter(|name| !name.is_empty())?.to_owned(),
+        required: is("required"),
+        unique: is("unique") || node.attribute("unique-group").is_some(),
+        deprecated: deprecated
+            .map(|node| text_of(node, "desc"))
+            .or_else(|| is("deprecated").then(String::new)),
+        kind: match kind {
+            "integer" => ParameterType::Integer,
+            "boolean" => ParameterType::Boolean,
+            "select" => ParameterType::Select(options()),
+            other => ParameterType::Text(other.to_owned()),
+        },
+        default: content.and_then(|content| content.attribute("default")).map(str::to_owned),
+        short: text_of(node, "shortdesc"),
+        long: text_of(node, "longdesc"),
+    })
+}
+
+fn action(node: Node<'_, '_>) -> Option<Action> {
+    let time = |name: &str| node.attribute(name).and_then(milliseconds);
+    Some(Action {
+        name: node.attribute("name").filter(|name| !name.is_empty())?.to_owned(),
+        timeout_ms: time("timeout"),
+        interval_ms: time("interval"),
+        depth: node.attribute("depth").and_then(|depth| depth.trim().parse().ok()).unwrap_or(0),
+        role: node.attribute("role").map(str::to_owned),
+    })
+}
+
+/// The text of a child, as a paragraph is read: without the blanks around it.
+fn text_of(node: Node<'_, '_>, name: &str) -> String {
+    let child = node.children().find(|child| child.has_tag_name(name));
+    let text: String = child
+        .into_iter()
+        .flat_map(|child| child.descendants())
+        .filter(Node::is_text)
+        .filter_map(|node| node.text())
+        .collect();
+    text.trim().to_owned()
+}
+
+fn is_true(text: &str) -> bool {
+    matches!(text, "1" | "true" | "yes")
+}
+
+/// A time as agents write it: `20`, `20s`, `500ms`, `2min`.
+fn milliseconds(text: &str) -> Option<Millis> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "ms" | "msec" => 1,
+        "" | "s" | "sec" => 1000,
+        "m" | "min" => 60_000,
+        "h" | "hr" => 3_600_000,
+        _ => return None,
+    };
+    number.parse::<Millis>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENT: &str = r#"some noise
+<?xml version="1.0"?>
+<!DOCTYPE resource-agent SYSTEM "ra-api-1.dtd">
+<resource-agent name="Web" version="1.0">
+<version>1.1</version>
+<longdesc lang="en">
+Serves &lt;files&gt;.
+</longdesc>
+<shortdesc lang="en">A web server</shortdesc>
+<parameters>
+<parameter name="root" unique="1" required="1">
+<longdesc lang="en">Where the files lie.</longdesc>
+<shortdesc lang="en">root</shortdesc>
+<content type="string" default="" />
+</parameter>
+<parameter name="port"><content type="integer" default="80"/></parameter>
+<parameter name="mode" deprecated="1"><content type="select" default="fast"><option value="fast"/><option value="safe"/></content></parameter>
+<parameter name="old"><deprecated><replaced-with name="root"/><desc>use root</desc></deprecated><content type="boolean"/></parameter>
+<parameter><content type="string"/></parameter>
+</parameters>
+<actions>
+<action name="start" timeout="40s" />
+<action name="stop" timeout="1min" />
+<action name="monitor" timeout="30" depth="10" interval="30s" />
+<action name="monitor" timeout="20" interval="5" role="Promoted" />
+<action name="monitor" timeout="20" interval="10s" depth="0" />
+<action name="migrate_to" timeout="500ms" />
+<action name="meta-data" timeout="soon" />
+</actions>
+</resource-agent>
+"#;
+
+    #[test]
+    fn a_document_is_read() {
+        let read = AgentMetadata::parse(AGENT).expect("meta-data");
+        assert_eq!((read.short.as_str(), read.long.as_str()), ("A web server", "Serves <files>."));
+        let names: Vec<&str> = read.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        assert_eq!(names, ["root", "port", "mode", "old"]);
+        let root = &read.parameters[0];
+        assert!(root.required && root.unique && root.deprecated.is_none());
+        assert_eq!((root.long.as_str(), root.default.as_deref()), ("Where the files lie.", Some("")));
+        assert_eq!(read.parameters[1].kind, ParameterType::Integer);
+        assert_eq!(read.parameters[2].kind.name(), "fast | safe");
+        assert_eq!(read.parameters[2].deprecated.as_deref(), Some(""));
+        assert_eq!(read.parameters[3].deprecated.as_deref(), Some("use root"));
+        for (action, expected) in [
+            ("start", Some(40_000)),
+            ("stop", Some(60_000)),
+            ("monitor", Some(30_000)),
+            ("migrate_to", Some(500)),
+            ("meta-data", None),
+            ("promote", None),
+        ] {
+            assert_eq!(read.timeout_ms(action), expected, "{action}");
+        }
+        assert!(read.knows("migrate_to") && !read.knows("migrate_from"));
+        for (depth, expected) in [(0, 10_000), (10, 30_000), (20, 10_000)] {
+            assert_eq!(read.monitor_interval_ms(depth), Some(expected), "{depth}");
+        }
+    }
+
+    #[test]
+    fn other_documents_are_refused() {
+        for (text, expected) in [
+            ("", "its meta-data is not XML: "),
+            ("Usage: web {start|stop}", "its meta-data is not XML: "),
+            ("<resource-agent><parameters></resource-agent>", "its meta-data is not XML: "),
+            ("<html/>", "its meta-data is no <resource-agent> but <html>"),
+        ] {
+            let error = AgentMetadata::parse(text).expect_err(text).to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+        assert_eq!(AgentMetadata::parse("<resource-agent/>"), Ok(AgentMetadata::default()));
+    }
+}

@@ -1,0 +1,143 @@
+//! Checks of what a resource gives an agent, by what the agent says of itself.
+
+use super::{AgentMetadata, AgentName, Parameter, ParameterType};
+use crate::problem::{Problem, ProblemKind, member};
+use crate::schema::suggestion;
+use std::collections::BTreeMap;
+
+/// Where the parameters stand in a resource.
+const PATH: &str = "spec.driver.ocf.parameters";
+
+/// Parameters that every agent takes, though none says so.
+const COMMON: [&str; 2] = ["trace_ra", "trace_file"];
+
+/// What is wrong with the parameters that a resource gives.
+pub fn check(name: &AgentName, metadata: &AgentMetadata, given: &BTreeMap<String, String>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let known = |name: &str| metadata.parameters.iter().find(|parameter| parameter.name == name);
+    for (parameter, value) in given {
+        match known(parameter) {
+            Some(known) => problems.extend(wrong(known, value)),
+            None if COMMON.contains(&parameter.as_str()) => {}
+            None => {
+                let names = metadata.parameters.iter().map(|parameter| parameter.name.as_str());
+                let hint = suggestion(parameter, names).map_or_else(
+                    || format!("hactl explain {name} lists them"),
+                    |near| format!("did you mean {near}?"),
+                );
+                let message = format!("{name} has no parameter {parameter}; {hint}");
+                problems.push(Problem::new(member(PATH, parameter), ProblemKind::FieldValueUnknown, message));
+            }
+        }
+    }
+    for parameter in &metadata.parameters {
+        let has_default = parameter.default.as_ref().is_some_and(|default| !default.is_empty());
+        if parameter.required && !has_default && !given.contains_key(&parameter.name) {
+            let what = if parameter.short.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", one_line(&parameter.short))
+            };
+            let message = format!("{name} needs the parameter {}{what}", parameter.name);
+            problems.push(Problem::required(member(PATH, &parameter.name), message));
+        }
+    }
+    problems
+}
+
+/// A value of the wrong type. An agent's own default is right by definition, whatever it says of the type.
+fn wrong(parameter: &Parameter, value: &str) -> Option<Problem> {
+    if parameter.default.as_deref() == Some(value) {
+        return None;
+    }
+    let expected = match &parameter.kind {
+        ParameterType::Integer if value.trim().parse::<i64>().is_err() => "must be a whole number".to_owned(),
+        ParameterType::Boolean if !is_boolean(value) => "must be true or false".to_owned(),
+        ParameterType::Select(values) if !values.iter().any(|known| known == value) => {
+            format!("must be one of {}", values.join(", "))
+        }
+        ParameterType::Integer
+        | ParameterType::Boolean
+        | ParameterType::Select(_)
+        | ParameterType::Text(_) => {
+            return None;
+        }
+    };
+    let message = format!("{expected}, got {value:?}");
+    Some(Problem::new(member(PATH, &parameter.name), ProblemKind::FieldValueTypeInvalid, message))
+}
+
+/// What the agents' own library takes as a truth value, in any case.
+fn is_boolean(value: &str) -> bool {
+    let words = ["yes", "true", "1", "ja", "on", "no", "false", "0", "nein", "off"];
+    words.iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGENT: &str = r#"<resource-agent>
+        <parameters>
+        <parameter name="ip" required="1"><shortdesc>IPv4 or
+          IPv6 address</shortdesc><content type="string"/></parameter>
+        <parameter name="nic" required="1"><content type="string" default="eth0"/></parameter>
+        <parameter name="cidr_netmask"><content type="integer" default="auto"/></parameter>
+        <parameter name="arp_bg"><content type="boolean" default="true"/></parameter>
+        <parameter name="mode"><content type="select" default="fast"><option value="fast"/><option value="safe"/></content></parameter>
+        </parameters></resource-agent>"#;
+
+    fn check_of(given: &[(&str, &str)], expected: &[&str]) {
+        let metadata = AgentMetadata::parse(AGENT).expect("meta-data");
+        let name = "heartbeat:IPaddr2".parse().expect("a name");
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let found: Vec<String> = check(&name, &metadata, &given).iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn wrong_parameters_are_told_one_by_one() {
+        check_of(&[("ip", "192.0.2.1")], &[]);
+        check_of(
+            &[
+                ("ip", "192.0.2.1"),
+                ("cidr_netmask", "24"),
+                ("arp_bg", "No"),
+                ("mode", "safe"),
+                ("trace_ra", "1"),
+            ],
+            &[],
+        );
+        check_of(&[("ip", "192.0.2.1"), ("cidr_netmask", "auto")], &[]);
+        check_of(
+            &[],
+            &[
+                "spec.driver.ocf.parameters.ip: ocf:heartbeat:IPaddr2 needs the parameter ip (IPv4 or IPv6 address)",
+            ],
+        );
+        check_of(
+            &[("ip", ""), ("cidr_netmaks", "24")],
+            &[
+                "spec.driver.ocf.parameters.cidr_netmaks: ocf:heartbeat:IPaddr2 has no parameter cidr_netmaks; did you mean cidr_netmask?",
+            ],
+        );
+        check_of(
+            &[("ip", "192.0.2.1"), ("zzz", "")],
+            &[
+                "spec.driver.ocf.parameters.zzz: ocf:heartbeat:IPaddr2 has no parameter zzz; hactl explain ocf:heartbeat:IPaddr2 lists them",
+            ],
+        );
+        check_of(
+            &[("ip", "192.0.2.1"), ("cidr_netmask", "/24"), ("arp_bg", "maybe"), ("mode", "slow")],
+            &[
+                "spec.driver.ocf.parameters.arp_bg: must be true or false, got \"maybe\"",
+                "spec.driver.ocf.parameters.cidr_netmask: must be a whole number, got \"/24\"",
+                "spec.driver.ocf.parameters.mode: must be one of fast, safe, got \"slow\"",
+            ],
+        );
+    }
+}

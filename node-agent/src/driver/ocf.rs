@@ -1,0 +1,137 @@
+//! Driver `ocf`: resource agents in the manner of the Open Cluster Framework, as ClusterLabs' `resource-agents` has them.
+//!
+//! An agent is a program that is run once for everything it is asked, and answers by its exit status. What its start leaves
+//! running is found again by its control group and by a mark in its environment, as with driver `exec`.
+
+mod agents;
+mod outcome;
+mod request;
+mod service;
+mod watch;
+
+use super::program::{ProgramSettings, Programs, measure};
+use super::watches::Watches;
+use super::{Driver, DriverEvent, DriverFailure, Sample};
+use agents::Agents;
+use futures::future::BoxFuture;
+use ha_api_types::driver::OcfDriver as OcfSpec;
+use ha_api_types::record::Observed;
+use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
+use ha_api_types::time::{Millis, Mono};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Where and how the driver works.
+#[derive(Clone, Debug)]
+pub struct OcfSettings {
+    /// Where and how the agents run.
+    pub programs: ProgramSettings,
+    /// Where they lie (`OCF_ROOT`).
+    pub root: PathBuf,
+    /// Where they keep what does not outlive a boot (`HA_VARRUN`); nodes that share a machine must not share it.
+    pub run: PathBuf,
+}
+
+/// The driver. Dropping it stops watching; services go on.
+#[derive(Debug)]
+pub struct OcfDriver {
+    context: Arc<Context>,
+}
+
+/// What every part of the driver needs.
+#[derive(Debug)]
+struct Context {
+    programs: Programs,
+    agents: Agents,
+    events: UnboundedSender<DriverEvent>,
+    watches: Watches<(String, OcfSpec)>,
+}
+
+impl OcfDriver {
+    /// Makes the driver; what it notices by itself goes to `events`.
+    ///
+    /// # Errors
+    /// When its folder in the state directory cannot be made.
+    pub fn new(settings: OcfSettings, events: UnboundedSender<DriverEvent>) -> io::Result<OcfDriver> {
+        let context = Context {
+            programs: Programs::new(settings.programs, "ocf")?,
+            agents: Agents::new(settings.root, settings.run),
+            events,
+            watches: Watches::default(),
+        };
+        Ok(OcfDriver { context: Arc::new(context) })
+    }
+
+    /// The file with what the service's agent printed.
+    pub fn log(&self, resource: &str) -> PathBuf {
+        self.context.programs.folder_of(resource).log()
+    }
+}
+
+impl Driver for OcfDriver {
+    fn name(&self) -> &'static str {
+        "ocf"
+    }
+
+    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async {
+            self.context.programs.able()?;
+            self.context.agents.able()
+        })
+    }
+
+    fn timeouts<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, TimeoutsSpec> {
+        Box::pin(async { self.context.timeouts(service).await })
+    }
+
+    fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
+        Box::pin(async { self.context.probe(service).await })
+    }
+
+    fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async { self.context.start(service).await })
+    }
+
+    fn stop<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        graceful_ms: Millis,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move { self.context.stop(service, graceful_ms).await })
+    }
+
+    fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async { self.context.kill(service).await })
+    }
+
+    fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async { self.context.receive(service).await })
+    }
+
+    fn arrive<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        source: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move { self.context.arrive(service, source).await })
+    }
+
+    fn migrate<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        target: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move { self.context.migrate(service, target).await })
+    }
+
+    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+        Box::pin(async move {
+            let (context, service) = (Arc::clone(&self.context), service.clone());
+            // Reading files may block.
+            let read = move || measure::of_service(&context.programs, &service, at);
+            tokio::task::spawn_blocking(read).await.ok().flatten()
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! What an agent's exit status means.
+
+use crate::core::DriverFailure;
+use crate::driver::program::order::LaunchFailure;
+use crate::driver::program::output;
+use crate::driver::program::run::{End, describe};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use std::io;
+
+/// How one run of an agent went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It exited with a status; what it said of it.
+    Exited(i32, String),
+    /// It was ended by a signal.
+    Killed(String),
+    /// It took too long and was killed.
+    TimedOut,
+    /// There is no such agent here.
+    NotInstalled(String),
+    /// It could not be run.
+    NotRun(DriverFailure),
+}
+
+/// What a run of `monitor` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It runs.
+    Running,
+    /// It does not.
+    NotRunning,
+    /// It does not work, and something of it may run.
+    Failing(String),
+    /// The agent cannot tell.
+    Unclear(String),
+}
+
+// The statuses, by the OCF resource agent API.
+const SUCCESS: i32 = 0;
+const INVALID_ARGUMENTS: i32 = 2;
+const NOT_IMPLEMENTED: i32 = 3;
+const NO_PERMISSION: i32 = 4;
+const NOT_INSTALLED: i32 = 5;
+const NOT_CONFIGURED: i32 = 6;
+const NOT_RUNNING: i32 = 7;
+const RUNNING_PROMOTED: i32 = 8;
+const FAILED_PROMOTED: i32 = 9;
+const DEGRADED: i32 = 190;
+const DEGRADED_PROMOTED: i32 = 191;
+
+impl Outcome {
+    /// From how the program ended.
+    pub(super) fn of(end: io::Result<End>) -> Outcome {
+        match end {
+            Ok(End::Ended(ended)) => match ended.status.code() {
+                Some(code) => Outcome::Exited(code, said(&ended.said)),
+                None => Outcome::Killed(describe(ended.status)),
+            },
+            Ok(End::TimedOut) => Outcome::TimedOut,
+            Ok(End::NotLaunched(failure)) => Outcome::NotRun(LaunchFailure::to_driver_failure(&failure)),
+            Err(error) => Outcome::NotRun(crate::driver::program::broken("the agent cannot be run", &error)),
+        }
+    }
+
+    /// Whether it went well.
+    pub(super) fn is_success(&self) -> bool {
+        matches!(self, Outcome::Exited(SUCCESS, _))
+    }
+
+    /// Whether a run of `validate-all` rules a start out. Some agents have none, and some say here only that the service does
+    /// not run.
+    pub(super) fn rules_out(&self) -> bool {
+        match self {
+            Outcome::Exited(code, _) => {
+                matches!(*code, INVALID_ARGUMENTS | NO_PERMISSION | NOT_INSTALLED | NOT_CONFIGURED)
+            }
+            Outcome::TimedOut | Outcome::NotInstalled(_) | Outcome::NotRun(_) => true,
+            Outcome::Killed(_) => false,
+        }
+    }
+
+    /// What a run of `monitor` says. `begun`: this agent has been told to start the service in this boot; otherwise one that
+    /// cannot run here with these parameters does not.
+    pub(super) fn seen(&self, begun: bool) -> Seen {
+        let message = || self.message("monitor");
+        match self {
+            Outcome::Exited(SUCCESS | RUNNING_PROMOTED | DEGRADED | DEGRADED_PROMOTED, _) => Seen::Running,
+            Outcome::Exited(NOT_RUNNING, _) => Seen::NotRunning,
+            Outcome::Exited(INVALID_ARGUMENTS | NOT_INSTALLED | NOT_CONFIGURED, _)
+            | Outcome::NotInstalled(_)
+                if !begun =>
+            {
+                Seen::NotRunning
+            }
+            Outcome::Exited(
+                INVALID_ARGUMENTS | NOT_IMPLEMENTED | NO_PERMISSION | NOT_INSTALLED | NOT_CONFIGURED,
+                _,
+            )
+            | Outcome::NotInstalled(_)
+            | Outcome::NotRun(_) => Seen::Unclear(message()),
+            Outcome::Exited(_, _) | Outcome::Killed(_) | Outcome::TimedOut => Seen::Failing(message()),
+        }
+    }
+
+    /// Why an action failed, and where to try next.
+    pub(super) fn failure(&self, action: &str, otherwise: Reason) -> DriverFailure {
+        let (class, reason) = match self {
+            Outcome::Exited(INVALID_ARGUMENTS | NOT_IMPLEMENTED | NOT_CONFIGURED, _) => {
+                (FailureClass::ConfigurationWrong, Reason::BadConfiguration)
+            }
+            Outcome::Exited(NO_PERMISSION, _) => (FailureClass::NeverHere, otherwise),
+            Outcome::Exited(NOT_INSTALLED, _) | Outcome::NotInstalled(_) => {
+                (FailureClass::NeverHere, Reason::NotInstalled)
+            }
+            Outcome::Exited(_, _) | Outcome::Killed(_) => (FailureClass::RetryHere, otherwise),
+            Outcome::TimedOut => (FailureClass::RetryHere, Reason::TimedOut),
+            Outcome::NotRun(failure) => (failure.class, failure.reason),
+        };
+        DriverFailure { class, reason, message: self.message(action) }
+    }
+
+    /// How it went, in a sentence.
+    pub(super) fn message(&self, action: &str) -> String {
+        match self {
+            Outcome::Exited(code, said) => {
+                let meaning = match *code {
+                    SUCCESS => " (success)",
+                    INVALID_ARGUMENTS => " (invalid arguments)",
+                    NOT_IMPLEMENTED => " (not implemented)",
+                    NO_PERMISSION => " (not permitted)",
+                    NOT_INSTALLED => " (not installed)",
+                    NOT_CONFIGURED => " (not configured)",
+                    NOT_RUNNING => " (not running)",
+                    FAILED_PROMOTED => " (failed while promoted)",
+                    _ => "",
+                };
+                let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+                format!("the agent's {action}: exit status {code}{meaning}{said}")
+            }
+            Outcome::Killed(how) => format!("the agent's {action} was {how}"),
+            Outcome::TimedOut => format!("the agent's {action} did not end in time and was killed"),
+            Outcome::NotInstalled(message) => message.clone(),
+            Outcome::NotRun(failure) => failure.message.clone(),
+        }
+    }
+}
+
+/// What is known of a service by its monitor. One that was begun and fails runs, as far as anybody else is concerned.
+pub(super) fn observed(seen: Seen, begun: bool) -> Observed {
+    match seen {
+        Seen::Running => Observed::Running,
+        Seen::NotRunning => Observed::NotRunning,
+        Seen::Failing(_) if begun => Observed::Running,
+        Seen::Failing(message) | Seen::Unclear(message) => Observed::Unknown(message),
+    }
+}
+
+/// The reason that an agent gave, of what it printed: as it is marked, else its last error, else its last line.
+fn said(text: &str) -> String {
+    const MARK: &str = "ocf-exit-reason:";
+    let marked = text.lines().rev().find_map(|line| line.split_once(MARK).map(|(_, reason)| reason));
+    let error = || text.lines().rev().find(|line| line.contains("ERROR"));
+    let line = marked.or_else(error).and_then(output::last_of).or_else(|| output::last_of(text));
+    line.map(|line| without_date(&line).to_owned()).unwrap_or_default()
+}
+
+/// Without the date that the agents' library puts before a line.
+fn without_date(line: &str) -> &str {
+    let pattern = "0000-00-00T00:00:00 ";
+    let fits = |(found, pattern): (char, char)| {
+        if pattern == '0' { found.is_ascii_digit() } else { found == pattern }
+    };
+    match line.get(pattern.len()..) {
+        Some(rest) if line.chars().zip(pattern.chars()).all(fits) => rest.trim_start(),
+        Some(_) | None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exited(code: i32) -> Outcome {
+        Outcome::Exited(code, String::new())
+    }
+
+    #[test]
+    fn monitors_tell_by_their_status() {
+        let check = |outcome: &Outcome, begun: &str, not_begun: &str| {
+            let word = |begun: bool| match observed(outcome.seen(begun), begun) {
+                Observed::Running => "running",
+                Observed::NotRunning => "not running",
+                Observed::Unknown(_) => "unknown",
+            };
+            assert_eq!((word(true), word(false)), (begun, not_begun), "{outcome:?}");
+        };
+        for code in [0, 8, 190, 191] {
+            check(&exited(code), "running", "running");
+        }
+        check(&exited(7), "not running", "not running");
+        for code in [1, 9, 99] {
+            check(&exited(code), "running", "unknown");
+        }
+        check(&Outcome::TimedOut, "running", "unknown");
+        check(&Outcome::Killed("killed by signal 9".to_owned()), "running", "unknown");
+        for code in [2, 5, 6] {
+            check(&exited(code), "unknown", "not running");
+        }
+        check(&Outcome::NotInstalled("it is not there".to_owned()), "unknown", "not running");
+        for code in [3, 4] {
+            check(&exited(code), "unknown", "unknown");
+        }
+    }
+
+    #[test]
+    fn failures_say_where_to_try_next() {
+        let check = |outcome: &Outcome, class: FailureClass, reason: Reason| {
+            let failure = outcome.failure("start", Reason::StartFailed);
+            assert_eq!((failure.class, failure.reason), (class, reason), "{outcome:?}");
+        };
+        check(&exited(1), FailureClass::RetryHere, Reason::StartFailed);
+        check(&exited(2), FailureClass::ConfigurationWrong, Reason::BadConfiguration);
+        check(&exited(3), FailureClass::ConfigurationWrong, Reason::BadConfiguration);
+        check(&exited(4), FailureClass::NeverHere, Reason::StartFailed);
+        check(&exited(5), FailureClass::NeverHere, Reason::NotInstalled);
+        check(&exited(6), FailureClass::ConfigurationWrong, Reason::BadConfiguration);
+        check(&exited(7), FailureClass::RetryHere, Reason::StartFailed);
+        check(&Outcome::TimedOut, FailureClass::RetryHere, Reason::TimedOut);
+        check(&Outcome::NotInstalled(String::new()), FailureClass::NeverHere, Reason::NotInstalled);
+    }
+
+    #[test]
+    fn validation_rules_out_what_cannot_work() {
+        for (code, expected) in
+            [(0, false), (1, false), (2, true), (3, false), (4, true), (5, true), (6, true), (7, false)]
+        {
+            assert_eq!(exited(code).rules_out(), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_reason_is_found_in_what_an_agent_printed() {
+        for (text, expected) in [
+            ("", ""),
+            ("2026-11-23T02:41:35 INFO: fine\n2026-11-23T02:41:36 ERROR: no device\n\n", "ERROR: no device"),
+            ("2026-11-23T02:41:36 ERROR: no device\nmore\n", "ERROR: no device"),
+            (
+                "ocf-exit-reason:Setup problem: no psql\n2026-11-23T02:41:36 ERROR: else\n",
+                "Setup problem: no psql",
+            ),
+            ("plain words\n", "plain words"),
+            ("2026 is not a date", "2026 is not a date"),
+        ] {
+            assert_eq!(said(text), expected, "{text:?}");
+        }
+        let outcome = Outcome::Exited(6, "no psql".to_owned());
+        assert_eq!(outcome.message("start"), "the agent's start: exit status 6 (not configured): no psql");
+    }
+}

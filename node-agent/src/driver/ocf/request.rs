@@ -1,0 +1,235 @@
+//! What an agent is asked, as it finds it in its environment; and for how long and how often it is asked.
+
+use ha_api_types::driver::OcfDriver as OcfSpec;
+use ha_api_types::ocf::{AgentMetadata, AgentName};
+use ha_api_types::resource::TimeoutsSpec;
+use ha_api_types::time::Millis;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// One question or order for an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    /// What it is to do.
+    pub(super) action: Action<'a>,
+    /// For how long.
+    pub(super) timeout_ms: Millis,
+}
+
+/// What an agent is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action<'a> {
+    /// Whether it runs; the agent may expect that it does not.
+    Probe,
+    /// Whether it still runs.
+    Monitor {
+        /// Asked every so often.
+        interval_ms: Millis,
+    },
+    /// Whether its parameters can work here.
+    Validate,
+    /// What it is.
+    Metadata,
+    /// Start.
+    Start,
+    /// Stop.
+    Stop,
+    /// Move live, on the source.
+    MigrateTo {
+        /// The receiving node.
+        target: &'a str,
+    },
+    /// Move live, on the target.
+    MigrateFrom {
+        /// The node that it came from.
+        source: &'a str,
+    },
+}
+
+impl Action<'_> {
+    /// The agent's argument.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Action::Probe | Action::Monitor { .. } => "monitor",
+            Action::Validate => "validate-all",
+            Action::Metadata => "meta-data",
+            Action::Start => "start",
+            Action::Stop => "stop",
+            Action::MigrateTo { .. } => "migrate_to",
+            Action::MigrateFrom { .. } => "migrate_from",
+        }
+    }
+}
+
+/// Where an agent works.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    /// This node's name.
+    pub(super) node: &'a str,
+    /// `OCF_ROOT`.
+    pub(super) root: &'a Path,
+    /// `HA_VARRUN`.
+    pub(super) run: &'a Path,
+}
+
+/// The folder of the agents' own state below `HA_VARRUN`.
+pub(super) const STATE_FOLDER: &str = "resource-agents";
+
+/// What the agent finds in its environment.
+pub(super) fn environment(
+    place: Place<'_>,
+    resource: &str,
+    name: &AgentName,
+    spec: &OcfSpec,
+    request: Request<'_>,
+) -> BTreeMap<String, String> {
+    let mut variables: BTreeMap<String, String> = name.environment(place.root).into_iter().collect();
+    let mut set = |name: &str, value: &str| {
+        variables.insert(name.to_owned(), value.to_owned());
+    };
+    for (parameter, value) in &spec.parameters {
+        set(&format!("OCF_RESKEY_{parameter}"), value);
+    }
+    set("OCF_RESOURCE_INSTANCE", resource);
+    set("HA_VARRUN", &place.run.display().to_string());
+    set("HA_RSCTMP", &place.run.join(STATE_FOLDER).display().to_string());
+    // Before every line that the agents' library logs.
+    set("HA_DATEFMT", "%FT%T ");
+    let (interval_ms, level) = match request.action {
+        Action::Monitor { interval_ms } => (interval_ms, spec.check_level.unwrap_or(0)),
+        Action::Probe
+        | Action::Validate
+        | Action::Metadata
+        | Action::Start
+        | Action::Stop
+        | Action::MigrateTo { .. }
+        | Action::MigrateFrom { .. } => (0, 0),
+    };
+    set("OCF_CHECK_LEVEL", &level.to_string());
+    let mut meta = |name: &str, value: &str| set(&format!("OCF_RESKEY_CRM_meta_{name}"), value);
+    meta("name", request.action.name());
+    meta("interval", &interval_ms.to_string());
+    meta("timeout", &request.timeout_ms.to_string());
+    meta("on_node", place.node);
+    let (source, target) = match request.action {
+        Action::MigrateTo { target } => (place.node, target),
+        Action::MigrateFrom { source } => (source, place.node),
+        Action::Probe
+        | Action::Monitor { .. }
+        | Action::Validate
+        | Action::Metadata
+        | Action::Start
+        | Action::Stop => return variables,
+    };
+    meta("migrate_source", source);
+    meta("migrate_target", target);
+    variables
+}
+
+/// How long its agent's actions may take: what the resource says; where it says nothing, our defaults, or what the agent
+/// advises if that is longer.
+pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsSpec {
+    let usual = TimeoutsSpec::default();
+    #[expect(clippy::float_cmp, reason = "the default is the default, bit by bit")]
+    let longer = |own: f64, usual: f64, actions: &[&str]| {
+        let advised = actions.iter().filter_map(|action| metadata.timeout_ms(action)).max().unwrap_or(0);
+        if own == usual { own.max(advised as f64 / 1000.0) } else { own }
+    };
+    TimeoutsSpec {
+        start_seconds: longer(own.start_seconds, usual.start_seconds, &["start"]),
+        stop_seconds: longer(own.stop_seconds, usual.stop_seconds, &["stop"]),
+        migrate_seconds: longer(own.migrate_seconds, usual.migrate_seconds, &["migrate_to", "migrate_from"]),
+        monitor_seconds: longer(own.monitor_seconds, usual.monitor_seconds, &["monitor"]),
+        stable_seconds: own.stable_seconds,
+    }
+}
+
+/// How often a running service is asked.
+pub(super) fn interval_ms(spec: &OcfSpec, metadata: &AgentMetadata) -> Millis {
+    const USUAL_MS: Millis = 10_000;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked when it was applied"
+    )]
+    let own = spec.monitor_interval_seconds.map(|seconds| (seconds * 1000.0) as Millis);
+    own.or_else(|| metadata.monitor_interval_ms(spec.check_level.unwrap_or(0))).unwrap_or(USUAL_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec() -> OcfSpec {
+        OcfSpec {
+            agent: "heartbeat:Dummy".to_owned(),
+            parameters: BTreeMap::from([("state".to_owned(), "/x".to_owned())]),
+            check_level: Some(10),
+            ..OcfSpec::default()
+        }
+    }
+
+    fn check(action: Action<'_>, expected: &[(&str, Option<&str>)]) {
+        let place = Place { node: "n1", root: Path::new("/usr/lib/ocf"), run: Path::new("/run") };
+        let name = "heartbeat:Dummy".parse().expect("a name");
+        let found = environment(place, "web", &name, &spec(), Request { action, timeout_ms: 20_000 });
+        for (name, value) in expected {
+            assert_eq!(found.get(*name).map(String::as_str), *value, "{action:?} {name}");
+        }
+    }
+
+    #[test]
+    fn agents_find_what_they_are_asked() {
+        check(
+            Action::Start,
+            &[
+                ("OCF_ROOT", Some("/usr/lib/ocf")),
+                ("OCF_RESOURCE_INSTANCE", Some("web")),
+                ("OCF_RESOURCE_PROVIDER", Some("heartbeat")),
+                ("OCF_RESOURCE_TYPE", Some("Dummy")),
+                ("OCF_RESKEY_state", Some("/x")),
+                ("HA_RSCTMP", Some("/run/resource-agents")),
+                ("OCF_RESKEY_CRM_meta_name", Some("start")),
+                ("OCF_RESKEY_CRM_meta_timeout", Some("20000")),
+                ("OCF_RESKEY_CRM_meta_on_node", Some("n1")),
+                ("OCF_CHECK_LEVEL", Some("0")),
+                ("OCF_RESKEY_CRM_meta_migrate_source", None),
+            ],
+        );
+        check(Action::Probe, &[("OCF_RESKEY_CRM_meta_interval", Some("0")), ("OCF_CHECK_LEVEL", Some("0"))]);
+        check(
+            Action::Monitor { interval_ms: 5000 },
+            &[("OCF_RESKEY_CRM_meta_interval", Some("5000")), ("OCF_CHECK_LEVEL", Some("10"))],
+        );
+        let moved = |action, source, target| {
+            check(
+                action,
+                &[
+                    ("OCF_RESKEY_CRM_meta_migrate_source", Some(source)),
+                    ("OCF_RESKEY_CRM_meta_migrate_target", Some(target)),
+                ],
+            );
+        };
+        moved(Action::MigrateTo { target: "n2" }, "n1", "n2");
+        moved(Action::MigrateFrom { source: "n0" }, "n0", "n1");
+    }
+
+    #[test]
+    fn the_resource_wins_over_the_agent_and_the_longer_over_our_default() {
+        let metadata = AgentMetadata::parse(
+            r#"<resource-agent><actions><action name="start" timeout="120s"/><action name="stop" timeout="20s"/>
+               <action name="monitor" timeout="30s" interval="7s"/></actions></resource-agent>"#,
+        )
+        .expect("meta-data");
+        let usual = TimeoutsSpec::default();
+        let found = timeouts(usual, &metadata);
+        assert_eq!((found.start_seconds, found.stop_seconds, found.monitor_seconds), (120.0, 60.0, 30.0));
+        let found = timeouts(TimeoutsSpec { start_seconds: 5.0, ..usual }, &metadata);
+        assert_eq!((found.start_seconds, found.monitor_seconds), (5.0, 30.0));
+        let mut spec = spec();
+        assert_eq!(interval_ms(&spec, &metadata), 7000);
+        assert_eq!(interval_ms(&spec, &AgentMetadata::default()), 10_000);
+        spec.monitor_interval_seconds = Some(1.5);
+        assert_eq!(interval_ms(&spec, &metadata), 1500);
+    }
+}

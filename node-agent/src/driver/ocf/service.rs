@@ -1,0 +1,354 @@
+//! What is done with a service by its agent: probe, start or adopt, stop, kill, move.
+
+use super::outcome::{Outcome, Seen, observed};
+use super::request::{self, Action, Place, Request};
+use super::{Context, OcfSpec};
+use crate::core::DriverFailure;
+use crate::driver::program::run::{End, Output, Run};
+use crate::driver::program::{broken, failed};
+use ha_api_types::ocf::{AgentMetadata, AgentName, METADATA_LIMIT_SECONDS};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
+use ha_api_types::time::Millis;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// For how long after a stop a monitor may still see the service: a killed process has its pid until process 1 takes note of
+/// its end.
+const AFTERGLOW: Duration = Duration::from_secs(3);
+/// How often to ask it meanwhile.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the stop action may take after everything was killed.
+const KILLED_STOP_MS: Millis = 20_000;
+
+/// In the service's folder while this agent may have something running: written before it is told to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Begun {
+    uid: String,
+    boot_id: String,
+}
+
+const BEGUN: &str = "begun.json";
+
+impl Context {
+    /// Whether it runs; a running one is watched from here on.
+    pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
+        let begun = self.is_begun(service);
+        let seen = self.monitor(service, Action::Probe).await;
+        let observed = observed(seen, begun);
+        match &observed {
+            Observed::Running => {
+                if let Some(spec) = &service.driver.ocf {
+                    self.watch(service, spec);
+                }
+            }
+            Observed::Unknown(_) => {}
+            // A start of an agent that has ended may still be under way.
+            Observed::NotRunning => match self.programs.remains(service).await {
+                Ok(remains) if remains.is_empty() => self.forget(service),
+                Ok(remains) => {
+                    let left = remains.describe();
+                    return Observed::Unknown(format!("its agent says no, but left are processes {left}"));
+                }
+                Err(failure) => return Observed::Unknown(failure.message),
+            },
+        }
+        observed
+    }
+
+    /// Starts it, unless it runs.
+    pub(super) async fn start(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        let (_, spec) = named(service)?;
+        let mut seen = self.monitor(service, Action::Probe).await;
+        if matches!(seen, Seen::Failing(_)) {
+            seen = self.monitor(service, Action::Probe).await;
+        }
+        match seen {
+            Seen::Running => self.begin(service)?,
+            Seen::NotRunning => self.start_afresh(service).await?,
+            Seen::Failing(_) | Seen::Unclear(_) => {
+                self.kill(service).await?;
+                self.start_afresh(service).await?;
+            }
+        }
+        self.watch(service, spec);
+        Ok(())
+    }
+
+    async fn start_afresh(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        self.validate(service).await?;
+        self.begin(service)?;
+        let timeout_ms = self.timeouts(service).await.start_ms();
+        let outcome = self.ask(service, Request { action: Action::Start, timeout_ms }).await;
+        if !outcome.is_success() {
+            return Err(outcome.failure("start", Reason::StartFailed));
+        }
+        match self.monitor(service, Action::Probe).await {
+            Seen::Running => Ok(()),
+            Seen::NotRunning => {
+                let message = "after its start its agent says that it does not run";
+                Err(failed(Reason::StartFailed, message))
+            }
+            Seen::Failing(message) | Seen::Unclear(message) => {
+                Err(failed(Reason::StartFailed, &format!("after its start: {message}")))
+            }
+        }
+    }
+
+    /// Whether its parameters can work here, as far as the agent can tell beforehand.
+    async fn validate(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        let metadata = self.metadata(service).await;
+        if !metadata.actions.is_empty() && !metadata.knows(Action::Validate.name()) {
+            return Ok(());
+        }
+        let timeout_ms = self.timeouts(service).await.start_ms();
+        let outcome = self.ask(service, Request { action: Action::Validate, timeout_ms }).await;
+        if outcome.rules_out() { Err(outcome.failure("validate-all", Reason::StartFailed)) } else { Ok(()) }
+    }
+
+    /// Stops it; what outlasts the agent's stop of the service's processes is killed.
+    pub(super) async fn stop(
+        &self,
+        service: &ServiceDefinition,
+        graceful_ms: Millis,
+    ) -> Result<(), DriverFailure> {
+        self.watches.end(&service.name);
+        if graceful_ms == 0 {
+            return self.kill(service).await;
+        }
+        let own = service.timeouts.stop_ms();
+        let timeout_ms =
+            if graceful_ms == own { self.timeouts(service).await.stop_ms() } else { graceful_ms };
+        let outcome = self.ask(service, Request { action: Action::Stop, timeout_ms }).await;
+        if outcome.is_success() {
+            return self.confirm_stopped(service, &outcome).await;
+        }
+        tracing::warn!(
+            resource = service.name,
+            message = outcome.message("stop"),
+            "the stop failed: killing"
+        );
+        self.kill(service).await
+    }
+
+    /// Kills the service's processes, then lets the agent clear up what is more than processes.
+    pub(super) async fn kill(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        self.watches.end(&service.name);
+        self.programs.clear_remains(service).await?;
+        let timeout_ms = self.timeouts(service).await.stop_ms().min(KILLED_STOP_MS);
+        let outcome = self.ask(service, Request { action: Action::Stop, timeout_ms }).await;
+        self.confirm_stopped(service, &outcome).await
+    }
+
+    /// After a stop: nothing that the agent started may be left, and its monitor must agree.
+    async fn confirm_stopped(
+        &self,
+        service: &ServiceDefinition,
+        stop: &Outcome,
+    ) -> Result<(), DriverFailure> {
+        self.programs.clear_remains(service).await?;
+        let until = Instant::now() + AFTERGLOW;
+        let seen = loop {
+            match self.monitor(service, Action::Probe).await {
+                Seen::NotRunning => {
+                    self.forget(service);
+                    if let Some(cgroup) = self.programs.cgroup_of(&service.name) {
+                        cgroup.remove();
+                    }
+                    return Ok(());
+                }
+                Seen::Running | Seen::Failing(_) if Instant::now() < until => sleep(LOOK).await,
+                Seen::Running => break "its agent says that it still runs".to_owned(),
+                Seen::Failing(message) | Seen::Unclear(message) => break message,
+            }
+        };
+        let why = if stop.is_success() { String::new() } else { format!("{}; ", stop.message("stop")) };
+        Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
+    }
+
+    /// Target of a move: whether it could run here.
+    pub(super) async fn receive(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        let (name, _) = named(service)?;
+        self.agents.program(&name).map_err(|message| not_installed(&message))?;
+        self.can_move(service, &["migrate_from"]).await?;
+        self.validate(service).await
+    }
+
+    /// Target of a move: the agent takes over what the source has given.
+    pub(super) async fn arrive(
+        &self,
+        service: &ServiceDefinition,
+        source: &str,
+    ) -> Result<(), DriverFailure> {
+        self.begin(service)?;
+        let timeout_ms = self.timeouts(service).await.migrate_ms();
+        let outcome = self.ask(service, Request { action: Action::MigrateFrom { source }, timeout_ms }).await;
+        if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_from", Reason::MoveFailed)) }
+    }
+
+    /// Source of a move: the agent gives it away.
+    pub(super) async fn migrate(
+        &self,
+        service: &ServiceDefinition,
+        target: &str,
+    ) -> Result<(), DriverFailure> {
+        self.can_move(service, &["migrate_to", "migrate_from"]).await?;
+        self.watches.end(&service.name);
+        let timeout_ms = self.timeouts(service).await.migrate_ms();
+        let outcome = self.ask(service, Request { action: Action::MigrateTo { target }, timeout_ms }).await;
+        if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_to", Reason::MoveFailed)) }
+    }
+
+    async fn can_move(&self, service: &ServiceDefinition, actions: &[&str]) -> Result<(), DriverFailure> {
+        let (name, spec) = named(service)?;
+        if !spec.allow_migrate {
+            return Err(failed(Reason::MoveFailed, "spec.driver.ocf.allowMigrate is not set"));
+        }
+        let metadata = self.metadata(service).await;
+        let lacking = actions.iter().find(|action| !metadata.actions.is_empty() && !metadata.knows(action));
+        match lacking {
+            Some(action) => Err(failed(
+                Reason::MoveFailed,
+                &format!("{name} cannot move live: it has no action {action}"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks the agent whether it runs.
+    pub(super) async fn monitor(&self, service: &ServiceDefinition, action: Action<'_>) -> Seen {
+        let timeout_ms = self.timeouts(service).await.monitor_ms();
+        self.ask(service, Request { action, timeout_ms }).await.seen(self.is_begun(service))
+    }
+
+    /// How long its agent's actions may take.
+    pub(super) async fn timeouts(&self, service: &ServiceDefinition) -> TimeoutsSpec {
+        request::timeouts(service.timeouts, &*self.metadata(service).await)
+    }
+
+    /// What the agent says of itself; nothing, when it cannot be asked.
+    pub(super) async fn metadata(&self, service: &ServiceDefinition) -> Arc<AgentMetadata> {
+        let Ok((name, _)) = named(service) else { return Arc::default() };
+        let Ok(program) = self.agents.program(&name) else { return Arc::default() };
+        if let Some(known) = self.agents.known(&program) {
+            return known;
+        }
+        let request = Request { action: Action::Metadata, timeout_ms: METADATA_LIMIT_SECONDS * 1000 };
+        let (metadata, for_good) = match self.run(service, request, Output::Captured).await {
+            Ok(End::Ended(ended)) if ended.status.success() => {
+                (AgentMetadata::parse(&ended.output).map_err(|error| error.to_string()), true)
+            }
+            Ok(End::Ended(ended)) => {
+                (Err(Outcome::of(Ok(End::Ended(ended))).message(request.action.name())), true)
+            }
+            // A machine that is too busy now may answer later.
+            end => (Err(Outcome::of(end).message(request.action.name())), false),
+        };
+        let metadata = metadata.unwrap_or_else(|message| {
+            tracing::warn!(agent = %name, message, "what the agent says of itself cannot be read");
+            AgentMetadata::default()
+        });
+        let metadata = Arc::new(metadata);
+        if for_good {
+            self.agents.remember(&program, &metadata);
+        }
+        metadata
+    }
+
+    /// Has the agent do something.
+    async fn ask(&self, service: &ServiceDefinition, request: Request<'_>) -> Outcome {
+        let (name, _) = match named(service) {
+            Ok(named) => named,
+            Err(failure) => return Outcome::NotRun(failure),
+        };
+        match self.agents.program(&name) {
+            Ok(_) => Outcome::of(self.run(service, request, Output::Log).await),
+            Err(message) => Outcome::NotInstalled(message),
+        }
+    }
+
+    async fn run(
+        &self,
+        service: &ServiceDefinition,
+        request: Request<'_>,
+        output: Output,
+    ) -> io::Result<End> {
+        let (name, spec) = named(service).map_err(|failure| io::Error::other(failure.message))?;
+        self.agents.make_state_folder()?;
+        let cgroup = match request.action {
+            // What these start is the service.
+            Action::Start | Action::MigrateFrom { .. } => self.programs.make_cgroup(&service.name)?,
+            Action::Probe
+            | Action::Monitor { .. }
+            | Action::Validate
+            | Action::Metadata
+            | Action::Stop
+            | Action::MigrateTo { .. } => None,
+        };
+        let place =
+            Place { node: &self.programs.settings.node, root: &self.agents.root, run: &self.agents.run };
+        let variables = request::environment(place, &service.name, &name, spec, request);
+        let program = name.program(&self.agents.root).display().to_string();
+        let run = Run {
+            program: &[program, request.action.name().to_owned()],
+            environment: self.programs.environment(service, &variables, None),
+            working_directory: "/".into(),
+            user: None,
+            cgroup,
+            input: None,
+            output,
+        };
+        self.programs.run(&service.name, run, request.timeout_ms).await
+    }
+
+    /// Whether the agent has been told to start it in this boot, and nobody has confirmed since that it does not run.
+    fn is_begun(&self, service: &ServiceDefinition) -> bool {
+        let begun = self.programs.folder_of(&service.name).read::<Begun>(BEGUN);
+        match begun {
+            Ok(begun) => begun.is_some_and(|begun| begun.boot_id == self.programs.settings.boot_id),
+            // Something was written there once.
+            Err(error) => {
+                tracing::warn!(resource = service.name, %error, "whether it was started cannot be read");
+                true
+            }
+        }
+    }
+
+    fn begin(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        let folder = self.programs.folder_of(&service.name);
+        let begun = Begun { uid: service.uid.clone(), boot_id: self.programs.settings.boot_id.clone() };
+        let written = folder.make().and_then(|()| folder.write(BEGUN, &begun));
+        written.map_err(|error| broken("what was started cannot be noted", &error))
+    }
+
+    fn forget(&self, service: &ServiceDefinition) {
+        if let Err(error) = self.programs.folder_of(&service.name).remove(BEGUN) {
+            tracing::warn!(resource = service.name, %error, "that it has ended cannot be noted");
+        }
+    }
+}
+
+/// The agent that a service names.
+fn named(service: &ServiceDefinition) -> Result<(AgentName, &OcfSpec), DriverFailure> {
+    let wrong = |message: String| DriverFailure {
+        class: FailureClass::ConfigurationWrong,
+        reason: Reason::BadConfiguration,
+        message,
+    };
+    let spec = service.driver.ocf.as_ref().ok_or_else(|| wrong("it has no spec.driver.ocf".to_owned()))?;
+    let name = spec.agent.parse().map_err(|error| wrong(format!("spec.driver.ocf.agent: {error}")))?;
+    Ok((name, spec))
+}
+
+fn not_installed(message: &str) -> DriverFailure {
+    DriverFailure {
+        class: FailureClass::NeverHere,
+        reason: Reason::NotInstalled,
+        message: message.to_owned(),
+    }
+}

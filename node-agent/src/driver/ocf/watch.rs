@@ -1,0 +1,90 @@
+//! Watching running services: the agent is asked now and then, and at once when the last process of the service has ended.
+
+use super::outcome::Seen;
+use super::request::{Action, interval_ms};
+use super::{Context, OcfSpec};
+use crate::core::DriverEvent;
+use ha_api_types::resource::ServiceDefinition;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// How often to look whether the service still has processes.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// After the last process has ended, how soon and how many times to ask again: it has its pid, and so an agent may still see
+/// it, until process 1 takes note of its end.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_TIMES: u32 = 5;
+
+/// How often an agent has to say it: it restarts a service that it takes for ended, so it is asked once more.
+const TIMES: u32 = 2;
+
+impl Context {
+    /// Watches a service from here on.
+    pub(super) fn watch(self: &Arc<Context>, service: &ServiceDefinition, spec: &OcfSpec) {
+        // The task must not keep the driver alive: it ends with it.
+        let watch = || watch(Arc::downgrade(self), service.clone(), self.has_processes(service));
+        self.watches.ensure(&service.name, (service.uid.clone(), spec.clone()), watch);
+    }
+}
+
+async fn watch(driver: Weak<Context>, service: ServiceDefinition, mut populated: bool) {
+    let mut again = 0_u32;
+    loop {
+        let Some(context) = driver.upgrade() else { return };
+        let Some(spec) = service.driver.ocf.as_ref() else { return };
+        let metadata = context.metadata(&service).await;
+        let interval_ms = interval_ms(spec, &metadata);
+        drop(context);
+        let usual = Duration::from_millis(interval_ms);
+        let next = Instant::now() + if again > 0 { usual.min(AGAIN) } else { usual };
+        again = again.saturating_sub(1);
+        while Instant::now() < next {
+            sleep_until(next.min(Instant::now() + LOOK)).await;
+            let Some(context) = driver.upgrade() else { return };
+            let now = context.has_processes(&service);
+            let emptied = populated && !now;
+            populated = now;
+            if emptied {
+                again = AGAIN_TIMES;
+                break;
+            }
+        }
+        let Some(context) = driver.upgrade() else { return };
+        if let Some(message) = context.ended(&service, interval_ms).await {
+            // The receiver is gone only when the agent is ending.
+            let _ = context.events.send(DriverEvent::Exited {
+                name: service.name,
+                uid: service.uid,
+                message,
+                by_hand: false,
+            });
+            return;
+        }
+    }
+}
+
+impl Context {
+    /// Whether the service is known to have processes.
+    fn has_processes(&self, service: &ServiceDefinition) -> bool {
+        self.programs.cgroup_of(&service.name).and_then(|group| group.is_populated()).unwrap_or(false)
+    }
+
+    /// How the service ended, if its agent says so often enough in a row. An answer that tells nothing changes nothing.
+    async fn ended(&self, service: &ServiceDefinition, interval_ms: u64) -> Option<String> {
+        let mut message = String::new();
+        for _ in 0..TIMES {
+            message = match self.monitor(service, Action::Monitor { interval_ms }).await {
+                Seen::Running => return None,
+                Seen::NotRunning => "its agent says that it does not run".to_owned(),
+                Seen::Failing(message) => message,
+                Seen::Unclear(message) => {
+                    tracing::warn!(resource = service.name, message, "whether it still runs cannot be told");
+                    return None;
+                }
+            };
+        }
+        Some(message)
+    }
+}

@@ -1,0 +1,61 @@
+//! The tasks that watch a driver's running services, one a service.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use tokio::task::AbortHandle;
+
+/// Watches by resource; dropping them ends them. `K` tells one watch of a service from another.
+pub(super) struct Watches<K> {
+    tasks: Mutex<BTreeMap<String, (K, AbortHandle)>>,
+}
+
+impl<K> Default for Watches<K> {
+    fn default() -> Watches<K> {
+        Watches { tasks: Mutex::default() }
+    }
+}
+
+impl<K> fmt::Debug for Watches<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(tasks.keys()).finish()
+    }
+}
+
+impl<K: PartialEq> Watches<K> {
+    /// Watches a service unless exactly this one is watched already; another watch of it ends.
+    pub(super) fn ensure<F>(&self, resource: &str, watched: K, watch: impl FnOnce() -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.get(resource).is_some_and(|(known, task)| *known == watched && !task.is_finished()) {
+            return;
+        }
+        let task = tokio::spawn(watch()).abort_handle();
+        if let Some((_, old)) = tasks.insert(resource.to_owned(), (watched, task)) {
+            old.abort();
+        }
+    }
+}
+
+impl<K> Watches<K> {
+    /// From here on the service may end without an event: it is told to.
+    pub(super) fn end(&self, resource: &str) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, task)) = tasks.remove(resource) {
+            task.abort();
+        }
+    }
+}
+
+impl<K> Drop for Watches<K> {
+    fn drop(&mut self) {
+        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (_, task) in tasks.values() {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! IPaddr2: a real address, in a network namespace.
+
+use crate::node::{Node, of_agent};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_node_agent::driver::{Driver, DriverEvent};
+use serde_json::json;
+use std::process::Command;
+
+/// Gives the calling thread, and what it starts, a network of its own with one link.
+fn own_network() {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
+    for arguments in [
+        "link set lo up",
+        "link add here type veth peer name there",
+        "link set here up",
+        "link set there up",
+        "address add 192.0.2.1/24 dev here",
+    ] {
+        ip(arguments);
+    }
+}
+
+fn ip(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn an_address_comes_goes_and_is_missed() {
+    own_network();
+    let mut node = Node::new("node1", true);
+    let mut address = of_agent("heartbeat:IPaddr2", &json!({"ip": "192.0.2.10", "cidr_netmask": "24"}));
+    let ocf = address.driver.ocf.as_mut().unwrap();
+    ocf.monitor_interval_seconds = Some(0.2);
+    let held = || ip("-oneline address show dev here").contains("192.0.2.10/24");
+    assert_eq!(node.driver.probe(&address).await, Observed::NotRunning);
+    node.driver.start(&address).await.unwrap();
+    assert!(held());
+    assert_eq!(node.driver.probe(&address).await, Observed::Running);
+    ip("address del 192.0.2.10/24 dev here");
+    assert!(matches!(node.event().await, DriverEvent::Exited { .. }));
+    // As the core does it.
+    node.driver.kill(&address).await.unwrap();
+    node.driver.start(&address).await.unwrap();
+    assert!(held());
+    node.driver.stop(&address, 20_000).await.unwrap();
+    assert!(!held());
+    node.driver.start(&address).await.unwrap();
+    node.driver.kill(&address).await.unwrap();
+    assert!(!held());
+    assert_eq!(node.driver.probe(&address).await, Observed::NotRunning);
+}
+
+#[tokio::test]
+async fn a_wrong_parameter_is_a_wrong_configuration() {
+    own_network();
+    let node = Node::new("node1", true);
+    for (parameters, expected) in [
+        (json!({}), "exit status 6 (not configured)"),
+        (json!({"ip": "192.0.2.10", "cidr_netmask": "none"}), "exit status 6 (not configured)"),
+    ] {
+        let address = of_agent("heartbeat:IPaddr2", &parameters);
+        // Nothing was begun with them, so nothing runs.
+        assert_eq!(node.driver.probe(&address).await, Observed::NotRunning, "{parameters}");
+        let failure = node.driver.start(&address).await.unwrap_err();
+        assert_eq!(
+            (failure.class, failure.reason),
+            (FailureClass::ConfigurationWrong, Reason::BadConfiguration),
+            "{failure:?}"
+        );
+        assert!(failure.message.contains(expected), "{failure:?}");
+        node.driver.stop(&address, 20_000).await.expect("what cannot have been started is stopped");
+        assert_eq!(node.driver.probe(&address).await, Observed::NotRunning);
+    }
+}

@@ -1,0 +1,127 @@
+//! Installed agents: Dummy, which only pretends, and anything, which runs any program as a daemon.
+
+use crate::node::{Node, kill, of_agent, service, until};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_node_agent::driver::{Driver, DriverEvent};
+use serde_json::json;
+
+#[tokio::test]
+async fn a_service_is_started_adopted_and_stopped() {
+    let node = Node::new("node1", true);
+    node.driver.able().await.unwrap();
+    let service = of_agent("heartbeat:Dummy", &json!({}));
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+    assert!(node.path("run/resource-agents/Dummy-web.state").exists(), "in the node's own folder");
+    let node = node.restart_agent("boot1");
+    assert_eq!(node.driver.probe(&service).await, Observed::Running, "the agent's end changes nothing");
+    node.driver.start(&service).await.unwrap();
+    for graceful_ms in [20_000, 0] {
+        node.driver.stop(&service, graceful_ms).await.unwrap();
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+        assert!(!node.path("state/ocf/web/begun.json").exists());
+        node.driver.stop(&service, graceful_ms).await.expect("stopping twice is no failure");
+        node.driver.start(&service).await.unwrap();
+    }
+    node.driver.kill(&service).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+}
+
+#[tokio::test]
+async fn two_nodes_on_one_machine_do_not_see_each_others_services() {
+    let (one, two) = (Node::new("node1", true), Node::new("node2", true));
+    let service = of_agent("heartbeat:Dummy", &json!({}));
+    one.driver.start(&service).await.unwrap();
+    assert_eq!(two.driver.probe(&service).await, Observed::NotRunning);
+}
+
+#[tokio::test]
+async fn a_service_moves_live_in_two_steps() {
+    let (one, two) = (Node::new("node1", true), Node::new("node2", true));
+    let moving = service(&json!({"agent": "heartbeat:Dummy", "allowMigrate": true}));
+    one.driver.start(&moving).await.unwrap();
+    two.driver.receive(&moving).await.unwrap();
+    one.driver.migrate(&moving, "node2").await.unwrap();
+    assert_eq!(one.driver.probe(&moving).await, Observed::NotRunning);
+    assert_eq!(two.driver.probe(&moving).await, Observed::NotRunning);
+    two.driver.arrive(&moving, "node1").await.unwrap();
+    assert_eq!(two.driver.probe(&moving).await, Observed::Running);
+    assert!(one.log("web").contains("Migrating web to node2"), "{}", one.log("web"));
+    two.driver.stop(&moving, 20_000).await.unwrap();
+
+    // One that was never meant to, and one that cannot.
+    let staying = service(&json!({"agent": "heartbeat:Dummy"}));
+    assert_eq!(one.driver.migrate(&staying, "node2").await.unwrap_err().reason, Reason::MoveFailed);
+    let unable = service(&json!({"agent": "heartbeat:IPaddr2", "allowMigrate": true}));
+    let failure = two.driver.receive(&unable).await.unwrap_err();
+    assert_eq!(failure.message, "ocf:heartbeat:IPaddr2 cannot move live: it has no action migrate_from");
+}
+
+#[tokio::test]
+async fn a_killed_process_is_noticed() {
+    for (cgroups, interval) in [(true, 0.2), (false, 0.2), (true, 3600.0)] {
+        let mut node = Node::new("node1", cgroups);
+        let service = service(&json!({
+            "agent": "heartbeat:anything",
+            "parameters": {
+                "binfile": "/usr/bin/tail",
+                "cmdline_options": format!("-f {}", node.path("token").display()),
+            },
+            "monitorIntervalSeconds": interval,
+        }));
+        node.driver.start(&service).await.unwrap();
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        if interval > 1000.0 && !has_group() {
+            // Without groups only the agent can tell, by the hour.
+            node.driver.stop(&service, 20_000).await.unwrap();
+            continue;
+        }
+        for pid in node.processes() {
+            kill(pid);
+        }
+        assert!(matches!(node.event().await, DriverEvent::Exited { by_hand: false, .. }));
+        node.driver.kill(&service).await.unwrap();
+        node.driver.start(&service).await.unwrap();
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        node.driver.stop(&service, 20_000).await.unwrap();
+        until("nothing is left", || node.processes().is_empty()).await;
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    }
+}
+
+/// Whether agents can make control groups on this machine.
+fn has_group() -> bool {
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
+        let group = std::path::Path::new(mount).join(format!("ha-ocf-test-{}", std::process::id()));
+        let made = std::fs::create_dir(&group).is_ok() && group.join("cgroup.kill").exists();
+        let _ = std::fs::remove_dir(&group);
+        made
+    })
+}
+
+#[tokio::test]
+async fn what_is_not_installed_runs_nowhere_and_never_here() {
+    let node = Node::new("node1", true);
+    for (agent, expected) in [
+        (
+            "heartbeat:NoSuchAgent",
+            "ocf:heartbeat:NoSuchAgent is not installed on this node: /usr/lib/ocf/resource.d/heartbeat/NoSuchAgent: No such file or directory",
+        ),
+        // The agent is there, and what it manages is not.
+        ("heartbeat:asterisk", "exit status 5 (not installed)"),
+    ] {
+        let service = of_agent(agent, &json!({}));
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning, "{agent}");
+        let failure = node.driver.start(&service).await.unwrap_err();
+        assert_eq!(
+            (failure.class, failure.reason),
+            (FailureClass::NeverHere, Reason::NotInstalled),
+            "{failure:?}"
+        );
+        assert!(failure.message.contains(expected), "{failure:?}");
+        node.driver.stop(&service, 20_000).await.unwrap();
+        node.driver.kill(&service).await.unwrap();
+    }
+}

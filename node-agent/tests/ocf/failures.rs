@@ -1,0 +1,197 @@
+//! Agents that fail in every way.
+
+use crate::node::{Node, own, until};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_node_agent::driver::{Driver, DriverEvent};
+
+/// An agent that keeps a file while it runs; what a test puts before it goes first.
+const FILE: &str = r#"
+echo "$1" >> $HERE/asked
+case $1 in
+  meta-data) echo '<resource-agent><actions><action name="start" timeout="90s"/><action name="validate-all"/></actions></resource-agent>' ;;
+  start) touch $HERE/runs ;;
+  stop) rm -f $HERE/runs ;;
+  monitor) test -e $HERE/runs || exit 7 ;;
+  validate-all) ;;
+  *) exit 3 ;;
+esac
+"#;
+
+fn before(first: &str) -> String {
+    format!("{first}\n{FILE}")
+}
+
+#[tokio::test]
+async fn failures_of_a_start_say_where_to_try_next_and_why() {
+    for (action, script, class, reason, message) in [
+        (
+            "start",
+            "echo 'ocf-exit-reason:the disk is missing' >&2; exit 1",
+            FailureClass::RetryHere,
+            Reason::StartFailed,
+            "the agent's start: exit status 1: the disk is missing",
+        ),
+        (
+            "start",
+            "exit 7",
+            FailureClass::RetryHere,
+            Reason::StartFailed,
+            "the agent's start: exit status 7 (not running)",
+        ),
+        (
+            "start",
+            "exit 0",
+            FailureClass::RetryHere,
+            Reason::StartFailed,
+            "after its start its agent says that it does not run",
+        ),
+        (
+            "start",
+            "kill -9 $$",
+            FailureClass::RetryHere,
+            Reason::StartFailed,
+            "the agent's start was killed by signal 9",
+        ),
+        (
+            "start",
+            "exit 4",
+            FailureClass::NeverHere,
+            Reason::StartFailed,
+            "the agent's start: exit status 4 (not permitted)",
+        ),
+        (
+            "validate-all",
+            "echo 'no such file' >&2; exit 6",
+            FailureClass::ConfigurationWrong,
+            Reason::BadConfiguration,
+            "the agent's validate-all: exit status 6 (not configured): no such file",
+        ),
+        (
+            "validate-all",
+            "exit 5",
+            FailureClass::NeverHere,
+            Reason::NotInstalled,
+            "the agent's validate-all: exit status 5 (not installed)",
+        ),
+    ] {
+        let node = Node::with_agent(&before(&format!("[ $1 != {action} ] || {{ {script}; }}")));
+        let service = own();
+        let failure = node.driver.start(&service).await.unwrap_err();
+        assert_eq!((failure.class, failure.reason, failure.message.as_str()), (class, reason, message));
+        let started = node.read("asked").lines().any(|line| line == "start");
+        assert!(action != "validate-all" || !started, "it is not started after that");
+        node.driver.stop(&service, 20_000).await.unwrap();
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_takes_too_long_is_killed_with_what_it_started() {
+    let node = Node::with_agent(&before("[ $1 != start ] || { tail -f $HERE/token & tail -f $HERE/token; }"));
+    let mut service = own();
+    service.timeouts.start_seconds = 0.5;
+    let failure = node.driver.start(&service).await.unwrap_err();
+    assert_eq!((failure.class, failure.reason), (FailureClass::RetryHere, Reason::TimedOut));
+    until("its group is gone", || node.processes().is_empty()).await;
+    assert_eq!(node.driver.timeouts(&service).await.start_ms(), 500, "the resource's own wins");
+    let usual = own();
+    assert_eq!(
+        node.driver.timeouts(&usual).await.start_ms(),
+        90_000,
+        "the agent knows better than our default"
+    );
+}
+
+#[tokio::test]
+async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
+    let leaving = "[ $1 != start ] || { (setsid sh -c 'touch $0/left; exec tail -f $0/token' $HERE &); exec tail -f $HERE/token; }";
+    let node = Node::with_agent(&before(leaving));
+    let service = own();
+    {
+        let mut starting = std::pin::pin!(node.driver.start(&service));
+        tokio::select! {
+            _ = &mut starting => panic!("it never ends"),
+            () = until("it is under way", || node.path("left").exists()) => {}
+        }
+    }
+    let node = node.restart_agent("boot1");
+    let Observed::Unknown(message) = node.driver.probe(&service).await else { panic!("something is left") };
+    assert!(message.starts_with("its agent says no, but left are processes "), "{message}");
+    node.driver.stop(&service, 20_000).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    assert!(node.processes().is_empty());
+}
+
+#[tokio::test]
+async fn a_failing_service_counts_as_running_and_is_told_of() {
+    let mut node = Node::with_agent(FILE);
+    let mut service = own();
+    service.driver.ocf.as_mut().unwrap().monitor_interval_seconds = Some(0.1);
+    node.driver.start(&service).await.unwrap();
+    node.agent(&before("[ $1 != monitor ] || { echo 'ocf-exit-reason:it hangs' >&2; exit 1; }"));
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+    let DriverEvent::Exited { message, .. } = node.event().await else { panic!("it failed") };
+    assert_eq!(message, "the agent's monitor: exit status 1: it hangs");
+    // Another boot knows nothing of it, and so cannot tell.
+    let node = node.restart_agent("boot2");
+    assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));
+    // What fails is stopped before it is started again, and that has to work.
+    let failure = node.driver.start(&service).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::StopFailed);
+    node.agent(&before(
+        "[ $1 != monitor ] || [ -e $HERE/stopped ] || exit 1; [ $1 != stop ] || touch $HERE/stopped",
+    ));
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+}
+
+#[tokio::test]
+async fn a_stop_that_fails_is_followed_by_a_kill_and_counts_only_if_the_monitor_agrees() {
+    let running = "[ $1 != start ] || { setsid tail -f $HERE/token > /dev/null 2>&1 & }";
+    for stop in ["exit 1", "sleep 1000000"] {
+        let node = Node::with_agent(&before(&format!(
+            "{running}\n[ $1 != stop ] || [ -e $HERE/tried ] || {{ touch $HERE/tried; {stop}; }}"
+        )));
+        let service = own();
+        node.driver.start(&service).await.unwrap();
+        assert_eq!(node.processes().len(), 1);
+        node.driver.stop(&service, 500).await.unwrap();
+        assert!(node.processes().is_empty());
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    }
+    let node = Node::with_agent(&before("[ $1 != stop ] || { echo busy >&2; exit 1; }"));
+    let service = own();
+    node.driver.start(&service).await.unwrap();
+    for stopped in [node.driver.stop(&service, 500).await, node.driver.kill(&service).await] {
+        let failure = stopped.unwrap_err();
+        assert_eq!(failure.reason, Reason::StopFailed);
+        assert_eq!(
+            failure.message,
+            "the agent's stop: exit status 1: busy; its agent says that it still runs"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_vanished_leaves_its_service_unclear() {
+    let node = Node::with_agent(FILE);
+    let service = own();
+    node.driver.start(&service).await.unwrap();
+    std::fs::remove_file(node.path("ocf/resource.d/test/Agent")).unwrap();
+    assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));
+    assert_eq!(node.driver.stop(&service, 500).await.unwrap_err().reason, Reason::StopFailed);
+    std::fs::remove_dir_all(node.path("ocf/resource.d/test")).unwrap();
+    let why = node.driver.able().await.unwrap_err();
+    assert!(why.ends_with("install resource-agents"), "{why}");
+}
+
+#[tokio::test]
+async fn an_agent_without_validation_is_started_all_the_same() {
+    let node = Node::with_agent(&before(
+        "[ $1 != meta-data ] || { echo nonsense; exit 0; }\n[ $1 != validate-all ] || exit 3",
+    ));
+    let service = own();
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+}

@@ -1,0 +1,177 @@
+//! What the tests share: a node with its driver, and agents of its own beside those that are installed.
+
+use ha_api_types::driver::DriverSpec;
+use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_node_agent::driver::DriverEvent;
+use ha_node_agent::driver::ocf::{OcfDriver, OcfSettings};
+use ha_node_agent::driver::program::ProgramSettings;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Long enough for the slowest machine; only what fails waits for it.
+const CEILING: Duration = Duration::from_secs(60);
+
+/// A node's folders and the driver on it.
+pub(crate) struct Node {
+    folder: Folder,
+    pub(crate) driver: OcfDriver,
+    events: UnboundedReceiver<DriverEvent>,
+    settings: OcfSettings,
+}
+
+impl Node {
+    /// A node with the agents that are installed on this machine.
+    pub(crate) fn new(name: &str, cgroups: bool) -> Node {
+        Node::with_root(name, cgroups, Some("/usr/lib/ocf".into()))
+    }
+
+    /// A node with one agent, `test:Agent`: a shell script that does this for each action.
+    pub(crate) fn with_agent(body: &str) -> Node {
+        let node = Node::with_root("node1", true, None);
+        node.agent(body);
+        node
+    }
+
+    fn with_root(name: &str, cgroups: bool, root: Option<PathBuf>) -> Node {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        let settings = OcfSettings {
+            programs: ProgramSettings {
+                node: name.to_owned(),
+                boot_id: "boot1".to_owned(),
+                state_directory: folder.path().join("state"),
+                shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
+                cgroups,
+                log_bytes_max: 1024 * 1024,
+            },
+            root: root.unwrap_or_else(|| folder.path().join("ocf")),
+            run: folder.path().join("run"),
+        };
+        fs::write(folder.path().join("token"), "").unwrap();
+        let (driver, events) = driver(&settings);
+        Node { folder, driver, events, settings }
+    }
+
+    /// The agent ends; another one comes, perhaps in another boot.
+    pub(crate) fn restart_agent(self, boot_id: &str) -> Node {
+        let Node { folder, driver: old, events, mut settings } = self;
+        drop((old, events));
+        boot_id.clone_into(&mut settings.programs.boot_id);
+        let (driver, events) = driver(&settings);
+        Node { folder, driver, events, settings }
+    }
+
+    /// Writes the agent anew. In the script, `$1` is the action and `$HERE` the node's folder.
+    pub(crate) fn agent(&self, body: &str) {
+        let program = self.settings.root.join("resource.d/test/Agent");
+        fs::create_dir_all(program.parent().unwrap()).unwrap();
+        let text = format!("#!/bin/sh\nHERE={}\n{body}\n", self.folder.path().display());
+        // Written under another name: a process forked meanwhile by another test could keep it open for writing, and the kernel
+        // refuses to execute it then.
+        let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
+        let status =
+            std::process::Command::new("sh").args(["-c", command, "sh", &text]).arg(&program).status();
+        assert!(status.unwrap().success());
+        assert!(fs::metadata(&program).unwrap().permissions().mode() & 0o111 != 0);
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The next event.
+    pub(crate) async fn event(&mut self) -> DriverEvent {
+        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+    }
+
+    /// What the service's agent printed.
+    pub(crate) fn log(&self, resource: &str) -> String {
+        fs::read_to_string(self.driver.log(resource)).unwrap_or_default()
+    }
+
+    /// Living processes with the node's folder on their command line.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        living("cmdline", self.folder.path())
+    }
+}
+
+/// The node's folder.
+struct Folder(TempDir);
+
+impl Folder {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    /// A test that failed must not leave processes behind.
+    fn drop(&mut self) {
+        for file in ["cmdline", "environ"] {
+            for pid in living(file, self.path()) {
+                kill(pid);
+            }
+        }
+    }
+}
+
+/// A service of this agent with these parameters.
+pub(crate) fn of_agent(agent: &str, parameters: &Value) -> ServiceDefinition {
+    service(&json!({"agent": agent, "parameters": parameters}))
+}
+
+/// A service of a node's own agent.
+pub(crate) fn own() -> ServiceDefinition {
+    of_agent("test:Agent", &json!({}))
+}
+
+/// A service of this ocf driver spec.
+pub(crate) fn service(ocf: &Value) -> ServiceDefinition {
+    let mut resource = Resource::default();
+    resource.metadata.name = "web".into();
+    resource.metadata.uid = "uid-1".into();
+    resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"ocf": ocf})).unwrap();
+    ServiceDefinition::of(&resource)
+}
+
+fn driver(settings: &OcfSettings) -> (OcfDriver, UnboundedReceiver<DriverEvent>) {
+    let (sender, events) = unbounded_channel();
+    (OcfDriver::new(settings.clone(), sender).unwrap(), events)
+}
+
+fn living(file: &str, folder: &Path) -> Vec<i32> {
+    let folder = folder.display().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap() {
+        let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        if String::from_utf8_lossy(&text).contains(&folder) && pid != std::process::id().cast_signed() {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Kills a process from outside.
+pub(crate) fn kill(pid: i32) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+}
+
+/// Waits until it holds.
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
