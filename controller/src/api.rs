@@ -16,6 +16,7 @@ mod managed;
 mod metrics;
 mod objects;
 mod observer;
+mod ocf;
 mod openapi;
 mod openapi_v2;
 mod overview;
@@ -44,6 +45,7 @@ pub use hold::AskHold;
 pub use metrics::ApiMetrics;
 use metrics::WatchPermit;
 use observer::Observer;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
@@ -64,6 +66,8 @@ pub struct ApiOptions {
     pub ask_hold: Option<AskHold>,
     /// Counts requests; `None`: nobody does.
     pub metrics: Option<ApiMetrics>,
+    /// Where OCF resource agents lie on this machine, so that their parameters can be checked; `None`: they are not.
+    pub ocf_root: Option<PathBuf>,
 }
 
 /// Asks the store's members how they are.
@@ -79,6 +83,7 @@ impl ApiOptions {
             store_members: None,
             ask_hold: None,
             metrics: None,
+            ocf_root: None,
         }
     }
 }
@@ -109,13 +114,16 @@ struct Shared<S> {
     options: ApiOptions,
     watches: Arc<Semaphore>,
     observer: Observer,
+    agents: Option<ocf::Agents>,
 }
 
 impl<S> ApiState<S> {
     /// The API over a store.
     pub fn new(store: Arc<S>, keys: Keys, options: ApiOptions) -> ApiState<S> {
         let watches = Arc::new(Semaphore::new(options.watches));
-        ApiState { shared: Arc::new(Shared { store, keys, options, watches, observer: Observer::new() }) }
+        let agents = options.ocf_root.clone().map(ocf::Agents::new);
+        let observer = Observer::new();
+        ApiState { shared: Arc::new(Shared { store, keys, options, watches, observer, agents }) }
     }
 
     fn store(&self) -> &S {
@@ -124,6 +132,10 @@ impl<S> ApiState<S> {
 
     fn options(&self) -> &ApiOptions {
         &self.shared.options
+    }
+
+    fn agents(&self) -> Option<&ocf::Agents> {
+        self.shared.agents.as_ref()
     }
 
     fn observer(&self) -> &Observer {

@@ -74,6 +74,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let ready = Checks::new(&["store"]);
     let mut api_options = ApiOptions::new(&config.id, &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
+    api_options.ocf_root = Some(options.ocf_root.clone());
     let members = store.clone();
     api_options.store_members = Some(Arc::new(move || members::ask(members.clone()).boxed()));
     let (inputs, received) = mpsc::unbounded_channel();

@@ -144,7 +144,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Disarm(disarm) => disarm.run(session).await,
         Command::Arm(arm) => arm.run(session).await,
         Command::Wait(wait) => wait.run(session).await,
-        Command::Explain(explain) => explain.run(session),
+        Command::Explain(explain) => explain.run(session).await,
         Command::Simulate(simulate) => simulate.run(session),
         Command::Doctor(doctor) => doctor.run(session).await,
         Command::Check(check) => check.run(session).await,

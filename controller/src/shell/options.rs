@@ -38,6 +38,9 @@ pub struct Options {
     /// Where fence agents are looked for first
     #[arg(long, value_name = "DIR")]
     pub fence_agent_path: Option<PathBuf>,
+    /// Where OCF resource agents lie, by whose meta-data parameters are checked
+    #[arg(long, default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
+    pub ocf_root: PathBuf,
     /// Logging
     #[command(flatten)]
     pub logging: LogOptions,

@@ -1,4 +1,6 @@
-//! `hactl explain`: what a field means, from the schemas that the API uses too.
+//! `hactl explain`: what a field means, from the schemas that the API uses too; and what resource agents are.
+
+mod agents;
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::names::{kind as kind_named, nearest};
@@ -8,24 +10,31 @@ use clap::Args;
 use ha_api_types::kind::API_VERSION;
 use ha_api_types::schema;
 use serde_json::Value;
+use std::path::PathBuf;
 
-/// Say what a kind or field means; needs no cluster
+/// Say what a kind, a field or a resource agent means; needs no cluster
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  hactl explain resource\n  hactl explain resource.spec.driver.exec\n  hactl explain cluster.spec --recursive"
+    after_help = "Examples:\n  hactl explain resource\n  hactl explain resource.spec.driver.exec\n  hactl explain cluster.spec --recursive\n  hactl explain ocf\n  hactl explain ocf:heartbeat:IPaddr2"
 )]
 pub(crate) struct Explain {
-    /// KIND or KIND.FIELD.FIELD…
+    /// KIND or KIND.FIELD.FIELD…, or ocf:PROVIDER:AGENT of this machine (ocf: a list)
     #[arg(value_name = "KIND.PATH")]
     path: String,
     /// Show the fields of the fields, too
     #[arg(long, short = 'r')]
     recursive: bool,
+    /// Where OCF resource agents lie
+    #[arg(long, env = "OCF_ROOT", default_value = ha_api_types::ocf::DEFAULT_ROOT, value_name = "DIR")]
+    ocf_root: PathBuf,
 }
 
 impl Explain {
-    pub(crate) fn run(&self, session: &Session) -> Outcome {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
+        if self.path == "ocf" || self.path.starts_with("ocf:") {
+            return agents::explain(session.terminal(), &self.path, &self.ocf_root).await;
+        }
         let mut parts = self.path.split('.');
         let kind = kind_named(parts.next().unwrap_or_default())?;
         let mut place = schema::of(kind);

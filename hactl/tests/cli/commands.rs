@@ -112,6 +112,43 @@ fn what_needs_no_cluster_works_without_one() {
 }
 
 #[test]
+fn resource_agents_explain_themselves() {
+    // The real ones.
+    run(&mut command(&["explain", "ocf:heartbeat:IPaddr2"])).shows(
+        0,
+        &[
+            "ocf:heartbeat:IPaddr2  /usr/lib/ocf/resource.d/heartbeat/IPaddr2\n\n  Manages virtual IPv4 and IPv6 addresses",
+            "Parameters\n  ip  string, required, unique\n      The IPv4",
+            "Actions\n  start         timeout 20s",
+            "  monitor       timeout 20s, every 10s",
+        ],
+    );
+    run(&mut command(&["explain", "ocf:heartbeat:IPadr2"])).fails(2, "did you mean ocf:heartbeat:IPaddr2?");
+    run(&mut command(&["explain", "ocf:heartbeat:../IPaddr2"])).fails(2, "must be provider:agent");
+    let all = run(&mut command(&["explain", "ocf"])).shows(0, &["ocf:heartbeat:Filesystem"]);
+    assert!(all.stdout.lines().count() > 50, "{}", all.stdout);
+    // One of somebody's own.
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().display().to_string();
+    run(&mut command(&["explain", "ocf", "--ocf-root", &root]))
+        .fails(2, "there are no resource agents ocf in");
+    let agents = folder.path().join("resource.d/own");
+    std::fs::create_dir_all(&agents).expect("a folder");
+    let agent = super::hactl::file(
+        &agents,
+        "Lamp",
+        "#!/bin/sh\necho '<resource-agent><shortdesc>Keeps a lamp lit</shortdesc><parameters><parameter name=\"bulb\">\
+         <content type=\"integer\" default=\"1\"/></parameter></parameters></resource-agent>'\n",
+    );
+    let executable = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(agent, executable).expect("permissions");
+    run(&mut command(&["explain", "ocf:own", "--ocf-root", &root]))
+        .prints(0, "ocf:own:Lamp  Keeps a lamp lit\n");
+    run(&mut command(&["explain", "ocf:own:Lamp", "--ocf-root", &root]))
+        .shows(0, &["bulb  integer, default 1"]);
+}
+
+#[test]
 fn a_scenario_runs_under_a_virtual_clock() {
     let folder = tempfile::tempdir().expect("a folder");
     let scenario = |node: &str| {

@@ -98,6 +98,10 @@ impl<'a, S: Store> Writer<'a, S> {
         };
         let mut admitted = admit(&self.context(manager), current, proposed, duplicates)?;
         admitted.warnings.extend(told);
+        if let (Kind::Resource, Some(agents)) = (self.kind, self.state.agents()) {
+            let told = agents.check(&admitted.name, current, &admitted.value).await?;
+            admitted.warnings.extend(told);
+        }
         Ok(admitted)
     }
 

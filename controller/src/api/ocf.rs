@@ -1,0 +1,105 @@
+//! Parameters of resource agents, checked when they are applied, by what the agent on this machine says of itself.
+
+use super::error::ApiError;
+use super::read::{Stored, spec_of};
+use ha_api_types::driver::OcfDriver;
+use ha_api_types::kind::Kind;
+use ha_api_types::ocf::{self, AgentMetadata, AgentName, METADATA_LIMIT_SECONDS};
+use ha_api_types::resource::ResourceSpec;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+
+/// The resource agents of this machine.
+#[derive(Debug)]
+pub(super) struct Agents {
+    root: PathBuf,
+    /// What they said, by their program; good for as long as it was not changed.
+    known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
+}
+
+/// Longer documents are no meta-data.
+const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+impl Agents {
+    pub(super) fn new(root: PathBuf) -> Agents {
+        Agents { root, known: Mutex::default() }
+    }
+
+    /// Checks what a resource gives its agent; what is said of one that cannot be checked here. What was stored before is
+    /// not checked again.
+    pub(super) async fn check(
+        &self,
+        name: &str,
+        current: Option<&Stored>,
+        proposed: &Value,
+    ) -> Result<Option<String>, ApiError> {
+        let ocf = |object: &Value| -> Option<OcfDriver> { spec_of::<ResourceSpec>(object).driver.ocf };
+        let Some(wanted) = ocf(proposed) else { return Ok(None) };
+        let is_known = current.is_some_and(|current| ocf(&current.spec.value).as_ref() == Some(&wanted));
+        let Ok(agent) = wanted.agent.parse::<AgentName>() else { return Ok(None) };
+        if is_known {
+            return Ok(None);
+        }
+        match self.metadata(&agent).await {
+            Ok(metadata) => {
+                let problems = ocf::check(&agent, &metadata, &wanted.parameters);
+                if problems.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(ApiError::invalid(Kind::Resource, name, &problems))
+                }
+            }
+            Err(why) => Ok(Some(format!(
+                "spec.driver.ocf.parameters: not checked, as {why}; {agent} checks them when it is started"
+            ))),
+        }
+    }
+
+    async fn metadata(&self, agent: &AgentName) -> Result<Arc<AgentMetadata>, String> {
+        let program = agent.program(&self.root);
+        let changed = std::fs::metadata(&program).and_then(|found| found.modified());
+        let changed =
+            changed.map_err(|_| format!("{agent} is not installed on this controller's machine"))?;
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&program).cloned();
+        if let Some((_, metadata)) = known.filter(|(read_at, _)| *read_at == changed) {
+            return Ok(metadata);
+        }
+        let limit = Duration::from_secs(METADATA_LIMIT_SECONDS);
+        let document = tokio::time::timeout(limit, document(agent, &self.root))
+            .await
+            .map_err(|_| format!("its meta-data did not come within {METADATA_LIMIT_SECONDS} s"))?
+            .map_err(|error| format!("its meta-data cannot be asked for: {error}"))?;
+        let metadata = Arc::new(AgentMetadata::parse(&document).map_err(|error| error.to_string())?);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(program, (changed, Arc::clone(&metadata)));
+        Ok(metadata)
+    }
+}
+
+/// What an agent prints of itself. Dropping this ends the agent.
+async fn document(agent: &AgentName, root: &Path) -> io::Result<String> {
+    let mut child = Command::new(agent.program(root))
+        .arg("meta-data")
+        .env_clear()
+        .envs(agent.environment(root))
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut text = String::new();
+    if let Some(output) = child.stdout.take() {
+        output.take(DOCUMENT_BYTES_MAX).read_to_string(&mut text).await?;
+    }
+    let status = child.wait().await?;
+    if status.success() { Ok(text) } else { Err(io::Error::other(format!("it ended with {status}"))) }
+}

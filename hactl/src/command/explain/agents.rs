@@ -1,0 +1,180 @@
+//! `hactl explain ocf…`: the resource agents of this machine, and what they say of themselves.
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::nearest;
+use crate::terminal::{Style, Terminal};
+use futures::{StreamExt, stream};
+use ha_api_types::ocf::{Action, AgentMetadata, AgentName, METADATA_LIMIT_SECONDS, Parameter, agents_folder};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+
+/// Agents that are asked at once.
+const AT_ONCE: usize = 8;
+
+/// `ocf`, `ocf:PROVIDER` or `ocf:PROVIDER:AGENT`.
+pub(super) async fn explain(terminal: &Terminal, asked: &str, root: &Path) -> Outcome {
+    let root =
+        std::path::absolute(root).map_err(|error| Failure::usage(format!("{}: {error}", root.display())))?;
+    match asked.split_once(':') {
+        None => list(terminal, &installed(&root), "ocf", &root).await,
+        Some((_, provider)) if !provider.contains(':') => {
+            let agents: Vec<AgentName> =
+                installed(&root).into_iter().filter(|agent| agent.provider == provider).collect();
+            list(terminal, &agents, asked, &root).await
+        }
+        Some(_) => {
+            let agent: AgentName =
+                asked.parse().map_err(|error| Failure::usage(format!("{asked}: {error}")))?;
+            one(terminal, &agent, &root).await
+        }
+    }
+}
+
+async fn list(terminal: &Terminal, agents: &[AgentName], asked: &str, root: &Path) -> Outcome {
+    if agents.is_empty() {
+        let folder = agents_folder(root);
+        return Err(Failure::usage(format!("there are no resource agents {asked} in {}", folder.display()))
+            .help("apt-get install --no-install-recommends resource-agents, or --ocf-root where they lie"));
+    }
+    let asked =
+        agents.iter().map(|agent| async move { metadata(agent, root).await.unwrap_or_default().short });
+    let shorts: Vec<String> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let width = agents.iter().map(|agent| agent.to_string().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (agent, short) in agents.iter().zip(&shorts) {
+        let name = format!("{:width$}", agent.to_string());
+        text += format!("{}  {}", terminal.paint(Style::Bold, &name), one_line(short)).trim_end();
+        text += "\n";
+    }
+    terminal.out(&text);
+    Ok(Exit::Done)
+}
+
+async fn one(terminal: &Terminal, agent: &AgentName, root: &Path) -> Outcome {
+    let program = agent.program(root);
+    if !program.is_file() {
+        let all: Vec<String> = installed(root).iter().map(ToString::to_string).collect();
+        let hint = nearest(&agent.to_string(), all.iter().map(String::as_str));
+        let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+        return Err(Failure::usage(format!("{agent} is not installed on this machine{hint}"))
+            .help("hactl explain ocf lists those that are"));
+    }
+    let found = metadata(agent, root).await.map_err(|error| Failure::usage(format!("{agent}: {error}")))?;
+    terminal.out(&page(terminal, agent, &program, &found));
+    Ok(Exit::Done)
+}
+
+fn page(terminal: &Terminal, agent: &AgentName, program: &Path, found: &AgentMetadata) -> String {
+    let mut text = format!(
+        "{}  {}\n",
+        terminal.paint(Style::Bold, &agent.to_string()),
+        terminal.paint(Style::Dim, &program.display().to_string())
+    );
+    for paragraph in [&one_line(&found.short), &found.long] {
+        if !paragraph.is_empty() {
+            text += &format!("\n{}\n", super::indented(paragraph, 2));
+        }
+    }
+    if !found.parameters.is_empty() {
+        text += &format!("\n{}\n", terminal.paint(Style::Bold, "Parameters"));
+        // What must be given first.
+        let (required, others): (Vec<_>, Vec<_>) =
+            found.parameters.iter().partition(|parameter| parameter.required);
+        for parameter in required.into_iter().chain(others) {
+            text += &parameter_of(terminal, parameter);
+        }
+    }
+    if !found.actions.is_empty() {
+        text += &format!("\n{}\n", terminal.paint(Style::Bold, "Actions"));
+        for action in &found.actions {
+            let name = terminal.paint(Style::Bold, &format!("{:12}", action.name));
+            text += format!("  {name}  {}", terminal.paint(Style::Dim, &advice(action))).trim_end();
+            text += "\n";
+        }
+    }
+    text
+}
+
+fn parameter_of(terminal: &Terminal, parameter: &Parameter) -> String {
+    let mut about = vec![parameter.kind.name()];
+    if parameter.required {
+        about.push("required".to_owned());
+    }
+    if parameter.unique {
+        about.push("unique".to_owned());
+    }
+    if let Some(default) = parameter.default.as_ref().filter(|default| !default.is_empty()) {
+        about.push(format!("default {default}"));
+    }
+    if let Some(instead) = &parameter.deprecated {
+        about.push(format!("deprecated {}", one_line(instead)).trim_end().to_owned());
+    }
+    let name = terminal.paint(Style::Bold, &parameter.name);
+    let mut text = format!("  {name}  {}\n", terminal.paint(Style::Dim, &about.join(", ")));
+    let description = if parameter.long.is_empty() { &parameter.short } else { &parameter.long };
+    if !description.is_empty() {
+        text += &format!("{}\n", super::indented(description, 6));
+    }
+    text
+}
+
+/// `timeout 20s, every 10s, checkLevel 10`.
+fn advice(action: &Action) -> String {
+    let seconds = |ms: u64| format!("{}s", ms as f64 / 1000.0);
+    let mut parts = Vec::new();
+    parts.extend(action.timeout_ms.map(|ms| format!("timeout {}", seconds(ms))));
+    parts.extend(action.interval_ms.filter(|ms| *ms > 0).map(|ms| format!("every {}", seconds(ms))));
+    parts.extend((action.depth > 0).then(|| format!("checkLevel {}", action.depth)));
+    parts.extend(action.role.as_ref().map(|role| format!("role {role}")));
+    parts.join(", ")
+}
+
+/// The agents below a root, sorted.
+fn installed(root: &Path) -> Vec<AgentName> {
+    let names = |folder: &Path| -> Vec<(String, fs::Metadata)> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let found = entries.filter_map(|entry| {
+            Some((entry.file_name().into_string().ok()?, fs::metadata(entry.path()).ok()?))
+        });
+        found.collect()
+    };
+    let folder = agents_folder(root);
+    let mut agents = Vec::new();
+    for (provider, _) in names(&folder).into_iter().filter(|(_, kind)| kind.is_dir()) {
+        for (agent, kind) in names(&folder.join(&provider)) {
+            if kind.is_file() && kind.permissions().mode() & 0o111 != 0 {
+                agents.extend(format!("{provider}:{agent}").parse::<AgentName>());
+            }
+        }
+    }
+    agents.sort();
+    agents
+}
+
+/// What an agent says of itself; else why it does not.
+async fn metadata(agent: &AgentName, root: &Path) -> Result<AgentMetadata, String> {
+    let output = Command::new(agent.program(root))
+        .arg("meta-data")
+        .envs(agent.environment(root))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(Duration::from_secs(METADATA_LIMIT_SECONDS), output)
+        .await
+        .map_err(|_| format!("its meta-data did not come within {METADATA_LIMIT_SECONDS} s"))?
+        .map_err(|error| format!("it cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("its meta-data cannot be read: it ended with {}", output.status));
+    }
+    AgentMetadata::parse(&String::from_utf8_lossy(&output.stdout)).map_err(|error| error.to_string())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
