@@ -1,7 +1,7 @@
 //! Moving a service that runs: live, or by stop and start; because the controller wants it or an operator asked.
 
 use super::assign::{assign, start_on, stop_on};
-use super::policy::{choose, nowhere, why_nowhere};
+use super::policy::{choose, why_nowhere};
 use super::start::wants_stop;
 use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recover};
 use ha_api_types::reason::Reason;
@@ -302,7 +302,8 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// It is stopped: it starts on the target, or, if that cannot take it any more, wherever it can.
+/// It is stopped: it starts on the target, or, if that cannot take it any more, wherever it can. Where nothing can take it, it
+/// waits without using the source or the target: those that must be with it would else wait for each other.
 fn arrive(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     if wants_stop(service, draft) {
         return;
@@ -321,7 +322,9 @@ fn arrive(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
             || draft.status.node.as_deref() == Some(target.as_str())
     });
     let Some(node) = target.or_else(|| placement.node.clone()) else {
-        nowhere(draft, &placement);
+        let gone = draft.status.target.take().unwrap_or_default();
+        let message = format!("it is stopped, {gone} cannot take it any more, and a place is looked for");
+        draft.go(ServiceState::RequestStart, Reason::Relocating, message);
         return;
     };
     start_on(planner, service, draft, &node, Reason::Relocating);

@@ -6,6 +6,7 @@ use crate::core::placement::service_facts;
 use ha_api_types::event::EventType;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, ServiceReport};
+use ha_api_types::resource::ServiceState;
 use ha_scheduler::{Placement, Refusal, Verdict, place, together};
 
 /// Where the service should be as the draft stands.
@@ -107,16 +108,21 @@ pub(super) fn start_failed(
     let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     facts.uses.clear();
     let placement = place(&planner.view, service.name, &facts);
+    let relocations = draft.status.relocations + u32::from(!never_here);
     let Some(next) = placement.node.clone() else {
         if never_here && placement.verdicts.values().all(is_lasting) {
             let message = format!("it can never run on {node} ({said}), and {}", why_nowhere(&placement));
             error::enter(planner, service, draft, Reason::NotInstalled, message, true);
-        } else {
-            preemption::make_room(planner, service, draft, &placement);
+            return;
         }
+        // It waits for a node without using this one, which others may need.
+        let message = format!("the start on {node} failed ({said}), and a place is looked for");
+        draft.go(ServiceState::RequestStart, Reason::StartFailed, String::new());
+        draft.status.relocations = relocations;
+        draft.told.clear();
+        draft.tell(EventType::Warning, Reason::StartFailed, message);
         return;
     };
-    let relocations = draft.status.relocations + u32::from(!never_here);
     if start_on(planner, service, draft, &next, Reason::StartFailed) {
         draft.status.relocations = relocations;
         let place = if next == node { format!("again on {node}") } else { format!("on {next}") };
