@@ -3,6 +3,7 @@
 use crate::asked::{Apart, Asked, Beside, Candidate, Clash, Member, Others};
 use crate::unit::Unit;
 use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
+use crate::words::with_verb;
 use ha_api_types::cluster::SchedulerSpec;
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
@@ -177,9 +178,9 @@ fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     for Apart { rule, on } in member.apart.iter().filter(|apart| apart.rule.strict) {
         let Some(there) = on.get(node_name) else { continue };
         refuse(Reason::NegativePartner, &|| {
-            let (there, rule) = (there.join(", "), &rule.name);
+            let (use_it, there, rule) = (with_verb(there, "uses", "use"), there.join(", "), &rule.name);
             (
-                format!("{there} uses the node and rule {rule} keeps them apart"),
+                format!("{use_it} the node and rule {rule} keeps them apart"),
                 format!("move or stop {there}, or set strict of rule {rule} to false"),
             )
         });
@@ -191,10 +192,11 @@ fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
         }
         refuse(Reason::PositivePartner, &|| {
             let elsewhere = running.iter().filter(|(_, facts)| is_elsewhere(facts));
-            let elsewhere = elsewhere.map(|(other, _)| *other).collect::<Vec<_>>().join(", ");
-            let rule = &rule.name;
+            let elsewhere = elsewhere.map(|(other, _)| *other).collect::<Vec<_>>();
+            let (are, elsewhere, rule) =
+                (with_verb(&elsewhere, "is", "are"), elsewhere.join(", "), &rule.name);
             (
-                format!("{elsewhere} is elsewhere, cannot be moved now, and rule {rule} keeps them together"),
+                format!("{are} elsewhere, cannot be moved now, and rule {rule} keeps them together"),
                 format!("wait until {elsewhere} can be moved; they move together"),
             )
         });

@@ -19,6 +19,7 @@ pub mod trial;
 pub mod turns;
 pub mod unit;
 pub mod view;
+pub mod words;
 
 pub use place::{Placement, Verdict, choose, place};
 pub use preempt::{Preemption, Wish, preempt};

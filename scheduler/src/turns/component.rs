@@ -6,6 +6,7 @@ use crate::sequence::{Item, Next, Puzzle, Room, next};
 use crate::sets::join;
 use crate::unit::Unit;
 use crate::view::View;
+use crate::words::with_verb;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +87,8 @@ impl Component {
         let members = || order.iter().flat_map(|(_, unit)| &unit.members);
         if !self.moving.is_empty() {
             let moving: Vec<&str> = self.moving.iter().map(String::as_str).collect();
-            let message = format!("it waits until {} has moved, one after another", moving.join(", "));
+            let have = with_verb(&moving, "has", "have");
+            let message = format!("it waits until {have} moved, one after another");
             return members().map(|name| (name.clone(), Turn::Hold { message: message.clone() })).collect();
         }
         let mut own = view.clone();
@@ -125,10 +127,10 @@ fn go(
         .collect();
     let own = goal.get(item) == Some(&Some(to)) && puzzle.better_off(item, to);
     let makes_room_for = if own { BTreeSet::new() } else { better };
-    let names = mover.members.join(", ");
+    let have = with_verb(&mover.members, "has", "have");
     let message = match mover.place {
-        Some(_) => format!("it waits until {names} has moved to {node}"),
-        None => format!("it waits until {names} has started on {node}"),
+        Some(_) => format!("it waits until {have} moved to {node}"),
+        None => format!("it waits until {have} started on {node}"),
     };
     let mut turns: BTreeMap<String, Turn> = order
         .iter()
@@ -234,10 +236,11 @@ fn blocked(
             .map(|(other, (_, there))| {
                 let rule = keeps_apart(view, unit, there)
                     .map_or_else(|| "no room beside it".to_owned(), |rule| format!("rule {rule}"));
+                let waits = if there.members.len() == 1 { "itself waits" } else { "themselves wait" };
                 let then = aim(other)
                     .filter(|next| *next != to)
-                    .map_or_else(String::new, |next| format!(" and itself waits for {next}"));
-                format!("{} is there ({rule}){then}", there.members.join(", "))
+                    .map_or_else(String::new, |next| format!(" and {waits} for {next}"));
+                format!("{} there ({rule}){then}", with_verb(&there.members, "is", "are"))
             })
             .collect();
         let message = format!(

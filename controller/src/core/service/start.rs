@@ -48,7 +48,8 @@ pub(super) fn partners_come_first(
     if elsewhere.is_empty() {
         return false;
     }
-    let message = format!("{} must be with it and moves to {node} first", elsewhere.join(", "));
+    let (must, moves) = (elsewhere.join(", "), if elsewhere.len() == 1 { "moves" } else { "move" });
+    let message = format!("{must} must be with it and {moves} to {node} first");
     draft.wait(Reason::PositivePartner, message);
     true
 }

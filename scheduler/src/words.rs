@@ -1,0 +1,19 @@
+//! Names in sentences.
+
+/// Names and what they do: `a is`, `a, b are`.
+pub fn with_verb<S: AsRef<str>>(names: &[S], of_one: &str, of_many: &str) -> String {
+    let verb = if names.len() == 1 { of_one } else { of_many };
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    format!("{} {verb}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_verb;
+
+    #[test]
+    fn the_verb_follows_the_number() {
+        assert_eq!(with_verb(&["a"], "uses", "use"), "a uses");
+        assert_eq!(with_verb(&["a".to_owned(), "b".to_owned()], "is", "are"), "a, b are");
+    }
+}
