@@ -22,6 +22,7 @@ pub mod world;
 
 mod hold;
 mod operations;
+mod pause;
 mod status;
 #[cfg(test)]
 mod tests;

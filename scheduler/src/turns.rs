@@ -105,7 +105,9 @@ fn units(view: &View) -> BTreeMap<String, Together> {
     let mut units = BTreeMap::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (name, facts) in &view.services {
-        let takes_part = facts.movable || (facts.wanted && facts.uses.is_empty());
+        // Those that must be with one that pauses stay with it.
+        let held = facts.paused && !view.rules.companions(name).is_empty();
+        let takes_part = (facts.movable && !held) || (facts.wanted && facts.uses.is_empty());
         if !takes_part || !seen.insert(name) {
             continue;
         }

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A service that a place is looked for, and the partners that go there along with it.
 ///
 /// A partner takes part if it runs and can be moved now, or is wanted and does not run. One that runs but cannot be moved
-/// now (it is being started, moved, fenced, or frozen) decides where the others go, and is no member.
+/// now (it is being started, moved, fenced, or frozen, or pauses since its last move failed) decides where the others go, and
+/// is no member.
 #[derive(Clone, Debug)]
 pub struct Unit<'a> {
     /// The service itself first, then its partners by name.
@@ -23,7 +24,7 @@ impl<'a> Unit<'a> {
         let mut members = vec![(name, service)];
         for other in view.rules.companions(name) {
             if let Some((other, facts)) = view.services.get_key_value(&other)
-                && (facts.movable || (facts.wanted && facts.uses.is_empty()))
+                && ((facts.movable && !facts.paused) || (facts.wanted && facts.uses.is_empty()))
             {
                 members.push((other.as_str(), facts));
             }

@@ -97,6 +97,8 @@ pub struct ServiceFacts {
     pub stopped: bool,
     /// It runs, and nothing is under way with it: it can be moved now.
     pub movable: bool,
+    /// Its last move failed, and it is not moved again yet: those that must be with it come to it and stay.
+    pub paused: bool,
 }
 
 impl ServiceFacts {

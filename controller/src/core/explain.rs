@@ -1,5 +1,6 @@
 //! Why a service is where it is, node by node: what `hactl why` says, from what is stored.
 
+use super::pause;
 use super::stored_view::{status_of, view};
 use super::usage;
 use super::world::World;
@@ -19,7 +20,14 @@ use std::collections::BTreeSet;
 pub fn explain(world: &World, resource: &Resource) -> Explanation {
     let name = resource.name();
     let status = status_of(world, resource);
-    let (view, _) = view(world);
+    let (mut view, _) = view(world);
+    for companion in view.rules.companions(name) {
+        let paused =
+            world.resource_statuses.get(&companion).is_some_and(|known| pause::is_told(&known.value));
+        if let Some(mut facts) = view.services.get_mut(&companion) {
+            facts.paused = paused;
+        }
+    }
     let service = view.services.get(name).cloned().unwrap_or_default();
     let placement = place(&view, name, &service);
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");

@@ -1,6 +1,7 @@
 //! The cluster as the scheduler sees it, kept up to date while a plan is made.
 
 use super::health::{Health, NodeTable};
+use super::pause;
 use super::situation::Situation;
 use super::usage;
 use super::world::World;
@@ -22,6 +23,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
         judged: short_of_nodes_before(world),
         ..declared(world)
     });
+    let pausing = pause::pausing(situation, &rules);
     let services = world
         .resources
         .iter()
@@ -29,6 +31,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             let status =
                 world.resource_statuses.get(name).map(|status| status.value.clone()).unwrap_or_default();
             let mut facts = service_facts(world, &resource.value, &status);
+            facts.paused = pausing.contains(name);
             if let Some(uses) = situation.placing.get(name) {
                 facts.movable &= facts.uses == *uses;
                 facts.uses.clone_from(uses);
@@ -198,6 +201,8 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
             && resource.metadata.deletion_timestamp.is_none()
             && status.state != ServiceState::Error,
         movable: status.state == ServiceState::Started,
+        // How long is known with the present, in `view`.
+        paused: false,
     }
 }
 

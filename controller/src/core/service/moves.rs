@@ -4,18 +4,13 @@ use super::assign::{assign, start_on, stop_on};
 use super::policy::{choose, why_nowhere};
 use super::start::wants_stop;
 use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recover};
+use crate::core::pause;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
-use ha_api_types::time::Millis;
 use ha_scheduler::filter::drives_away;
 use ha_scheduler::{Placement, Turn, Verdict};
 use std::collections::BTreeSet;
-
-/// The pause before a move that the controller wants is tried again: 10 s, 20 s, … up to an hour.
-pub(super) fn pause_ms(failures: u32) -> Millis {
-    if failures == 0 { 0 } else { (10_000_u64 << (failures - 1).min(9)).min(3_600_000) }
-}
 
 /// Moves a running service to where it should be, or says why it cannot leave.
 pub(super) fn improve(
@@ -25,6 +20,11 @@ pub(super) fn improve(
     placement: &Placement,
 ) {
     let Some(node) = draft.status.node.clone() else { return };
+    let paused = planner.view.services.get(service.name).is_some_and(|facts| facts.paused);
+    // Those that stay with it wait for the end of its pause too.
+    if paused && let Some((since, length_ms)) = pause::of(&planner.situation, service.name) {
+        draft.wake_after(since, length_ms, "a move that failed is tried again");
+    }
     let driven: Vec<Reason> = match placement.verdicts.get(&node) {
         Some(Verdict::Refused(refusals)) => {
             refusals.iter().filter(|refusal| refusal.drives).map(|refusal| refusal.reason).collect()
@@ -76,14 +76,12 @@ pub(super) fn improve(
     if reason == Reason::Preferred && partner_moves(planner, service) {
         return;
     }
-    let failures = draft.status.move_failures;
-    let since = service.status.map_or(planner.situation.now.raw, |status| status.seen);
-    if failures > 0 && planner.situation.now.raw < since + pause_ms(failures) {
-        draft.wake_after(since, pause_ms(failures), "a move that failed is tried again");
+    let followed = follows(planner, service, &target);
+    // A set whose first has set out goes as a whole.
+    if paused && followed == Follows::Nobody {
         draft.say(Reason::MoveFailed, format!("its move to {target} failed and is tried again later"));
         return;
     }
-    let followed = follows(planner, service, &target);
     if begin(planner, service, draft, &target, true, reason) {
         draft.status.operation = None;
         if !makes_room.is_empty() {
@@ -251,7 +249,7 @@ fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
         .view
         .services
         .iter()
-        .filter(|(_, facts)| facts.uses.len() > 1 && facts.uses.contains(node))
+        .filter(|(_, facts)| facts.moves_live && facts.uses.len() > 1 && facts.uses.contains(node))
         .filter(|(name, _)| {
             world.resource_statuses.get(*name).is_none_or(|status| {
                 status.value.state != ServiceState::Relocate && status.value.state != ServiceState::Fence

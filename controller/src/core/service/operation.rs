@@ -51,6 +51,14 @@ pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a s
     requests
 }
 
+/// The services that operations move, or are to move.
+pub(in crate::core) fn moved<'a>(situation: &Situation<'a>) -> Vec<&'a str> {
+    let moves = |request: &Request<'_>| {
+        matches!(request.operation.value.spec.action, OperationAction::Migrate | OperationAction::Relocate)
+    };
+    requests(situation).into_iter().filter(|(_, request)| moves(request)).map(|(name, _)| name).collect()
+}
+
 /// `timeoutSeconds` of a Stop under way: it is stopped hard after that.
 pub(super) fn stop_timeout_ms(service: &Service<'_>) -> Option<Millis> {
     let spec = &service.operation?.operation.value.spec;

@@ -195,8 +195,7 @@ fn is_ready(planner: &Planner<'_>, name: &str) -> bool {
     let world = planner.situation.world;
     let Some(status) = world.resource_statuses.get(name) else { return false };
     let Some(assignment) = world.assignments.get(name) else { return false };
-    let failures = status.value.move_failures;
-    let paused = failures > 0 && planner.situation.now.raw < status.seen + moves::pause_ms(failures);
+    let paused = planner.view.services.get(name).is_some_and(|facts| facts.paused);
     status.value.running && assignment.value.definition.driver.can_migrate() && !paused
 }
 

@@ -1,0 +1,59 @@
+//! The pause after a move that failed: until when the controller does not try again.
+
+use super::service::operation;
+use super::situation::Situation;
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_api_types::time::{Millis, Mono};
+use ha_scheduler::Rules;
+use std::collections::BTreeSet;
+
+/// How long the pause is after so many failures, milliseconds: 10 s, 20 s, … up to an hour.
+fn pause_ms(failures: u32) -> Millis {
+    if failures == 0 { 0 } else { (10_000_u64 << (failures - 1).min(9)).min(3_600_000) }
+}
+
+/// Since when a service pauses and for how long, as its status says; `None`: its last move did not fail.
+pub(super) fn of(situation: &Situation<'_>, name: &str) -> Option<(Mono, Millis)> {
+    let status = situation.world.resource_statuses.get(name)?;
+    let failures = status.value.move_failures;
+    (failures > 0 && status.value.state == ServiceState::Started).then(|| (status.seen, pause_ms(failures)))
+}
+
+/// The services that pause now. One that goes along with what an operator moves does not wait.
+pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<String> {
+    let now = situation.now.raw;
+    let is_now =
+        |name: &&String| of(situation, name).is_some_and(|(since, length_ms)| now < since + length_ms);
+    let statuses = &situation.world.resource_statuses;
+    let mut pausing: BTreeSet<String> = statuses.keys().filter(is_now).cloned().collect();
+    if !pausing.is_empty() {
+        for name in operation::moved(situation) {
+            pausing.remove(name);
+            for companion in rules.companions(name) {
+                pausing.remove(&companion);
+            }
+        }
+    }
+    pausing
+}
+
+/// Whether a service pauses, as its own status tells everybody: times in the store are not compared.
+pub(super) fn is_told(status: &ResourceStatus) -> bool {
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+    status.state == ServiceState::Started
+        && status.move_failures > 0
+        && ready.is_some_and(|ready| ready.reason == Reason::MoveFailed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pause_ms;
+
+    #[test]
+    fn pauses_grow_up_to_an_hour() {
+        let lengths: Vec<u64> = (0..5).map(pause_ms).collect();
+        assert_eq!(lengths, [0, 10_000, 20_000, 40_000, 80_000]);
+        assert_eq!([9, 10, u32::MAX].map(pause_ms), [2_560_000, 3_600_000, 3_600_000]);
+    }
+}
