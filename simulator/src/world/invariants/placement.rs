@@ -68,19 +68,31 @@ impl World {
         report.is_some_and(|report| matches!(report.phase, Phase::Running | Phase::ProbedRunning))
     }
 
+    /// Whether a node has confirmed that what its service's status tells of there has ended. What the leader writes at one time
+    /// is committed in any order, so that what is given the room may be seen before the status of what has left it.
+    fn has_ended(&self, node: &str, name: &str, status: &ResourceStatus, by: &[Phase]) -> bool {
+        let report: Option<ServiceReport> = self.record(&self.keys.service_report(node, name));
+        report.is_some_and(|report| {
+            by.contains(&report.phase)
+                && report.action_uid.is_some()
+                && report.action_uid == status.action_uid
+        })
+    }
+
     /// Whether a service counts on a node: it is there or on its way there, and not at rest.
     fn is_counted_on(&self, name: &str, node: &str) -> bool {
         let Some(status) = self.status_of::<ResourceStatus>(Kind::Resource, name) else { return false };
         let here = status.node.as_deref() == Some(node) || status.target.as_deref() == Some(node);
         here && match status.state {
-            ServiceState::Starting
-            | ServiceState::Started
-            | ServiceState::RequestStop
+            ServiceState::Starting => !self.has_ended(node, name, &status, &[Phase::Failed]),
+            ServiceState::RequestStop
             | ServiceState::Stopping
             | ServiceState::Migrate
-            | ServiceState::Relocate
-            | ServiceState::Freeze
-            | ServiceState::Fence => true,
+            | ServiceState::Relocate => {
+                let ends = [Phase::Stopped, Phase::Failed, Phase::HandedOver];
+                !self.has_ended(node, name, &status, &ends)
+            }
+            ServiceState::Started | ServiceState::Freeze | ServiceState::Fence => true,
             ServiceState::Queued
             | ServiceState::RequestStart
             | ServiceState::Stopped

@@ -8,7 +8,7 @@ use super::super::process::Who;
 use crate::scenario::Scenario;
 use crate::scenario::action::ProcessVerb;
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{Action, Assignment, Fence, FenceState, Proof};
+use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_store::{Guard, Transaction};
 use serde::de::DeserializeOwned;
@@ -211,6 +211,26 @@ fn a_placement_where_there_is_no_room() {
         &Assignment { action: Action::Start, node: "node2".to_owned(), ..assignment },
     );
     check(&world, "capacity is never exceeded");
+}
+
+#[test]
+fn room_that_its_node_says_is_free() {
+    let is_exceeded = |phase: Phase| {
+        let mut world = healthy();
+        let key = world.keys.status(Kind::Resource, "b");
+        let status: ResourceStatus = stored(&world, &key);
+        overwrite(&mut world, &key, &ResourceStatus { state: ServiceState::Stopping, ..status });
+        let key = world.keys.service_report("node2", "b");
+        let report: ServiceReport = stored(&world, &key);
+        overwrite(&mut world, &key, &ServiceReport { phase, ..report });
+        let key = world.keys.assignment("a");
+        let assignment: Assignment = stored(&world, &key);
+        let there = Assignment { action: Action::Start, node: "node2".to_owned(), ..assignment };
+        overwrite(&mut world, &key, &there);
+        world.violations().iter().any(|violation| violation.invariant == "capacity is never exceeded")
+    };
+    assert!(is_exceeded(Phase::Stopping));
+    assert!(!is_exceeded(Phase::Stopped), "the leader's writes are committed in any order");
 }
 
 #[test]
