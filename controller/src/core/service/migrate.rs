@@ -1,11 +1,11 @@
 //! Live migration: FENCING, section 8. Until the hand-over it is on the source; after it, on either.
 
 use super::assign::{assign, start_on};
-use super::policy::remember;
+use super::policy::{remember, remember_failure};
 use super::{Draft, Planner, Service, Standing, error, recover};
 use ha_api_types::event::EventType;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, FailureClass, Phase};
+use ha_api_types::record::{Action, FailureClass, Phase, ServiceReport};
 use ha_api_types::resource::ServiceState;
 
 /// What one side of a migration is known to be.
@@ -75,7 +75,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         }
         return;
     }
+    // Of one that waits there is nothing to tell.
     let said = target_report
+        .filter(|report| report.value.phase != Phase::Receiving)
         .or(source_report)
         .map(|report| report.value.message.clone())
         .filter(|message| !message.is_empty())
@@ -111,13 +113,16 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 draft.wait(Reason::Migrating, format!("{target} clears away what it received"));
             }
         }
-        (Side::Gone, Side::Gone) => nowhere(service, draft, &source, target),
+        (Side::Gone, Side::Gone) => {
+            let report = target_report.map(|report| &report.value);
+            nowhere(service, draft, &source, target, report);
+        }
         // The source is proven gone without a hand-over; the new assignment takes the target's right to receive.
         (Side::Gone, Side::Silent) if source_standing == Standing::Released => {
             draft.go(ServiceState::Recovery, Reason::Recovering, format!("{source} failed while it moved"));
         }
         (Side::Gone, Side::Silent) if target_standing == Standing::InForce => {
-            nowhere(service, draft, &source, target);
+            nowhere(service, draft, &source, target, None);
         }
         // The source is proven gone: the target is the only place left, keeps an active copy and clears a paused one away
         // when it is told to start.
@@ -219,12 +224,22 @@ fn left_behind(
     draft.status.stop_confirmed = Some(false);
 }
 
-/// Confirmed on neither side.
-fn nowhere(service: &Service<'_>, draft: &mut Draft, source: &str, target: &str) {
+/// Confirmed on neither side. One that arrived and then failed on the target has failed there like one that was started.
+fn nowhere(
+    service: &Service<'_>,
+    draft: &mut Draft,
+    source: &str,
+    target: &str,
+    report: Option<&ServiceReport>,
+) {
     draft.status.target = None;
-    let message = format!("it stopped while it moved from {source} to {target}");
+    let mut message = format!("it stopped while it moved from {source} to {target}");
     if super::start::wants_stop(service, draft) {
         return;
+    }
+    if let Some(report) = report.filter(|report| report.phase == Phase::Failed) {
+        remember_failure(draft, target, report.failure.unwrap_or_default());
+        message = format!("it failed on {target}, where it had moved from {source}: {}", report.message);
     }
     draft.go(ServiceState::RequestStart, Reason::MoveFailed, message);
 }

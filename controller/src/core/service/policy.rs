@@ -87,10 +87,7 @@ pub(super) fn start_failed(
     let said = if report.message.is_empty() { report.reason.sentence() } else { report.message.as_str() };
     let said = said.to_owned();
     let never_here = class == FailureClass::NeverHere;
-    let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
-    if remember(remembered, &node) {
-        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
-    }
+    remember_failure(draft, &node, class);
     if class == FailureClass::ConfigurationWrong {
         error::enter(planner, service, draft, Reason::BadConfiguration, said, true);
         return;
@@ -129,6 +126,15 @@ pub(super) fn start_failed(
         let message = format!("the start on {node} failed ({said}); it is tried {place}");
         draft.told.clear();
         draft.tell(EventType::Warning, Reason::StartFailed, message);
+    }
+}
+
+/// Remembers that it failed on a node, which is tried last from then on, or never; a move is not tried again at once.
+pub(super) fn remember_failure(draft: &mut Draft, node: &str, class: FailureClass) {
+    let never_here = class == FailureClass::NeverHere;
+    let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
+    if remember(remembered, node) {
+        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
     }
 }
 
