@@ -135,6 +135,8 @@ pub(super) struct Service {
     pub(super) permit: Option<Permit>,
     /// The action that this process has begun (it is in the journal, on disk).
     pub(super) begun: Option<String>,
+    /// A copy that waits to be received may be here: no look sees it, only a kill or stop that succeeds clears it away.
+    pub(super) receives: bool,
     /// The action for which the old copy was stopped first.
     pub(super) stopped_for: Option<String>,
     /// Failed starts in a row.
@@ -173,6 +175,7 @@ impl Service {
             write_not_before: None,
             permit: None,
             begun: None,
+            receives: false,
             stopped_for: None,
             failures: 0,
             restarts: 0,

@@ -251,7 +251,12 @@ impl AgentCore {
         let entry = self.journal.services.get(service.name());
         let begun =
             self.journal.boot_id == self.config.boot_id && entry.is_some_and(|entry| !entry.begun.is_empty());
-        begun
+        begun || self.may_wait_to_be_received(service)
+    }
+
+    /// Whether a copy that waits to be received may be here, by what this process has begun or an earlier one has reported.
+    pub(super) fn may_wait_to_be_received(&self, service: &Service) -> bool {
+        service.receives
             || self.view.reports.value(service.name()).is_some_and(|report| {
                 report.phase == Phase::Receiving && report.boot_id == self.config.boot_id
             })

@@ -126,8 +126,10 @@ impl AgentCore {
         service.not_before = None;
         match &command {
             // From here on it may be running, whatever becomes of the command.
-            Command::Start | Command::Receive | Command::Arrive { .. } => {
+            Command::Start | Command::Arrive { .. } => service.presence = Presence::Unclear,
+            Command::Receive => {
                 service.presence = Presence::Unclear;
+                service.receives = true;
             }
             Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {}
         }
@@ -154,6 +156,12 @@ impl AgentCore {
     }
 
     fn ended_of(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
+        // It runs, or nothing of it is left: no copy waits any more.
+        if matches!(result, CommandResult::Observed(Observed::Running))
+            || (result == CommandResult::Done && !matches!(service.step, Step::Prepare { .. }))
+        {
+            service.receives = false;
+        }
         match service.step.clone() {
             Step::Rest | Step::Permit { .. } | Step::Journal { .. } => {}
             Step::Probe { purpose } => self.probed(now, service, purpose, observed(result)),
@@ -183,10 +191,22 @@ impl AgentCore {
                 self.migration_probed(now, service, &uid, failure, observed(result));
             }
             Step::Kill { why, tries } => {
-                if let CommandResult::Failed(failure) = result {
-                    service.message = failure.message;
+                let tries = tries.saturating_add(1);
+                let failed = match result {
+                    CommandResult::Done => None,
+                    CommandResult::Failed(failure) => Some(failure.message),
+                    CommandResult::Observed(_) | CommandResult::Cancelled => Some(String::new()),
+                };
+                match failed {
+                    Some(message) if self.may_wait_to_be_received(service) => {
+                        self.kill_again(now, service, why, tries, message);
+                    }
+                    Some(message) => {
+                        service.message = message;
+                        service.go(Step::KillVerify { why, tries });
+                    }
+                    None => service.go(Step::KillVerify { why, tries }),
                 }
-                service.go(Step::KillVerify { why, tries: tries.saturating_add(1) });
             }
             Step::KillVerify { why, tries } => match observed(result) {
                 Observed::NotRunning => self.killed(now, service, why),
