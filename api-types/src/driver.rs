@@ -188,4 +188,24 @@ impl DriverSpec {
             Some(DriverKind::Systemd | DriverKind::Podman) | None => false,
         }
     }
+
+    /// Whether the driver can give a replicated service another secondary while it runs.
+    pub fn can_replace_secondary(&self) -> bool {
+        match self.kind() {
+            Some(DriverKind::Exec) => {
+                self.exec.as_ref().is_some_and(|exec| !exec.replace_secondary.is_empty())
+            }
+            Some(DriverKind::Simulated) => {
+                self.simulated.as_ref().is_some_and(|simulated| simulated.replaces_secondary)
+            }
+            Some(
+                DriverKind::Systemd
+                | DriverKind::Ocf
+                | DriverKind::Podman
+                | DriverKind::Libvirt
+                | DriverKind::External,
+            )
+            | None => false,
+        }
+    }
 }

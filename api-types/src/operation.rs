@@ -53,6 +53,8 @@ pub enum OperationAction {
     Migrate,
     /// Stop, move, start.
     Relocate,
+    /// Replace the secondary of a replicated service that runs, by `node`, through its driver.
+    ReplaceSecondary,
     /// Stop (sets the requested state), hard after the timeout.
     Stop,
     /// Start (sets the requested state); with `notOn`, answers for a node that cannot.

@@ -103,6 +103,12 @@ reasons! {
     Moved => "it was moved",
     /// A move failed; the service stays.
     MoveFailed => "the move failed and it stays where it is",
+    /// Its secondary is being replaced.
+    ReplacingSecondary => "its secondary is being replaced",
+    /// Its secondary was replaced.
+    SecondaryReplaced => "its secondary was replaced",
+    /// Its secondary could not be replaced.
+    ReplaceFailed => "its secondary could not be replaced, and the old one is still in use",
     /// Its agent is away for a restart.
     Frozen => "its agent is away and nobody touches it",
     /// Deleted; the service itself is left as it is.

@@ -116,7 +116,8 @@ pub struct StorageSpec {
     pub pool: String,
     /// How it is reached.
     pub mode: StorageMode,
-    /// The node with the second copy (Replicated).
+    /// The node with the second copy (Replicated). Which one is in use is in `status.replicas`: after a replacement that is
+    /// another one, until this field is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secondary: Option<String>,
 }
@@ -143,6 +144,8 @@ pub struct TimeoutsSpec {
     pub stop_seconds: f64,
     /// Live migration.
     pub migrate_seconds: f64,
+    /// Replacing the secondary of a replicated service: a whole disk may be copied.
+    pub replace_seconds: f64,
     /// One run of the monitor command.
     pub monitor_seconds: f64,
     /// A crash sooner than this after a start counts as a failed start.
@@ -155,6 +158,7 @@ impl Default for TimeoutsSpec {
             start_seconds: 60.0,
             stop_seconds: 60.0,
             migrate_seconds: 600.0,
+            replace_seconds: 3600.0,
             monitor_seconds: 20.0,
             stable_seconds: 30.0,
         }
@@ -274,9 +278,15 @@ pub struct ResourceStatus {
     /// The service of higher priority that it makes room for, until it runs again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub displaced_by: Option<String>,
-    /// The nodes with its data (Replicated), by name.
+    /// The nodes with its data (Replicated), by name: where it is, and its secondary.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<String>,
+    /// `spec.storage.secondary` when `replicas` was determined: they hold until another one is declared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub declared_secondary: Option<String>,
+    /// The replacement of its secondary that is under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<ReplacementStatus>,
     /// What the last move or restart was for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
@@ -286,6 +296,25 @@ pub struct ResourceStatus {
     /// Ready, Reconciling, Stalled, Placed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// The replacement of a service's secondary that is under way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplacementStatus {
+    /// Tells it from every other.
+    pub uid: String,
+    /// The node that becomes the secondary.
+    pub node: String,
+}
+
+impl ResourceStatus {
+    /// The secondary that is in use: of the nodes with its data the one where it is not. After a failover that is where it was
+    /// before, after a replacement the new one, whatever the spec said first.
+    pub fn secondary(&self) -> Option<&str> {
+        let node = self.node.as_ref().filter(|node| self.replicas.contains(node))?;
+        self.replicas.iter().find(|replica| *replica != node).map(String::as_str)
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -346,6 +375,10 @@ impl TimeoutsSpec {
     pub fn migrate_ms(&self) -> Millis {
         to_ms(self.migrate_seconds)
     }
+    /// `replaceSeconds` in milliseconds.
+    pub fn replace_ms(&self) -> Millis {
+        to_ms(self.replace_seconds)
+    }
     /// `monitorSeconds` in milliseconds.
     pub fn monitor_ms(&self) -> Millis {
         to_ms(self.monitor_seconds)
@@ -359,4 +392,23 @@ impl TimeoutsSpec {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the range first")]
 fn to_ms(seconds: f64) -> Millis {
     (seconds * 1000.0).round().clamp(0.0, 1e12) as Millis
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_secondary_is_where_the_data_is_and_the_service_is_not() {
+        let of = |node: Option<&str>, replicas: &[&str]| ResourceStatus {
+            node: node.map(str::to_owned),
+            replicas: replicas.iter().map(|node| (*node).to_owned()).collect(),
+            ..ResourceStatus::default()
+        };
+        let status = of(Some("node1"), &["node1", "node2"]);
+        assert_eq!(status.secondary(), Some("node2"));
+        assert_eq!(of(Some("node2"), &["node1", "node2"]).secondary(), Some("node1"), "after a failover");
+        assert_eq!(of(Some("node1"), &["node1"]).secondary(), None, "the primary alone");
+        assert_eq!(of(None, &["node1", "node2"]).secondary(), None, "it is nowhere yet");
+    }
 }

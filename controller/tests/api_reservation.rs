@@ -168,6 +168,33 @@ async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
 }
 
 #[tokio::test]
+async fn another_secondary_that_would_newly_break_it_is_warned_of() {
+    let api = cluster(&["node1", "node2", "node3"]).await;
+    for node in ["node1", "node2", "node3"] {
+        let reached = json!({"spec": {"storagePools": ["disks"]}});
+        assert_eq!(api.merge(&format!("nodes/{node}"), &reached).await.code, 200);
+    }
+    runs(&api, "db", "node3", "2Gi").await;
+    let mut web = sized("web", "3Gi");
+    web["spec"]["storage"] = json!({"pool": "disks", "mode": "Replicated", "secondary": "node2"});
+    assert_eq!(api.post("resources", &web).await.code, 201);
+    let status =
+        json!({"state": "Started", "node": "node1", "running": true, "replicas": ["node1", "node2"]});
+    api.status(Kind::Resource, "web", &status).await;
+    let to = |node: &str| {
+        json!({"apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": format!("to-{node}")},
+            "spec": {"action": "ReplaceSecondary", "resource": "web", "node": node}})
+    };
+    let told = api.post("operations?dryRun=All", &to("node3")).await;
+    let breaks = |text: &String| {
+        text.contains("services on node(s) node1 would not find a place") && text.contains("web on node1")
+    };
+    assert!(told.code == 201 && told.warnings.iter().any(breaks), "{:?}", told.warnings);
+    let told = api.post("operations?dryRun=All", &to("node2")).await;
+    assert!(told.code == 201 && !told.warnings.iter().any(breaks), "{:?}", told.warnings);
+}
+
+#[tokio::test]
 async fn the_facts_that_placement_goes_by_are_told() {
     let api = cluster(&["node1", "node2"]).await;
     runs(&api, "web", "node1", "3Gi").await;

@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Migrate(operate::Migrate),
     /// Move a service to a node by stopping and starting it
     Relocate(operate::Relocate),
+    /// Replace the secondary of a replicated service that runs
+    ReplaceSecondary(operate::ReplaceSecondary),
     /// Let a service leave Error
     ClearError(operate::ClearError),
     /// Nodes: list, maintenance, a shutdown that waits, confirming that one is off
@@ -139,6 +141,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Restart(restart) => restart.run(session).await,
         Command::Migrate(migrate) => migrate.run(session).await,
         Command::Relocate(relocate) => relocate.run(session).await,
+        Command::ReplaceSecondary(replace) => replace.run(session).await,
         Command::ClearError(clear_error) => clear_error.run(session).await,
         Command::Node(node) => node.run(session).await,
         Command::Disarm(disarm) => disarm.run(session).await,

@@ -20,6 +20,7 @@ mod migration;
 mod moving_away;
 mod permit;
 mod registration;
+mod replacement;
 mod reports;
 mod role;
 mod service;
@@ -317,7 +318,9 @@ impl AgentCore {
         let services = self
             .services
             .values()
-            .flat_map(|service| [service.not_before, service.write_not_before, service.peek_at])
+            .flat_map(|service| {
+                [service.not_before, service.write_not_before, service.peek_at, service.replacing.due()]
+            })
             .flatten()
             .filter(|at| *at > self.last)
             .min();
@@ -352,6 +355,7 @@ impl AgentCore {
             for name in self.names_to_look_at() {
                 self.with_service(&name, |core, service| {
                     core.tell_not_stopped(now, service);
+                    core.replacement_step(now, service);
                     core.advance(now, service);
                     core.write_report(now, service);
                 });

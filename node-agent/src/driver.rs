@@ -7,7 +7,8 @@ pub mod simulated;
 mod watches;
 
 use futures::future::BoxFuture;
-use ha_api_types::record::Observed;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
 use ha_api_types::time::{Millis, Mono};
 
@@ -17,7 +18,7 @@ pub use crate::core::{DriverEvent, DriverFailure, Sample};
 ///
 /// Guarantees: when `stop` or `kill` answers `Ok`, nothing of the service is left running on this node; when `start`
 /// answers an error, the caller stops and probes before it reports Failed. Assumptions: commands for one service do not
-/// overlap, except that `kill` may come while another is being cancelled.
+/// overlap, except that `kill` may come while another is being cancelled, and for the replacement of a secondary.
 pub trait Driver: Send + Sync {
     /// The driver's name.
     fn name(&self) -> &'static str;
@@ -72,6 +73,34 @@ pub trait Driver: Send + Sync {
         service: &'a ServiceDefinition,
         target: &'a str,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
+
+    /// Replaces the secondary of a service that runs here, `present` (empty: it has none), by another node. `Ok`: that one is
+    /// in use and the old one let go; otherwise the old one is still in use. Goes on beside every other command but one that
+    /// ends the service, before which it is cancelled and cleared away.
+    fn replace_secondary<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        present: &'a str,
+        node: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        let _ = (service, present, node);
+        Box::pin(async {
+            Err(DriverFailure {
+                class: FailureClass::RetryHere,
+                reason: Reason::ReplaceFailed,
+                message: format!("driver {} replaces no secondaries", self.name()),
+            })
+        })
+    }
+
+    /// Ends what is left of a replacement, also of an earlier agent's; `Ok` once nothing is. The service goes on.
+    fn end_replacement<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        let _ = service;
+        Box::pin(async { Ok(()) })
+    }
 
     /// What the service uses on this node at `at`, the present; `None`: it cannot be measured, and counts by its requests.
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>>;

@@ -144,7 +144,7 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
     }
     by_nodes(member, node_name, refuse);
     by_others(member, node_name, refuse);
-    storage_refusals(service, node_name, node, refuse);
+    storage_refusals(name, service, node_name, node, refuse);
 }
 
 /// What group and node rule say.
@@ -209,7 +209,7 @@ fn by_others(member: &Member<'_>, node_name: &str, refuse: Tell<'_>) {
     }
 }
 
-fn storage_refusals(service: &ServiceFacts, node_name: &str, node: &NodeFacts, refuse: Tell<'_>) {
+fn storage_refusals(name: &str, service: &ServiceFacts, node_name: &str, node: &NodeFacts, refuse: Tell<'_>) {
     if let Some(pool) = &service.storage_pool
         && !node.storage_pools.contains(pool)
     {
@@ -224,7 +224,12 @@ fn storage_refusals(service: &ServiceFacts, node_name: &str, node: &NodeFacts, r
         && !nodes.contains(node_name)
     {
         refuse(Reason::StorageUnreachable, &|| {
-            ("the node has no copy of its data".to_owned(), "replicate the data there first".to_owned())
+            let remedy = if service.replaces_secondary {
+                format!("hactl replace-secondary {name} {node_name}")
+            } else {
+                "replicate the data there first".to_owned()
+            };
+            ("the node has no copy of its data".to_owned(), remedy)
         });
     }
 }

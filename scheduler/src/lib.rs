@@ -8,6 +8,7 @@ pub mod filter;
 pub mod place;
 pub mod preempt;
 pub mod rebalance;
+mod replica;
 pub mod reservation;
 pub mod rules;
 pub mod score;
@@ -23,6 +24,7 @@ pub mod words;
 
 pub use place::{Placement, Verdict, choose, place};
 pub use preempt::{Preemption, Wish, preempt};
+pub use replica::secondary_refusals;
 pub use rules::{Declared, RuleConflict, Rules};
 pub use services::Services;
 pub use trial::together;

@@ -75,6 +75,8 @@ pub struct ServiceFacts {
     pub moves_live: bool,
     /// What it was measured to use where it runs; nothing for one that does not run, or cannot be measured.
     pub measured: Amounts,
+    /// Its driver can give it another secondary while it runs.
+    pub replaces_secondary: bool,
     /// The storage pool that it needs.
     pub storage_pool: Option<String>,
     /// The only nodes with its data (Replicated, Local); `None`: every node that reaches the pool.

@@ -148,6 +148,7 @@ pub struct World {
     loads: BTreeMap<String, Usage>,
     start_failures: BTreeMap<String, u32>,
     migrate_failures: BTreeMap<String, u32>,
+    replace_failures: BTreeMap<String, u32>,
     operations: BTreeMap<String, String>,
     refused: Vec<(String, Option<String>)>,
     /// Why commands were refused at once.
@@ -261,6 +262,7 @@ impl World {
             loads: BTreeMap::new(),
             start_failures: BTreeMap::new(),
             migrate_failures: BTreeMap::new(),
+            replace_failures: BTreeMap::new(),
             operations: BTreeMap::new(),
             refused: Vec::new(),
             refused_for: BTreeMap::new(),

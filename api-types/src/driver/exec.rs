@@ -26,6 +26,11 @@ pub struct ExecDriver {
     /// Moves it live to `HA_TARGET`; exit 0: runs there and not here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub migrate: Vec<String>,
+    /// Replaces the secondary of a replicated service that runs here: `HA_SECONDARY` (empty: it has none) by
+    /// `HA_NEW_SECONDARY`. Exit 0: the new one is complete and in use, the old one let go; anything else: the old one is still
+    /// in use. Repeated after an interruption. For either kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replace_secondary: Vec<String>,
     /// Environment variables.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,

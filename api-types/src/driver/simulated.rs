@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A service that only pretends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fault or an ability of its own")]
 pub struct SimulatedDriver {
     /// Shown as `type:name`.
     #[serde(rename = "type")]
@@ -18,10 +19,16 @@ pub struct SimulatedDriver {
     pub stop_seconds: u32,
     /// How long a live migration takes.
     pub migrate_seconds: u32,
+    /// Can replace its secondary while it runs.
+    pub replaces_secondary: bool,
+    /// How long that takes.
+    pub replace_seconds: u32,
     /// How many starts fail first, over the cluster; a success resets it.
     pub start_failures: u32,
     /// How many migrations fail first.
     pub migrate_failures: u32,
+    /// How many replacements of its secondary fail first.
+    pub replace_failures: u32,
     /// Stops fail.
     pub stop_fails: bool,
     /// Its configuration is wrong: it starts nowhere.
@@ -43,8 +50,11 @@ impl Default for SimulatedDriver {
             start_seconds: 1,
             stop_seconds: 1,
             migrate_seconds: 5,
+            replaces_secondary: true,
+            replace_seconds: 30,
             start_failures: 0,
             migrate_failures: 0,
+            replace_failures: 0,
             stop_fails: false,
             bad_configuration: false,
             fail_on: Vec::new(),

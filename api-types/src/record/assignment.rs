@@ -1,5 +1,6 @@
 //! What the leader tells a node to do with a service.
 
+use super::Replacement;
 use crate::resource::ServiceDefinition;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub struct Assignment {
     pub action: Action,
     /// How to do it; carries the resource's name and uid.
     pub definition: ServiceDefinition,
+    /// Beside that, while it runs: its secondary is to be replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<Replacement>,
 }
 
 /// What to do with a service.

@@ -1,5 +1,6 @@
 //! What an agent states about a service on its node.
 
+use super::ReplacementReport;
 use crate::reason::Reason;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub struct ServiceReport {
     /// For Failed: where to try next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureClass>,
+    /// How far the replacement of its secondary is that its assignment asks for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<ReplacementReport>,
     /// When, for people.
     pub at: Timestamp,
 }

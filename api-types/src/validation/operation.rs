@@ -17,7 +17,7 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
     let spec = &operation.spec;
     // resource, node, timeoutSeconds, epoch, bootId, notOn
     let uses = match spec.action {
-        OperationAction::Migrate | OperationAction::Relocate => {
+        OperationAction::Migrate | OperationAction::Relocate | OperationAction::ReplaceSecondary => {
             [Required, Required, Unused, Unused, Unused, Unused]
         }
         OperationAction::Stop | OperationAction::Restart => {

@@ -46,6 +46,7 @@ pub(super) fn check(resource: &Resource, context: &mut Context) {
         ("startSeconds", timeouts.start_seconds, 0.1),
         ("stopSeconds", timeouts.stop_seconds, 0.0),
         ("migrateSeconds", timeouts.migrate_seconds, 0.1),
+        ("replaceSeconds", timeouts.replace_seconds, 0.1),
         ("monitorSeconds", timeouts.monitor_seconds, 0.1),
         ("stableSeconds", timeouts.stable_seconds, 0.0),
     ] {

@@ -54,6 +54,16 @@ fn resources() {
         of(json!({"requests": {"memory": "4GiB"}, "priority": 3_000_000_000_u64})),
         &["spec.requests.memory", "spec.priority"],
     );
+    let hook = |program: Value| json!({"driver": {"exec": {"command": ["a"], "replaceSecondary": program}}});
+    check(Kind::Resource, "web", hook(json!(["/usr/local/bin/copy", "--to-secondary"])), &[]);
+    check(Kind::Resource, "web", hook(json!([""])), &["spec.driver.exec.replaceSecondary[0]"]);
+    check(Kind::Resource, "web", hook(json!("copy")), &["spec.driver.exec.replaceSecondary"]);
+    check(
+        Kind::Resource,
+        "web",
+        of(json!({"timeouts": {"replaceSeconds": 0}})),
+        &["spec.timeouts.replaceSeconds"],
+    );
     check(
         Kind::Resource,
         "web",
@@ -142,6 +152,13 @@ fn nodes_clusters_operations() {
     );
     cluster(json!({"reservation": {"basis": "Guessed"}}), &["spec.reservation.basis"]);
     check(Kind::Operation, "o", json!({"action": "Migrate", "resource": "vm:100", "node": "node2"}), &[]);
+    check(
+        Kind::Operation,
+        "o",
+        json!({"action": "ReplaceSecondary", "resource": "web", "node": "node3"}),
+        &[],
+    );
+    check(Kind::Operation, "o", json!({"action": "ReplaceSecondary", "resource": "web"}), &["spec.node"]);
     check(
         Kind::Operation,
         "o",

@@ -4,6 +4,7 @@ use super::request::IncludeObject;
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::NodePriorities;
+use ha_api_types::resource::ResourceStatus;
 use ha_api_types::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -49,6 +50,13 @@ const RESOURCE: &[Column] = &[
     AGE,
     wide("Group", "The group of nodes that it prefers.", |object, _| text(object, "/spec/group")),
     wide("Target", "Where it is moving.", |object, _| text(object, "/status/target")),
+    wide("Secondary", "The node with the second copy of its data, as it is in use.", |object, _| {
+        let status: ResourceStatus = object
+            .pointer("/status")
+            .and_then(|status| serde_json::from_value(status.clone()).ok())
+            .unwrap_or_default();
+        json!(status.secondary().unwrap_or_default())
+    }),
     wide("Failed", "Nodes where it failed to start.", |object, _| list(object, "/status/failedNodes")),
     MESSAGE,
 ];

@@ -73,6 +73,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             }
             OperationAction::Migrate
             | OperationAction::Relocate
+            | OperationAction::ReplaceSecondary
             | OperationAction::Stop
             | OperationAction::Start
             | OperationAction::Restart

@@ -9,7 +9,9 @@ use ha_api_types::cluster::ShutdownPolicy;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
-use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState, StorageMode};
+use ha_api_types::resource::{
+    RequestedState, Resource, ResourceStatus, ServiceState, StorageMode, StorageSpec,
+};
 use ha_api_types::time::{Millis, Mono};
 use ha_api_types::usage::Usage;
 use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, Services, View};
@@ -180,6 +182,7 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         failback: spec.failback,
         requests: spec.requests,
         moves_live: spec.driver.can_migrate(),
+        replaces_secondary: spec.exclusive && spec.driver.can_replace_secondary(),
         measured: usage::of_service(world, resource, status).map(Usage::amounts).unwrap_or_default(),
         storage_pool: storage.map(|storage| storage.pool.clone()).filter(|pool| !pool.is_empty()),
         storage_nodes: storage.and_then(|storage| match storage.mode {
@@ -200,24 +203,31 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         stopped: spec.state == RequestedState::Stopped
             && resource.metadata.deletion_timestamp.is_none()
             && status.state != ServiceState::Error,
-        movable: status.state == ServiceState::Started,
+        movable: status.state == ServiceState::Started && status.replacement.is_none(),
         // How long is known with the present, in `view`.
         paused: false,
     }
 }
 
-/// The nodes with the data of a replicated service: its node and its secondary; after a failover its node is the secondary,
-/// and the one where it was before has the other copy. That holds until another secondary, or none, is declared.
+/// The nodes with the data of a replicated service: its node and its secondary. After a failover its node is the secondary,
+/// and the one where it was before has the other copy; after a replacement another node has it. That holds until another
+/// secondary, or none, is declared. Whoever asks for the secondary asks here, or for what came of it in
+/// [`ResourceStatus::secondary`].
 pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet<String> {
-    let Some(storage) =
-        resource.spec.storage.as_ref().filter(|storage| storage.mode == StorageMode::Replicated)
-    else {
-        return BTreeSet::new();
+    let storage = resource.spec.storage.as_ref().filter(|storage| storage.mode == StorageMode::Replicated);
+    let Some(StorageSpec { secondary: Some(declared), .. }) = storage else {
+        return storage.iter().flat_map(|_| &status.node).cloned().collect();
     };
-    let now: BTreeSet<String> = status.node.iter().chain(&storage.secondary).cloned().collect();
     let known: BTreeSet<String> = status.replicas.iter().cloned().collect();
-    let holds = storage.secondary.is_some() && now.is_subset(&known);
-    if holds { known } else { now }
+    let is_as_declared = match &status.declared_secondary {
+        Some(then) => then == declared,
+        // By an earlier version, which replaced none.
+        None => known.contains(declared),
+    };
+    if is_as_declared && !known.is_empty() && status.node.iter().all(|node| known.contains(node)) {
+        return known;
+    }
+    status.node.iter().chain([declared]).cloned().collect()
 }
 
 /// The nodes that a service uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error
@@ -242,5 +252,53 @@ pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
         | ServiceState::Error
         | ServiceState::Disabled
         | ServiceState::Ignored => BTreeSet::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The nodes with the data: `declared` is the spec's secondary, and the status has node, replicas and what was declared then.
+    fn check(
+        declared: &str,
+        node: Option<&str>,
+        known: &[&str],
+        declared_then: Option<&str>,
+        expected: &[&str],
+    ) {
+        let mut resource = Resource::default();
+        resource.spec.storage = Some(StorageSpec {
+            mode: StorageMode::Replicated,
+            secondary: Some(declared.to_owned()),
+            ..StorageSpec::default()
+        });
+        let status = ResourceStatus {
+            node: node.map(str::to_owned),
+            replicas: known.iter().map(|node| (*node).to_owned()).collect(),
+            declared_secondary: declared_then.map(str::to_owned),
+            ..ResourceStatus::default()
+        };
+        let found: Vec<String> = replicas(&resource, &status).into_iter().collect();
+        assert_eq!(found, expected, "{declared} {node:?} {known:?} {declared_then:?}");
+    }
+
+    #[test]
+    fn what_was_replaced_holds_until_another_secondary_is_declared() {
+        // As it begins, and after a failover to the secondary.
+        check("n2", None, &[], None, &["n2"]);
+        check("n2", Some("n1"), &["n2"], Some("n2"), &["n1", "n2"]);
+        check("n2", Some("n2"), &["n1", "n2"], Some("n2"), &["n1", "n2"]);
+        // After a replacement, and a failover after that.
+        check("n2", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
+        check("n2", Some("n3"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
+        // Another one is declared: as it is, or as it was meant.
+        check("n3", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
+        check("n4", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n4"]);
+        // Found running where nobody knew of data.
+        check("n2", Some("n5"), &["n1", "n3"], Some("n2"), &["n2", "n5"]);
+        // A status of an earlier version.
+        check("n2", Some("n2"), &["n1", "n2"], None, &["n1", "n2"]);
+        check("n3", Some("n2"), &["n1", "n2"], None, &["n2", "n3"]);
     }
 }

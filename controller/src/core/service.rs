@@ -18,6 +18,7 @@ mod probe;
 mod queued;
 mod rebalance;
 mod recover;
+mod replacement;
 mod start;
 mod stop;
 
@@ -53,6 +54,8 @@ pub struct Planner<'a> {
     rebalances: BTreeMap<String, rebalance::Rebalance>,
     /// The plan.
     pub plan: Plan,
+    /// Where replacements of secondaries that this plan begins copy from and to.
+    replacements: Vec<[String; 2]>,
     /// Services that have to make room for one of higher priority, by name.
     displaced: BTreeMap<String, preemption::Displacement>,
     /// Start and stop order.
@@ -72,6 +75,7 @@ impl<'a> Planner<'a> {
             moved_by_operator: BTreeSet::new(),
             rebalances: BTreeMap::new(),
             plan,
+            replacements: Vec::new(),
             displaced: BTreeMap::new(),
             order: Order::of(situation.world.resources.iter().map(|(name, read)| (name, &read.value))),
             leaving: BTreeSet::new(),
@@ -277,6 +281,10 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
         return;
     }
     let mut draft = Draft::of(service);
+    if replacement::look(planner, service, &mut draft) {
+        finish(planner, service, draft);
+        return;
+    }
     let rests = prepare(planner, service, &mut draft);
     operation::consider(planner, service, &mut draft);
     preemption::leave(planner, service, &mut draft);
@@ -344,6 +352,8 @@ fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
 fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     let situation = planner.situation;
     draft.status.replicas = replicas(&service.resource.value, &draft.status).into_iter().collect();
+    let storage = service.resource.value.spec.storage.as_ref();
+    draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
     outcome::settle(&situation, service, &mut draft);
     conditions::fill(&situation, service, &mut draft);
     for (reason, message) in std::mem::take(&mut draft.waiting) {
@@ -354,7 +364,8 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     }
     let uses = super::placement::uses(&draft.status);
     if let Some(mut facts) = planner.view.services.get_mut(service.name) {
-        facts.movable &= facts.uses == uses && draft.status.state == ServiceState::Started;
+        let is_at_rest = draft.status.state == ServiceState::Started && draft.status.replacement.is_none();
+        facts.movable &= facts.uses == uses && is_at_rest;
         facts.uses.clone_from(&uses);
         // The room that others make is kept free for it: who is planned after it is less important.
         facts.uses.extend(draft.reserves.take());

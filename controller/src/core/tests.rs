@@ -8,6 +8,7 @@ mod lab;
 mod moves;
 mod random;
 mod refusals;
+mod replacements;
 mod services;
 mod unconfirmed;
 mod watchdog_tests;

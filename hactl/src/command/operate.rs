@@ -90,6 +90,28 @@ pub(crate) struct Relocate {
     patience: Patience,
 }
 
+/// Replace the secondary of a replicated service that runs: its data is copied to a node, which becomes the secondary
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Its driver does that (exec: replaceSecondary) while the service runs on. Until it has ended well the old secondary counts, \
+        and the service is moved nowhere. To call it off, delete the operation."
+)]
+pub(crate) struct ReplaceSecondary {
+    /// The resource
+    resource: String,
+    /// The node that becomes its secondary
+    node: String,
+    /// Return once the request is recorded
+    #[arg(long, overrides_with = "wait")]
+    no_wait: bool,
+    /// Wait for the outcome (the default)
+    #[arg(long, overrides_with = "no_wait")]
+    wait: bool,
+    /// How long to wait for the outcome at most; then the exit status is 124, and the operation goes on
+    #[arg(long, visible_alias = "timeout", value_name = "DURATION", default_value = "70m", value_parser = crate::duration::parse)]
+    wait_timeout: Duration,
+}
+
 /// Let a service leave Error: it is disabled, and then requested as before
 #[derive(Args, Debug)]
 pub(crate) struct ClearError {
@@ -140,6 +162,13 @@ impl Migrate {
 impl Relocate {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         on_move(session, OperationAction::Relocate, &self.resource, &self.node, &self.patience).await
+    }
+}
+
+impl ReplaceSecondary {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let patience = Patience { no_wait: self.no_wait, wait: self.wait, wait_timeout: self.wait_timeout };
+        on_move(session, OperationAction::ReplaceSecondary, &self.resource, &self.node, &patience).await
     }
 }
 
@@ -364,6 +393,7 @@ fn verb(action: OperationAction) -> &'static str {
     match action {
         OperationAction::Migrate => "migrate",
         OperationAction::Relocate => "relocate",
+        OperationAction::ReplaceSecondary => "replace-secondary",
         OperationAction::Stop => "stop",
         OperationAction::Start => "start",
         OperationAction::Restart => "restart",

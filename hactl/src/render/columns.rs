@@ -5,7 +5,7 @@ use super::table::{Cell, Table};
 use crate::names::shown;
 use crate::terminal::Style;
 use ha_api_types::kind::Kind;
-use ha_api_types::resource::RequestedState;
+use ha_api_types::resource::{RequestedState, ResourceStatus};
 use serde_json::Value;
 
 /// A table for objects of a kind, without rows.
@@ -13,7 +13,17 @@ pub(crate) fn table(kind: Kind, wide: bool) -> Table {
     let (narrow, more): (&[&str], &[&str]) = match kind {
         Kind::Resource => (
             &["NAME", "REQUESTED", "STATE", "NODE", "READY", "AGE"],
-            &["TARGET", "CPU-USED", "MEMORY-USED", "GROUP", "PRIORITY", "FAILED-NODES", "REASON", "MESSAGE"],
+            &[
+                "TARGET",
+                "SECONDARY",
+                "CPU-USED",
+                "MEMORY-USED",
+                "GROUP",
+                "PRIORITY",
+                "FAILED-NODES",
+                "REASON",
+                "MESSAGE",
+            ],
         ),
         Kind::Node => (
             &["NAME", "STATE", "AGENT", "WATCHDOG", "SERVICES", "LAST-SEEN", "AGE"],
@@ -43,6 +53,15 @@ pub(crate) fn table(kind: Kind, wide: bool) -> Table {
     };
     let more = if wide { more } else { &[] };
     Table::new(&[narrow, more].concat())
+}
+
+/// The secondary of a replicated service, as it is in use.
+fn secondary(object: &Value) -> String {
+    let status: ResourceStatus = object
+        .get("status")
+        .and_then(|status| serde_json::from_value(status.clone()).ok())
+        .unwrap_or_default();
+    status.secondary().unwrap_or_default().to_owned()
 }
 
 /// The row of an object; `deleted` marks one that a watch saw go.
@@ -76,6 +95,7 @@ pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<
             ],
             vec![
                 at("/status/target"),
+                Cell::plain(&secondary(object)),
                 at("/status/usage/cpu"),
                 at("/status/usage/memory"),
                 at("/spec/group"),

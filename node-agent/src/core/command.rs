@@ -34,6 +34,15 @@ pub enum Command {
         /// The receiving node.
         target: String,
     },
+    /// Replace its secondary while it runs.
+    ReplaceSecondary {
+        /// The secondary in use; empty: it has none.
+        present: String,
+        /// The node that becomes it.
+        node: String,
+    },
+    /// Nothing of a replacement of its secondary may be left running.
+    EndReplacement,
 }
 
 impl Command {
@@ -47,6 +56,8 @@ impl Command {
             Command::Receive => "receive",
             Command::Arrive { .. } => "arrive",
             Command::Migrate { .. } => "migrate",
+            Command::ReplaceSecondary { .. } => "replace-secondary",
+            Command::EndReplacement => "end-replacement",
         }
     }
 }

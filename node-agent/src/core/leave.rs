@@ -184,8 +184,9 @@ impl AgentCore {
     fn restart_step(&mut self, now: &Now) {
         if !self.restart_ready {
             let waited = self.shutdown_at.is_some_and(|at| now.raw.since(at) >= RESTART_PATIENCE_MS);
-            let quiet =
-                self.services.values().all(|service| service.task.is_none() && service.cancelling.is_empty());
+            let quiet = self.services.values().all(|service| {
+                service.task.is_none() && service.cancelling.is_empty() && !service.replacing.is_busy()
+            });
             if quiet || waited {
                 self.restart_ready = true;
                 self.changed = true;
@@ -250,7 +251,7 @@ impl AgentCore {
         let Some((_, _)) = self.active() else { return };
         let settled = self.services.values().all(|service| {
             let name = service.name();
-            let ignored = self.is_ignored(name) && service.task.is_none();
+            let ignored = self.is_ignored(name) && service.task.is_none() && !service.replacing.is_busy();
             let confirmed = service.desired.is_none()
                 && service.write.is_none()
                 && service.cancelling.is_empty()

@@ -191,7 +191,7 @@ impl AgentCore {
     /// FENCING 6: guards its own report key, `Created(alive)`, `Unchanged(fence)`, `Unchanged(assignment)` and, unless
     /// `exclusive: false`, `Unchanged(report/<node>/node)` at a revision that says armed. FENCING 8: HandingOver also
     /// guards the target's report and fence.
-    fn permit_transaction(
+    pub(super) fn permit_transaction(
         &self,
         name: &str,
         report: &ServiceReport,

@@ -36,6 +36,7 @@ impl AgentCore {
             reason,
             message: message.to_owned(),
             failure: None,
+            replacement: self.replacement_said(service),
             at: now.timestamp(),
         }
     }
@@ -88,7 +89,12 @@ impl AgentCore {
 
     /// A resource that is gone, or not managed any more: its report and its journal entry go, the service is left alone.
     pub(super) fn forget(&mut self, now: &Now, service: &mut Service) {
-        if service.task.is_some() || service.write.is_some() || service.reread || service.step != Step::Rest {
+        if service.task.is_some()
+            || service.write.is_some()
+            || service.reread
+            || service.step != Step::Rest
+            || service.replacing.is_busy()
+        {
             return;
         }
         if service.write_not_before.is_some_and(|at| now.raw < at) {

@@ -3,7 +3,8 @@
 use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
 use super::permit::Permit;
-use ha_api_types::record::{Phase, ServiceReport};
+use super::replacement::Replacing;
+use ha_api_types::record::{Phase, ReplacementReport, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
@@ -155,6 +156,10 @@ pub(super) struct Service {
     pub(super) not_stopped: bool,
     /// It may have been moved by hand while the cluster was disarmed: it is looked for, and not restarted in place.
     pub(super) recheck: bool,
+    /// The replacement of its secondary.
+    pub(super) replacing: Replacing,
+    /// What this process has answered last about one.
+    pub(super) replacement_answer: Option<ReplacementReport>,
     /// Nothing is left of it, here and in the store.
     pub(super) forgotten: bool,
     /// What a driver said last.
@@ -186,6 +191,8 @@ impl Service {
             exit: None,
             not_stopped: false,
             recheck: false,
+            replacing: Replacing::Idle,
+            replacement_answer: None,
             forgotten: false,
             message: String::new(),
         }
@@ -197,7 +204,10 @@ impl Service {
 
     /// Confirmed stopped, with no worker that could change it.
     pub(super) fn is_gone(&self) -> bool {
-        self.presence == Presence::Stopped && self.task.is_none() && self.cancelling.is_empty()
+        self.presence == Presence::Stopped
+            && self.task.is_none()
+            && self.cancelling.is_empty()
+            && !self.replacing.is_busy()
     }
 
     /// Nothing is going on with it: only a change from outside makes it worth a look.
@@ -212,6 +222,7 @@ impl Service {
             && self.exit.is_none()
             && self.not_before.is_none()
             && self.peek_at.is_none()
+            && self.replacing == Replacing::Idle
     }
 
     /// How often it was killed in vain.

@@ -2,6 +2,7 @@
 
 use super::effect::{Effect, Level};
 use super::migration::after_kill;
+use super::replacement::Replacing;
 use super::service::{KillReason, Presence, ResetCause, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
@@ -61,6 +62,7 @@ impl AgentCore {
         };
         under_way
             || self.may_be_here(service)
+            || service.replacing != Replacing::Idle
             || service.write.is_some() && service.permit.is_some()
             || service.desired.as_ref().is_some_and(says_so)
             || self.view.reports.value(service.name()).is_some_and(says_so)
@@ -80,7 +82,9 @@ impl AgentCore {
     /// No exclusive service, and no worker at one, is left on this node.
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
-            !self.is_exclusive(service) || self.is_ignored(service.name()) || !self.may_be_here(service)
+            !self.is_exclusive(service)
+                || self.is_ignored(service.name())
+                || !(self.may_be_here(service) || service.replacing.is_busy())
         })
     }
 
@@ -234,6 +238,7 @@ impl AgentCore {
             return;
         }
         self.interrupt(service);
+        self.end_replacement(service, "the service was killed");
         service.permit = None;
         service.exit = None;
         let _ = now;

@@ -15,6 +15,7 @@ mod pen;
 mod permits;
 mod properties;
 mod registering;
+mod replacements;
 mod restarts;
 mod stopping;
 mod watchdog_tests;
@@ -25,7 +26,7 @@ use crate::watchdog::protocol;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
-    Observed, Phase, ServiceReport,
+    Observed, Phase, Replacement, ReplacementPhase, ServiceReport,
 };
 use ha_api_types::resource::{Resource, ResourceSpec};
 use ha_store::memory_state::MemoryState;
@@ -79,6 +80,8 @@ pub(super) struct World {
     /// How often what is used was read.
     pub(super) readings: usize,
     pub(super) ran: Vec<(String, Command)>,
+    /// The replacements of secondaries that drivers were asked for.
+    replacements: Vec<String>,
     pub(super) commits: Vec<(Transaction, Outcome)>,
     pub(super) journal: Journal,
     pub(super) journal_fails: bool,
@@ -147,6 +150,7 @@ impl World {
             measuring_hangs: false,
             readings: 0,
             ran: Vec::new(),
+            replacements: Vec::new(),
             commits: Vec::new(),
             journal: Journal::default(),
             journal_fails: false,
@@ -313,6 +317,9 @@ impl World {
             }
             Effect::Run { id, command, service } => {
                 self.check_command(&command, &service);
+                if matches!(command, Command::ReplaceSecondary { .. }) {
+                    self.replacements.extend(self.service(&service.name).replacement.map(|begun| begun.uid));
+                }
                 self.ran.push((service.name.clone(), command.clone()));
                 if self.hold.contains(command.name()) {
                     self.held.push((id, command, *service));
@@ -392,7 +399,9 @@ impl World {
             }
             Command::Stop { .. } if copy.stop_fails => failure("it does not end"),
             Command::Kill if copy.kill_fails => failure("it does not die"),
-            Command::Receive => CommandResult::Done,
+            Command::Receive | Command::ReplaceSecondary { .. } | Command::EndReplacement => {
+                CommandResult::Done
+            }
             Command::Arrive { .. } if copy.fail_arrivals > 0 => {
                 copy.fail_arrivals -= 1;
                 failure("migrate_from: exit status 1")

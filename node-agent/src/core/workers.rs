@@ -97,6 +97,11 @@ impl AgentCore {
         if !killing && !service.cancelling.is_empty() {
             return None;
         }
+        // What is begun with it here ends the replacement of its secondary first.
+        let looks = matches!(service.step, Step::Probe { .. });
+        if !killing && !looks && service.replacing.is_busy() {
+            return None;
+        }
         match &service.step {
             Step::Rest | Step::Permit { .. } | Step::Journal { .. } => None,
             Step::Probe { .. }
@@ -131,7 +136,12 @@ impl AgentCore {
                 service.presence = Presence::Unclear;
                 service.receives = true;
             }
-            Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {}
+            Command::Probe
+            | Command::Stop { .. }
+            | Command::Kill
+            | Command::Migrate { .. }
+            | Command::ReplaceSecondary { .. }
+            | Command::EndReplacement => {}
         }
         self.commands.insert(id, name.to_owned());
         self.effects.push_back(Effect::Run { id, command, service: Box::new(service.definition.clone()) });
@@ -144,7 +154,7 @@ impl AgentCore {
         // Others may have waited for it to stop.
         self.all_stale |= self.is_leaving();
         self.with_service(&name, |core, service| {
-            if service.cancelling.remove(&id) {
+            if core.replacement_ended(now, service, id, &result) || service.cancelling.remove(&id) {
                 return;
             }
             if service.task != Some(id) {

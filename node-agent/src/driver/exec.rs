@@ -5,6 +5,7 @@
 //! service's processes leave behind, and ends only when nothing is left.
 
 mod order;
+mod replace;
 mod script;
 mod supervised;
 mod supervisor;
@@ -153,6 +154,7 @@ impl Driver for ExecDriver {
         graceful_ms: Millis,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
+            replace::end(&self.context, service).await?;
             match mode(service) {
                 Mode::Supervised(exec) => {
                     supervised::stop(&self.context, service, &exec.stop, graceful_ms).await
@@ -165,10 +167,14 @@ impl Driver for ExecDriver {
 
     fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
-            match mode(service) {
-                Mode::Supervised(_) | Mode::Neither => supervised::kill(&self.context, service).await,
-                Mode::Scripts(exec) => script::kill(&self.context, service, exec).await,
-            }
+            let killed = async {
+                match mode(service) {
+                    Mode::Supervised(_) | Mode::Neither => supervised::kill(&self.context, service).await,
+                    Mode::Scripts(exec) => script::kill(&self.context, service, exec).await,
+                }
+            };
+            let (killed, ended) = futures::join!(killed, replace::end(&self.context, service));
+            killed.and(ended)
         })
     }
 
@@ -200,6 +206,22 @@ impl Driver for ExecDriver {
                 }),
             }
         })
+    }
+
+    fn replace_secondary<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        present: &'a str,
+        node: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(replace::replace(&self.context, service, present, node))
+    }
+
+    fn end_replacement<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(replace::end(&self.context, service))
     }
 
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {

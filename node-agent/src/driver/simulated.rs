@@ -51,6 +51,7 @@ enum What {
 struct Failures {
     starts: u32,
     migrations: u32,
+    replacements: u32,
 }
 
 impl SimulatedDriver {
@@ -157,6 +158,27 @@ impl SimulatedDriver {
     }
 }
 
+impl SimulatedDriver {
+    async fn replace_it(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        let spec = spec(service)?;
+        if !spec.replaces_secondary {
+            let message = "its secondary cannot be replaced while it runs".to_owned();
+            return Err(failed(Reason::ReplaceFailed, message));
+        }
+        seconds(spec.replace_seconds).await;
+        let counted = self.failures_file(&service.name);
+        let mut failures: Failures = read(&counted).map_err(unreadable)?;
+        let fails = self.fails_here(spec) && failures.replacements < spec.replace_failures;
+        failures.replacements = if fails { failures.replacements + 1 } else { 0 };
+        write(&counted, &failures).map_err(unreadable)?;
+        if fails {
+            let (at, of) = (failures.replacements, spec.replace_failures);
+            return Err(failed(Reason::ReplaceFailed, format!("replacement {at} of {of} that fail")));
+        }
+        Ok(())
+    }
+}
+
 impl Driver for SimulatedDriver {
     fn name(&self) -> &'static str {
         "simulated"
@@ -212,6 +234,15 @@ impl Driver for SimulatedDriver {
         target: &'a str,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(self.migrate_it(service, target))
+    }
+
+    fn replace_secondary<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        _: &'a str,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(self.replace_it(service))
     }
 
     /// What only pretends uses nothing that could be measured: it counts by its requests.
@@ -327,6 +358,22 @@ mod tests {
         driver.start(&service).await.unwrap();
         assert_eq!(driver.stop(&service, 1000).await.unwrap_err().reason, Reason::StopFailed);
         assert!(driver.kill(&service).await.is_err());
+        assert_eq!(driver.probe(&service).await, Observed::Running);
+    }
+
+    #[tokio::test]
+    async fn its_secondary_is_replaced_while_it_runs_unless_that_is_to_fail() {
+        let shared = tempfile::tempdir().unwrap();
+        let driver = node(&shared, "node1", "a");
+        let service = service(|spec| {
+            spec.replace_seconds = 0;
+            spec.replace_failures = 1;
+        });
+        driver.start(&service).await.unwrap();
+        let failed = driver.replace_secondary(&service, "node2", "node3").await.unwrap_err();
+        assert_eq!(failed.reason, Reason::ReplaceFailed);
+        driver.end_replacement(&service).await.unwrap();
+        driver.replace_secondary(&service, "node2", "node3").await.unwrap();
         assert_eq!(driver.probe(&service).await, Observed::Running);
     }
 

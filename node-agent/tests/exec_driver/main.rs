@@ -6,5 +6,6 @@ mod adoption;
 mod launch;
 mod measured;
 mod node;
+mod replacing;
 mod scripts;
 mod supervised;

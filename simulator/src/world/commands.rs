@@ -23,6 +23,9 @@ impl World {
             Command::Relocate { resource, node } => {
                 self.operate_on(text, OperationAction::Relocate, &resource, Some(&node));
             }
+            Command::ReplaceSecondary { resource, node } => {
+                self.operate_on(text, OperationAction::ReplaceSecondary, &resource, Some(&node));
+            }
             Command::Stop { resource, timeout_ms } => {
                 let spec = OperationSpec {
                     action: OperationAction::Stop,

@@ -39,6 +39,10 @@ impl World {
             Command::Kill => 20,
             Command::Receive | Command::Arrive { .. } => 50,
             Command::Migrate { .. } => seconds(simulated.migrate_seconds),
+            Command::ReplaceSecondary { .. } => {
+                seconds(simulated.replace_seconds).min(service.timeouts.replace_ms())
+            }
+            Command::EndReplacement => 10,
         };
         let jitter_ms = self.random.between_ms(0, 10);
         let Some(machine) = self.machines.get_mut(node) else { return };
@@ -139,8 +143,11 @@ impl World {
                 CommandResult::Done
             }
             // Pretended services are there when the source is done.
-            Command::Arrive { .. } => CommandResult::Done,
+            Command::Arrive { .. } | Command::EndReplacement => CommandResult::Done,
             Command::Migrate { target } => self.migrate(node, target, name, &simulated, here),
+            Command::ReplaceSecondary { node: new, .. } => {
+                self.replace_secondary(node, new, running, &simulated, here)
+            }
         }
     }
 
@@ -178,6 +185,37 @@ impl World {
             machine.services.insert(name.to_owned(), present);
         }
         self.came_up(target, name);
+        CommandResult::Done
+    }
+
+    /// The copy ends well only where it is made from, and to a machine that is there.
+    fn replace_secondary(
+        &mut self,
+        node: &str,
+        new: &str,
+        running: &Running,
+        simulated: &SimulatedDriver,
+        here: bool,
+    ) -> CommandResult {
+        let failed = self.replace_failures.entry(running.service.name.clone()).or_default();
+        if here && *failed < simulated.replace_failures {
+            *failed += 1;
+            return failure(
+                FailureClass::RetryHere,
+                Reason::ReplaceFailed,
+                "pretended failure to replace it",
+            );
+        }
+        *failed = 0;
+        if u64::from(simulated.replace_seconds) * 1000 > running.service.timeouts.replace_ms() {
+            return failure(FailureClass::RetryHere, Reason::TimedOut, "it was not complete in time");
+        }
+        let connected =
+            |node: &str| self.machines.get(node).is_some_and(|machine| machine.works() && machine.network);
+        if !connected(node) || !connected(new) {
+            let text = "the new secondary cannot be reached";
+            return failure(FailureClass::RetryHere, Reason::ReplaceFailed, text);
+        }
         CommandResult::Done
     }
 

@@ -62,6 +62,7 @@ impl World {
                 action_uid: ACTION.to_owned(),
                 action: Action::Start,
                 definition: ServiceDefinition::of(&resource),
+                replacement: None,
             };
             self.remember(self.keys.assignment(&name), &assignment)?;
         }

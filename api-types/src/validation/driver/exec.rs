@@ -13,6 +13,7 @@ pub(super) fn check(exec: &ExecDriver, context: &mut Context) {
         ("stop", &exec.stop),
         ("monitor", &exec.monitor),
         ("migrate", &exec.migrate),
+        ("replaceSecondary", &exec.replace_secondary),
     ];
     match (exec.command.is_empty(), exec.start.is_empty()) {
         (true, true) => context.required(

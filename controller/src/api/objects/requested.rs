@@ -19,6 +19,7 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
         OperationAction::Stop => RequestedState::Stopped,
         OperationAction::Migrate
         | OperationAction::Relocate
+        | OperationAction::ReplaceSecondary
         | OperationAction::Restart
         | OperationAction::ClearError
         | OperationAction::ConfirmFenced

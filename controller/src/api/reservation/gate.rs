@@ -128,8 +128,16 @@ struct Proposal {
     kind: Kind,
     name: String,
     after: World,
-    /// A service that an operator moves, and where to.
-    moved: Option<(String, String)>,
+    /// A service that an operator moves, or gives another secondary.
+    moved: Option<Moved>,
+}
+
+/// What an operator does to where a service is.
+struct Moved {
+    resource: String,
+    node: String,
+    /// The node becomes its secondary.
+    as_secondary: bool,
 }
 
 impl Proposal {
@@ -143,9 +151,14 @@ impl Proposal {
         let mut after = before.clone();
         if kind == Kind::Operation {
             let spec: OperationSpec = crate::api::read::spec_of(value);
+            let as_secondary = spec.action == OperationAction::ReplaceSecondary;
             let moves = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
-            let moved = spec.resource.zip(spec.node).filter(|_| moves);
-            let moved = moved.map(|(resource, node)| (bare(&resource).to_owned(), node));
+            let moved = spec.resource.zip(spec.node).filter(|_| moves || as_secondary);
+            let moved = moved.map(|(resource, node)| Moved {
+                resource: bare(&resource).to_owned(),
+                node,
+                as_secondary,
+            });
             return Ok(moved.map(|moved| Proposal {
                 kind,
                 name: name.to_owned(),
@@ -168,11 +181,18 @@ impl Proposal {
 
     /// The cluster once it has come to rest with the change.
     fn settled(&self, before: &World) -> View {
-        let Some((resource, node)) = &self.moved else {
+        let Some(Moved { resource, node, as_secondary }) = &self.moved else {
             let only = (self.kind == Kind::Resource).then_some(self.name.as_str());
             return settled(before, &self.after, only);
         };
         let mut view = view(before).0;
+        if *as_secondary {
+            if let Some(mut facts) = view.services.get_mut(resource) {
+                let primary = facts.node.clone();
+                facts.storage_nodes = Some(primary.into_iter().chain([node.clone()]).collect());
+            }
+            return view;
+        }
         let mut moving = view.rules.companions(resource);
         moving.insert(resource.clone());
         for name in moving {

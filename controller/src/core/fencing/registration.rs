@@ -8,7 +8,7 @@ use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, NodeReport, Proof};
+use ha_api_types::record::{Assignment, Fence, FenceState, NodeReport, Proof};
 use ha_api_types::resource::ServiceState;
 use ha_store::{Guard, Transaction};
 
@@ -89,7 +89,9 @@ pub(super) fn plan_admission(
         // It was admitted and lapsed: what appeared since was not looked for, so the agent must register anew.
         return;
     }
-    if errors_pending(situation, subject.name, fence, report, plan) {
+    if errors_pending(situation, subject.name, fence, report, plan)
+        || replacements_pending(situation, subject.name, plan)
+    {
         return;
     }
     admit(situation, subject, Guard::Unchanged(fence.modified), fence.value.epoch, report, plan);
@@ -136,6 +138,29 @@ pub(super) fn errors_pending(
     }
     let message = format!("it could not stop {}, which become errors first", pending.join(", "));
     plan.wait(Kind::Node, node, Reason::StopFailed, message);
+    true
+}
+
+/// Whether the last word of the node about replacements of secondaries is still to be taken in, by the service planner: once
+/// it is admitted its agent says other things in the same reports.
+fn replacements_pending(situation: &Situation<'_>, node: &str, plan: &mut Plan) -> bool {
+    let world = situation.world;
+    let is_pending = |name: &str, assignment: &Assignment| {
+        let asked = assignment.replacement.as_ref().filter(|_| assignment.node == node);
+        let status = world.resource_statuses.get(name).and_then(|status| status.value.replacement.as_ref());
+        let known = world.resources.contains_key(name);
+        known && asked.zip(status).is_some_and(|(asked, status)| asked.uid == status.uid)
+    };
+    let assignments = world.assignments.iter();
+    let pending: Vec<&str> = assignments
+        .filter(|(name, assignment)| is_pending(name, &assignment.value))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if pending.is_empty() {
+        return false;
+    }
+    let message = format!("which secondary of {} is in use is found out first", pending.join(", "));
+    plan.wait(Kind::Node, node, Reason::ReplacingSecondary, message);
     true
 }
 

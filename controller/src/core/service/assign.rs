@@ -1,6 +1,6 @@
 //! The only place that makes assignments, with every guard of FENCING, sections 6 to 8.
 
-use super::{Assign, Draft, Planner, Service, Standing, fence_guard, report_guard};
+use super::{Assign, Draft, Planner, Service, Standing, fence_guard, replacement, report_guard};
 use crate::core::health::Health;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Phase};
@@ -36,6 +36,16 @@ pub(super) fn assign(
                 guards.insert(key, guard);
                 continue;
             }
+            if let Some(known) = &draft.status.replacement
+                && Service::standing(&situation, place, epoch) != Standing::Released
+            {
+                let message = format!(
+                    "{place} has not yet said whether {} became the secondary of its data",
+                    known.node
+                );
+                draft.wait(Reason::ReplacingSecondary, message);
+                return false;
+            }
             match leave(planner, service, place, epoch, node) {
                 Ok(found) => guards.extend(found),
                 Err((reason, message)) => {
@@ -51,6 +61,8 @@ pub(super) fn assign(
         guards.insert(key, Guard::Unchanged(revision));
     }
     let definition = definition(service, &action);
+    let replacement =
+        service.assignment.and_then(|assignment| replacement::carried_over(draft, &assignment.value));
     let action_uid = planner.action_uid();
     draft.status.node = Some(node.to_owned());
     draft.status.epoch = Some(fence.value.epoch);
@@ -62,6 +74,7 @@ pub(super) fn assign(
         action_uid,
         action,
         definition,
+        replacement,
     }));
     draft.guards.extend(guards);
     true

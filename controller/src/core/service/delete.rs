@@ -1,7 +1,7 @@
 //! Deleting a resource: managing ends, the service stays as it is, and a tombstone says where it may still run.
 
 use super::ignore::is_handing_over;
-use super::{Draft, Planner, Service, Standing, revision_of};
+use super::{Draft, Planner, Service, Standing, replacement, revision_of};
 use crate::core::plan::{Note, Subject, event, stored};
 use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
@@ -20,6 +20,11 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     let name = service.name;
     if is_handing_over(&situation, service) {
         wait(planner, service, "it is being handed over, which ends first".to_owned());
+        return;
+    }
+    let mut draft = Draft::of(service);
+    if replacement::look(planner, service, &mut draft) {
+        super::finish(planner, service, draft);
         return;
     }
     let others: Vec<&str> = service

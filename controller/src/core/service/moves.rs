@@ -3,7 +3,7 @@
 use super::assign::{assign, start_on, stop_on};
 use super::policy::{choose, why_nowhere};
 use super::start::wants_stop;
-use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recover};
+use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recover, replacement};
 use crate::core::pause;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
@@ -242,10 +242,11 @@ pub(super) fn begin(
     true
 }
 
-/// Live moves under way on a node, in either role, those of this plan included.
-fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
+/// Live moves, and replacements of secondaries, under way on a node, in either role, those of this plan included.
+pub(super) fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
     let world = planner.situation.world;
-    planner
+    let replacements = replacement::under_way_at(planner, node);
+    let moves = planner
         .view
         .services
         .iter()
@@ -255,7 +256,8 @@ fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
                 status.value.state != ServiceState::Relocate && status.value.state != ServiceState::Fence
             })
         })
-        .count()
+        .count();
+    moves + replacements
 }
 
 /// It is being stopped to be started elsewhere.

@@ -2,7 +2,7 @@
 
 use super::assign::{assign, stop_on};
 use super::policy::choose;
-use super::{Draft, Planner, Service, moves, ordering};
+use super::{Draft, Planner, Service, moves, ordering, replacement};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
@@ -162,6 +162,13 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 consider_target(planner, service, draft);
             }
         }
+        OperationAction::ReplaceSecondary => {
+            let refusal = refusal_of_state(service, state, spec.action)
+                .or_else(|| replacement::refusal(planner, service, draft));
+            if let Some((reason, message)) = refusal {
+                refuse(&situation, service, draft, reason, &message);
+            }
+        }
         OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence
@@ -305,6 +312,9 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
             begun
         }
         OperationAction::Restart => restart(planner, service, draft),
+        OperationAction::ReplaceSecondary => {
+            replacement::begin(planner, service, draft, spec.node.as_deref().unwrap_or_default())
+        }
         OperationAction::Start
         | OperationAction::Stop
         | OperationAction::ClearError
@@ -319,8 +329,9 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         draft.status.operation = Some(request.name.to_owned());
         let message = draft.message.clone();
         set(&situation, service, draft, OperationPhase::Running, Reason::InProgress, &message);
+        let moves = matches!(spec.action, OperationAction::Migrate | OperationAction::Relocate);
         if let Some(status) = &mut draft.operation
-            && spec.action != OperationAction::Restart
+            && moves
         {
             status.together = planner.view.rules.companions(service.name).into_iter().collect();
         }

@@ -28,6 +28,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     // Start and Stop are recorded together with the request that they make: a later one has the last word.
     let overtaken = service.resource.modified > request.operation.created;
     let became = format!("its requested state became {:?} meanwhile", service.wanted());
+    let is_replacing = draft.status.replacement.is_some();
     let mut end = |phase, reason, message: &str| set(situation, service, draft, phase, reason, message);
     let failed = OperationPhase::Failed;
     match spec.action {
@@ -60,6 +61,11 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             | ServiceState::Relocate
             | ServiceState::Freeze => {}
         },
+        // Its node answers for it, and what is answered is the outcome.
+        OperationAction::ReplaceSecondary if is_replacing => {}
+        OperationAction::ReplaceSecondary => {
+            end(failed, Reason::ReplaceFailed, "nothing is known of it any more");
+        }
         OperationAction::Stop => match (state, service.wanted()) {
             (ServiceState::Stopped | ServiceState::Disabled, _)
                 if at_rest || is_stopped(situation, service) =>

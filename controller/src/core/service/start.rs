@@ -228,6 +228,10 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         draft.wait(Reason::Waiting, message);
         return;
     }
+    if draft.status.replacement.is_some() {
+        // Moved nowhere until it is known where its data is: `replacement::look` says what it waits for.
+        return;
+    }
     if draft.reason.is_none() && !operation::carry_out(planner, service, draft) {
         let placement = choose(planner, service, draft);
         moves::improve(planner, service, draft, &placement);

@@ -1,5 +1,6 @@
 //! A scripted node: it keeps the protocol of FENCING as far as the leader can see, and fails as it is told.
 
+use super::replacements::Replaces;
 use ha_api_types::cluster::OnStoreLoss;
 use ha_api_types::keys::Keys;
 use ha_api_types::reason::Reason;
@@ -27,6 +28,8 @@ pub(super) struct Faults {
     pub(super) mute: bool,
     /// Migrations away fail.
     pub(super) fails_migrate: bool,
+    /// What becomes of replacements of secondaries.
+    pub(super) replaces: Replaces,
     /// Only heartbeats are committed; assignments are left lying.
     pub(super) idle: bool,
     /// Its watchdog daemon is gone.
@@ -65,13 +68,13 @@ pub(super) struct Agent {
     probed: BTreeSet<String>,
 }
 
-struct Read<T> {
-    value: T,
+pub(super) struct Read<T> {
+    pub(super) value: T,
     modified: Revision,
     created: Revision,
 }
 
-fn read<T: DeserializeOwned>(state: &MemoryState, key: &str) -> Option<Read<T>> {
+pub(super) fn read<T: DeserializeOwned>(state: &MemoryState, key: &str) -> Option<Read<T>> {
     let Entry { value, mod_revision, create_revision, .. } = state.get(key).entries.into_iter().next()?;
     let value = serde_json::from_slice(&value).unwrap();
     Some(Read { value, modified: mod_revision, created: create_revision })
@@ -318,7 +321,7 @@ impl Agent {
         }
     }
 
-    fn say(
+    pub(super) fn say(
         &self,
         state: &mut MemoryState,
         keys: &Keys,
@@ -355,6 +358,7 @@ impl Agent {
             epoch: fence.value.epoch,
             boot_id: self.boot_id(),
             exclusive: assignment.definition.exclusive,
+            replacement: self.replacement_said(state, keys, assignment),
             ..ServiceReport::default()
         };
         let mut say = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
@@ -386,6 +390,9 @@ impl Agent {
             return;
         }
         if assignment.node != self.name || assignment.epoch != fence.value.epoch {
+            return;
+        }
+        if self.replace(state, keys, fence, assignment) {
             return;
         }
         match (&assignment.action, answered(state, &self.name)) {

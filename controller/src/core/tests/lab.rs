@@ -50,6 +50,8 @@ pub(super) struct Lab {
     pub(super) refused: Vec<FencerAction>,
     /// The next so many leader commits are applied or not, and their outcome is lost.
     pub(super) lose: Vec<bool>,
+    /// The next commits that write these keys, the last one first, are not applied, and their outcome is lost.
+    pub(super) lose_of: Vec<String>,
     /// The store answers nobody.
     pub(super) away: bool,
 }
@@ -66,6 +68,7 @@ impl Lab {
             fencer: None,
             refused: Vec::new(),
             lose: Vec::new(),
+            lose_of: Vec::new(),
             away: false,
         };
         for number in 0..controllers {
@@ -217,6 +220,12 @@ impl Lab {
                 && !transaction.writes_key(&self.keys.leader()))
         .then(|| self.lose.pop())
         .flatten();
+        let lost = lost.or_else(|| {
+            let key = self.lose_of.last().filter(
+                |key| matches!(&effect, Effect::Commit { transaction, .. } if transaction.writes_key(key)),
+            );
+            key.is_some().then(|| self.lose_of.pop()).flatten().map(|_| false)
+        });
         let away = self.away;
         let member = &mut self.members[at];
         let answer = match effect {

@@ -30,7 +30,12 @@ impl World {
     pub(super) fn check_command(&self, command: &Command, service: &ServiceDefinition) {
         match command {
             Command::Start | Command::Receive | Command::Arrive { .. } => {}
-            Command::Probe | Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => return,
+            Command::ReplaceSecondary { .. } => return self.check_replacement(service),
+            Command::Probe
+            | Command::Stop { .. }
+            | Command::Kill
+            | Command::Migrate { .. }
+            | Command::EndReplacement => return,
         }
         let report: ServiceReport =
             self.value(&self.keys.service_report(NODE, &service.name)).expect("a permit before a start");
@@ -49,6 +54,18 @@ impl World {
                 "after D − Ts"
             );
         }
+    }
+
+    /// No replacement of a secondary but one that is committed as begun, once, while the service runs in time.
+    fn check_replacement(&self, service: &ServiceDefinition) {
+        let report = self.service(&service.name);
+        let begun = report.replacement.expect("begun before it is");
+        assert_eq!((report.phase, begun.phase), (Phase::Running, ReplacementPhase::Begun));
+        assert_eq!(self.count(&service.name, "replace-secondary"), self.replacements.len());
+        assert!(!self.replacements.contains(&begun.uid), "{} was begun before", begun.uid);
+        let timings = self.core.in_force;
+        let proven = self.proven_ms.expect("a heartbeat of this process");
+        assert!(self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms, "after D − Ts");
     }
 
     /// FENCING 1, 3 and 6: every agent write carries its guards.

@@ -111,6 +111,7 @@ impl World {
             action_uid: action_uid.clone(),
             action,
             definition: self.definition(name),
+            replacement: None,
         };
         self.write(&self.keys.assignment(name), &assignment);
         self.deliver();

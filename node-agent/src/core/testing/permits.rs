@@ -70,6 +70,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
             action_uid: "7-1".into(),
             action: Action::Start,
             definition: world.definition("web"),
+            replacement: None,
         };
         world.write(&world.keys.assignment("web"), &assignment);
         world.advance(3_000);

@@ -140,6 +140,7 @@ pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsS
         stop_seconds: longer(own.stop_seconds, usual.stop_seconds, &["stop"]),
         migrate_seconds: longer(own.migrate_seconds, usual.migrate_seconds, &["migrate_to", "migrate_from"]),
         monitor_seconds: longer(own.monitor_seconds, usual.monitor_seconds, &["monitor"]),
+        replace_seconds: own.replace_seconds,
         stable_seconds: own.stable_seconds,
     }
 }

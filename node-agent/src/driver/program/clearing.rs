@@ -31,31 +31,36 @@ impl Programs {
         &self,
         service: &ServiceDefinition,
     ) -> Result<(), DriverFailure> {
-        let until = Instant::now() + KILLING;
-        let spare = Instant::now() + KILLING / 5;
-        loop {
-            let search = self.search(service);
-            let remains = search_beside(search.clone()).await.map_err(|error| {
-                failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
-            })?;
-            if remains.is_empty() && remains.supervisors.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() > until {
-                let left = if remains.is_empty() { "its supervisor".to_owned() } else { remains.describe() };
-                return Err(failed(Reason::StopFailed, &format!("the kernel does not end {left}")));
-            }
-            // Not in another thread: once this is dropped, nothing may be killed any more.
-            search.kill(&remains).map_err(|error| {
-                failed(Reason::StopFailed, &format!("its processes cannot be killed: {error}"))
-            })?;
-            if Instant::now() > spare {
-                for supervisor in &remains.supervisors {
-                    let _ = supervisor.identity.signal(Signal::KILL);
-                }
-            }
-            sleep(LOOK).await;
+        clear(|| self.search(service)).await
+    }
+}
+
+/// Kills what is found until nothing is.
+pub(in crate::driver) async fn clear(search: impl Fn() -> Search) -> Result<(), DriverFailure> {
+    let until = Instant::now() + KILLING;
+    let spare = Instant::now() + KILLING / 5;
+    loop {
+        let search = search();
+        let remains = search_beside(search.clone()).await.map_err(|error| {
+            failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
+        })?;
+        if remains.is_empty() && remains.supervisors.is_empty() {
+            return Ok(());
         }
+        if Instant::now() > until {
+            let left = if remains.is_empty() { "its supervisor".to_owned() } else { remains.describe() };
+            return Err(failed(Reason::StopFailed, &format!("the kernel does not end {left}")));
+        }
+        // Not in another thread: once this is dropped, nothing may be killed any more.
+        search.kill(&remains).map_err(|error| {
+            failed(Reason::StopFailed, &format!("its processes cannot be killed: {error}"))
+        })?;
+        if Instant::now() > spare {
+            for supervisor in &remains.supervisors {
+                let _ = supervisor.identity.signal(Signal::KILL);
+            }
+        }
+        sleep(LOOK).await;
     }
 }
 

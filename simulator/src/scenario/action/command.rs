@@ -19,6 +19,8 @@ pub enum Command {
     Migrate { resource: String, node: String },
     /// `relocate R N`.
     Relocate { resource: String, node: String },
+    /// `replace-secondary R N`.
+    ReplaceSecondary { resource: String, node: String },
     /// `stop R [DURATION]`.
     Stop { resource: String, timeout_ms: Option<Millis> },
     /// `start R`.
@@ -53,6 +55,7 @@ impl Command {
             | Command::DeleteNode { .. }
             | Command::Migrate { .. }
             | Command::Relocate { .. }
+            | Command::ReplaceSecondary { .. }
             | Command::Stop { .. }
             | Command::Start { .. }
             | Command::Restart { .. }

@@ -11,7 +11,7 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 31] = [
+const FORMS: [(&str, &str); 32] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -34,6 +34,7 @@ const FORMS: [(&str, &str); 31] = [
     ("delete-node", "delete-node N"),
     ("migrate", "migrate R N"),
     ("relocate", "relocate R N"),
+    ("replace-secondary", "replace-secondary R N"),
     ("stop", "stop R [DURATION]"),
     ("start", "start R"),
     ("restart", "restart R"),
@@ -68,8 +69,8 @@ impl Action {
             None => Err("an action is empty".to_owned()),
             Some("store") => of_store(&words),
             Some(
-                "set" | "add" | "delete" | "migrate" | "relocate" | "stop" | "start" | "restart"
-                | "clear-error",
+                "set" | "add" | "delete" | "migrate" | "relocate" | "replace-secondary" | "stop" | "start"
+                | "restart" | "clear-error",
             ) => of_resource(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
             Some(
@@ -163,6 +164,9 @@ fn of_resource(words: &[&str]) -> Result<Command, String> {
         ["delete", resource] => Ok(Command::Delete { resource: bare(resource) }),
         ["migrate", resource, node] => {
             Ok(Command::Migrate { resource: bare(resource), node: (*node).to_owned() })
+        }
+        ["replace-secondary", resource, node] => {
+            Ok(Command::ReplaceSecondary { resource: bare(resource), node: (*node).to_owned() })
         }
         ["relocate", resource, node] => {
             Ok(Command::Relocate { resource: bare(resource), node: (*node).to_owned() })

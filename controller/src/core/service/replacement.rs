@@ -1,0 +1,309 @@
+//! Replacing the secondary of a replicated service that runs: asked for, carried out by its node, settled by its answer.
+//!
+//! It stands in the assignment beside the action, so the service goes on under the permit that it has. Until its node has
+//! answered, or is proven gone, nobody knows which secondary is in use: the old one counts, the service is moved nowhere, and
+//! no assignment forgets to ask.
+
+use super::operation::{phase_of, set};
+use super::{Assign, Draft, Planner, Service, Standing, report_guard};
+use crate::core::placement::service_facts;
+use crate::core::situation::Situation;
+use ha_api_types::cluster::Disarmed;
+use ha_api_types::event::EventType;
+use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{
+    Action, Assignment, FenceState, Phase, Replacement, ReplacementPhase, ReplacementReport,
+};
+use ha_api_types::resource::{
+    ReplacementStatus, RequestedState, ServiceDefinition, ServiceState, StorageMode,
+};
+use ha_scheduler::secondary_refusals;
+use ha_store::Guard;
+
+/// Looks how far the replacement is that is under way, before anything else is decided. `true`: nothing else is.
+pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
+    let situation = planner.situation;
+    let Some(known) = draft.status.replacement.clone() else { return false };
+    let assignment = service.assignment.map(|assignment| &assignment.value);
+    let asked = assignment.and_then(|assignment| {
+        let asked = assignment.replacement.as_ref().filter(|asked| asked.uid == known.uid)?;
+        Some((assignment, asked))
+    });
+    let Some((assignment, asked)) = asked else {
+        fail(&situation, service, draft, Reason::ReplaceFailed, "its assignment is gone");
+        return false;
+    };
+    let node = assignment.node.as_str();
+    let standing = Service::standing(&situation, node, assignment.epoch);
+    let report = situation
+        .world
+        .service_report(service.name, node)
+        .map(|report| &report.value)
+        .filter(|report| report.epoch == assignment.epoch && report.uid == service.uid());
+    let said = report.and_then(|report| report.replacement.as_ref()).filter(|said| said.uid == known.uid);
+    let present = asked.present.as_deref();
+    match said.map(|said| (said.phase, said)) {
+        Some((ReplacementPhase::Done, _)) => done(&situation, service, draft, node, present),
+        Some((ReplacementPhase::Failed, said)) => {
+            let reason = if said.reason == Reason::Unknown { Reason::ReplaceFailed } else { said.reason };
+            fail(&situation, service, draft, reason, &still_used(present, &words(said)));
+        }
+        Some((ReplacementPhase::Begun, _)) | None => {
+            let never = said.is_none()
+                && report.is_some_and(|report| {
+                    report.action_uid.as_ref() == Some(&assignment.action_uid)
+                        && matches!(report.phase, Phase::Stopped | Phase::Failed)
+                });
+            match standing {
+                Standing::Released => {
+                    let why = still_used(present, &format!("{node} failed meanwhile"));
+                    fail(&situation, service, draft, Reason::NodeFailed, &why);
+                }
+                Standing::InForce if never => {
+                    let why = still_used(present, "it ended before that began");
+                    fail(&situation, service, draft, Reason::Interrupted, &why);
+                }
+                Standing::InForce | Standing::Closing => {
+                    return goes_on(&situation, service, draft, assignment, asked, said.is_some());
+                }
+            }
+        }
+    }
+    let (key, guard) = report_guard(&situation, node, service.name);
+    draft.guards.insert(key, guard);
+    if standing == Standing::InForce {
+        rewrite(&situation, draft, Assignment { replacement: None, ..assignment.clone() });
+    }
+    draft.assign != Assign::Keep
+}
+
+/// It is not answered for yet.
+fn goes_on(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    assignment: &Assignment,
+    asked: &Replacement,
+    begun: bool,
+) -> bool {
+    let (node, new) = (&assignment.node, &asked.node);
+    let in_place =
+        asked.present.as_ref().map(|present| format!(" in place of {present}")).unwrap_or_default();
+    let message = match (asked.called_off, begun) {
+        (true, _) => format!("{node} is told to leave it: {new} does not become its secondary"),
+        (false, true) => format!("{node} lets {new} become its secondary{in_place}"),
+        (false, false) => format!("{node} is told to let {new} become its secondary{in_place}"),
+    };
+    if asked_for(service) {
+        set(situation, service, draft, OperationPhase::Running, Reason::ReplacingSecondary, &message);
+    }
+    if Service::standing(situation, node, assignment.epoch) != Standing::InForce {
+        return false;
+    }
+    draft.say(Reason::ReplacingSecondary, message);
+    let leaves = must_end(situation, service);
+    if (leaves || !asked_for(service)) && !asked.called_off {
+        let replacement = Some(Replacement { called_off: true, ..asked.clone() });
+        rewrite(situation, draft, Assignment { replacement, ..assignment.clone() });
+    }
+    leaves || draft.assign != Assign::Keep
+}
+
+/// Whether the service is about not to be managed any more: it ends before that.
+fn must_end(situation: &Situation<'_>, service: &Service<'_>) -> bool {
+    service.wanted() == RequestedState::Ignored
+        || service.resource.value.metadata.deletion_timestamp.is_some()
+        || situation.world.settings().disarmed == Some(Disarmed::Ignore)
+}
+
+/// Writes the assignment in force with something else beside its action, which stays as it is.
+fn rewrite(situation: &Situation<'_>, draft: &mut Draft, assignment: Assignment) {
+    let node = &assignment.node;
+    if let Some(fence) = situation.world.fences.get(node) {
+        draft.guards.insert(situation.world.keys.fence(node), Guard::Unchanged(fence.modified));
+    }
+    draft.assign = Assign::Put(Box::new(assignment));
+}
+
+fn words(said: &ReplacementReport) -> String {
+    if said.message.is_empty() { said.reason.sentence().to_owned() } else { said.message.clone() }
+}
+
+fn still_used(present: Option<&str>, why: &str) -> String {
+    match present {
+        Some(present) => format!("{why}; {present} still counts as its secondary"),
+        None => format!("{why}; it still counts as without a secondary"),
+    }
+}
+
+fn done(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    node: &str,
+    present: Option<&str>,
+) {
+    let Some(ReplacementStatus { node: new, .. }) = draft.status.replacement.take() else { return };
+    let storage = service.resource.value.spec.storage.as_ref();
+    draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
+    let mut replicas = vec![node.to_owned(), new.clone()];
+    replicas.sort();
+    draft.status.replicas = replicas;
+    let in_place = present.map(|present| format!(" in place of {present}")).unwrap_or_default();
+    let message = format!("{new} is its secondary{in_place}");
+    draft.tell(EventType::Normal, Reason::SecondaryReplaced, message.clone());
+    end(situation, service, draft, OperationPhase::Succeeded, Reason::SecondaryReplaced, &message);
+}
+
+fn fail(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, reason: Reason, message: &str) {
+    draft.status.replacement = None;
+    let text = format!("its secondary was not replaced: {message}");
+    draft.tell(EventType::Warning, Reason::ReplaceFailed, text);
+    end(situation, service, draft, OperationPhase::Failed, reason, message);
+}
+
+/// Whether the operation that began it is still there: one that is deleted calls it off.
+fn asked_for(service: &Service<'_>) -> bool {
+    service.operation.is_some_and(|request| {
+        request.operation.value.spec.action == OperationAction::ReplaceSecondary
+            && phase_of(&request) == OperationPhase::Running
+    })
+}
+
+/// The operation's outcome.
+fn end(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    phase: OperationPhase,
+    reason: Reason,
+    message: &str,
+) {
+    if asked_for(service) {
+        set(situation, service, draft, phase, reason, message);
+    }
+}
+
+/// What an assignment on the node where it is says of a replacement that is not answered for: it is called off.
+pub(super) fn carried_over(draft: &Draft, assignment: &Assignment) -> Option<Replacement> {
+    let known = draft.status.replacement.as_ref()?;
+    let asked = assignment.replacement.as_ref().filter(|asked| asked.uid == known.uid)?;
+    Some(Replacement { called_off: true, ..asked.clone() })
+}
+
+/// Why the operation can never be carried out as things are.
+pub(super) fn refusal(
+    planner: &Planner<'_>,
+    service: &Service<'_>,
+    draft: &Draft,
+) -> Option<(Reason, String)> {
+    let (name, spec) = (service.name, &service.resource.value.spec);
+    let refused = |message: String| Some((Reason::Refused, message));
+    let Some(target) = service.operation.and_then(|request| request.operation.value.spec.node.as_deref())
+    else {
+        return Some((Reason::Invalid, "it names no node: set spec.node".to_owned()));
+    };
+    if !spec.storage.as_ref().is_some_and(|storage| storage.mode == StorageMode::Replicated) {
+        return refused(format!("{name} has no secondary: its spec.storage.mode is not Replicated"));
+    }
+    if !spec.exclusive {
+        return refused(format!(
+            "{name} may run twice (exclusive: false), so its data is not hactl's to move"
+        ));
+    }
+    if !spec.driver.can_replace_secondary() {
+        return refused(format!(
+            "the driver of {name} cannot replace its secondary: give it a replaceSecondary command (driver exec)"
+        ));
+    }
+    if draft.status.state != ServiceState::Started {
+        let state = draft.status.state;
+        return refused(format!("{name} is {state:?}: its secondary is replaced while it is Started"));
+    }
+    let started = service.assignment.map(|assignment| assignment.value.definition.driver.kind());
+    if started.is_some_and(|started| started != spec.driver.kind()) {
+        return refused(format!(
+            "{name} was started by another driver than it has now: hactl restart {name} comes first"
+        ));
+    }
+    let Some(node) = planner.view.nodes.get(target) else {
+        return Some((Reason::NotFound, format!("there is no node {target}")));
+    };
+    if draft.status.node.as_deref() == Some(target) {
+        return refused(format!("{name} runs on {target}: its secondary must be another node"));
+    }
+    if draft.status.secondary() == Some(target) {
+        return Some((Reason::AlreadyThere, format!("{target} already is the secondary of {name}")));
+    }
+    let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
+    let refusals = secondary_refusals(&planner.view, name, &facts, target, node);
+    let first = refusals.first()?;
+    let messages: Vec<&str> = refusals.iter().map(|refusal| refusal.message.as_str()).collect();
+    Some((first.reason, format!("{target} may not become its secondary: {}", messages.join(", "))))
+}
+
+/// Asks the node of a service that runs. `false`: not yet, and the draft says what it waits for.
+pub(super) fn begin(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    target: &str,
+) -> bool {
+    let situation = planner.situation;
+    let world = situation.world;
+    let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return false };
+    let node = assignment.node.clone();
+    let runs = match &assignment.action {
+        Action::Start | Action::Restart => service.phase(&situation) == Some(Phase::Running),
+        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,
+    };
+    if !runs {
+        draft.wait(Reason::Waiting, format!("{node} has not confirmed that it runs"));
+        return false;
+    }
+    let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
+    for place in [node.as_str(), target] {
+        if super::moves::moves_at(planner, place) >= limit {
+            let message = format!("{limit} live moves or replacements are under way on {place}");
+            draft.wait(Reason::Waiting, message);
+            return false;
+        }
+    }
+    let Some(fence) = world.fences.get(target).filter(|fence| fence.value.state == FenceState::Open) else {
+        draft.wait(Reason::NodeNotOnline, format!("node {target} has no open epoch"));
+        return false;
+    };
+    draft.guards.insert(world.keys.fence(target), Guard::Unchanged(fence.modified));
+    let (key, guard) = report_guard(&situation, &node, service.name);
+    draft.guards.insert(key, guard);
+    let replacement = Replacement {
+        uid: planner.action_uid(),
+        present: draft.status.secondary().map(str::to_owned),
+        node: target.to_owned(),
+        definition: ServiceDefinition::of(&service.resource.value),
+        called_off: false,
+    };
+    planner.replacements.push([node.clone(), target.to_owned()]);
+    draft.status.replacement =
+        Some(ReplacementStatus { uid: replacement.uid.clone(), node: target.to_owned() });
+    let message = match &replacement.present {
+        Some(present) => format!("{target} becomes its secondary in place of {present}"),
+        None => format!("{target} becomes its secondary"),
+    };
+    rewrite(&situation, draft, Assignment { replacement: Some(replacement), ..assignment.clone() });
+    draft.tell(EventType::Normal, Reason::ReplacingSecondary, message.clone());
+    draft.say(Reason::ReplacingSecondary, message);
+    true
+}
+
+/// Replacements under way that copy from or to a node, those of this plan included.
+pub(super) fn under_way_at(planner: &Planner<'_>, node: &str) -> usize {
+    let statuses = planner.situation.world.resource_statuses.values().map(|status| &status.value);
+    let copies = statuses.filter(|status| {
+        let new = status.replacement.as_ref().map(|replacement| replacement.node.as_str());
+        new.is_some() && (new == Some(node) || status.node.as_deref() == Some(node))
+    });
+    copies.count()
+        + planner.replacements.iter().filter(|places| places.iter().any(|place| place == node)).count()
+}

@@ -1,0 +1,422 @@
+//! Replacing the secondary of a service that runs: what is refused, what becomes of it, and which copy counts meanwhile.
+
+use super::agent::{Agent, Read, read};
+use super::lab::Lab;
+use super::services::{lab, operation};
+use ha_api_types::driver::{DriverSpec, ExecDriver, SimulatedDriver};
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_api_types::meta::ConditionStatus;
+use ha_api_types::node::NodeSpec;
+use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{
+    Assignment, Fence, FenceState, Phase, ReplacementPhase, ReplacementReport, ServiceReport,
+};
+use ha_api_types::resource::{
+    RequestedState, Resource, ResourceSpec, ServiceState, StorageMode, StorageSpec,
+};
+use ha_store::memory_state::MemoryState;
+use ha_store::{Guard, Transaction, Write};
+
+/// What becomes of replacements that a scripted agent is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Replaces {
+    /// They end well.
+    #[default]
+    Well,
+    /// They fail.
+    Fails,
+    /// They do not end.
+    Hangs,
+}
+
+impl Agent {
+    /// What it has said about the replacement that an assignment asks for.
+    pub(super) fn replacement_said(
+        &self,
+        state: &MemoryState,
+        keys: &Keys,
+        assignment: &Assignment,
+    ) -> Option<ReplacementReport> {
+        let asked = assignment.replacement.as_ref()?;
+        let report: Read<ServiceReport> =
+            read(state, &keys.service_report(&self.name, &assignment.definition.name))?;
+        report.value.replacement.filter(|said| said.uid == asked.uid)
+    }
+
+    /// Goes a step further with a replacement; `true`: it has one under way, which ends before anything else.
+    pub(super) fn replace(
+        &mut self,
+        state: &mut MemoryState,
+        keys: &Keys,
+        fence: &Read<Fence>,
+        assignment: &Assignment,
+    ) -> bool {
+        let Some(asked) = &assignment.replacement else { return false };
+        let name = &assignment.definition.name;
+        let known: Option<Read<ServiceReport>> = read(state, &keys.service_report(&self.name, name));
+        let Some(report) = known.map(|known| known.value).filter(|report| report.epoch == fence.value.epoch)
+        else {
+            return false;
+        };
+        let said = self.replacement_said(state, keys, assignment).map(|said| said.phase);
+        let answer = match (said, asked.called_off, self.faults.replaces) {
+            (Some(ReplacementPhase::Done | ReplacementPhase::Failed), _, _) => return false,
+            (Some(ReplacementPhase::Begun), false, Replaces::Hangs) => return true,
+            (_, true, _) => (ReplacementPhase::Failed, Reason::Interrupted, "it was called off"),
+            (None, false, _) if report.phase != Phase::Running => return false,
+            (None, false, _) => (ReplacementPhase::Begun, Reason::ReplacingSecondary, ""),
+            (Some(ReplacementPhase::Begun), false, Replaces::Fails) => {
+                (ReplacementPhase::Failed, Reason::ReplaceFailed, "no room on the new one")
+            }
+            (Some(ReplacementPhase::Begun), false, Replaces::Well) => {
+                (ReplacementPhase::Done, Reason::SecondaryReplaced, "")
+            }
+        };
+        let (phase, reason, message) = answer;
+        let said = ReplacementReport { uid: asked.uid.clone(), phase, reason, message: message.to_owned() };
+        self.say(state, keys, fence, name, &ServiceReport { replacement: Some(said), ..report });
+        true
+    }
+}
+
+/// A lab whose `web` runs on node1 and has its data there and on node2; all nodes reach its pool.
+fn replicated() -> Lab {
+    let mut lab = lab(&["node1", "node2", "node3", "node4"]);
+    for node in ["node1", "node2", "node3", "node4"] {
+        lab.edit::<NodeSpec>(node, |node| node.spec.storage_pools = vec!["disks".to_owned()]);
+    }
+    lab.agent("node1").running.insert("web".to_owned());
+    let driver = DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() };
+    let storage = StorageSpec {
+        pool: "disks".to_owned(),
+        mode: StorageMode::Replicated,
+        secondary: Some("node2".to_owned()),
+    };
+    lab.apply(Resource::new(
+        "web",
+        ResourceSpec { driver, storage: Some(storage), ..ResourceSpec::default() },
+    ));
+    lab.until(20_000, "adopted", |lab| lab.is("web", ServiceState::Started) && lab.status("web").running);
+    assert_eq!((lab.places("web"), secondary(&lab)), (vec!["node1".to_owned()], Some("node2".to_owned())));
+    lab
+}
+
+fn secondary(lab: &Lab) -> Option<String> {
+    lab.status("web").secondary().map(str::to_owned)
+}
+
+fn ask(lab: &mut Lab, name: &str, node: &str) {
+    lab.operate(name, operation(OperationAction::ReplaceSecondary, Some(node)));
+}
+
+/// A replacement that its node has begun and that does not end.
+fn replacing() -> Lab {
+    let mut lab = replicated();
+    lab.agent("node1").faults.replaces = Replaces::Hangs;
+    ask(&mut lab, "replace", "node3");
+    lab.until(2_000, "begun", |lab| {
+        lab.operation("replace").message == "node1 lets node3 become its secondary in place of node2"
+    });
+    let operation = lab.operation("replace");
+    assert_eq!((operation.phase, operation.reason), (OperationPhase::Running, Reason::ReplacingSecondary));
+    assert_eq!(secondary(&lab), Some("node2".to_owned()), "it still counts");
+    lab
+}
+
+#[test]
+fn the_new_secondary_counts_until_another_one_is_declared() {
+    let mut lab = replicated();
+    let before = lab.assignment("web").unwrap();
+    ask(&mut lab, "replace", "node3");
+    lab.until(3_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
+    lab.run(1_000);
+    assert_eq!(lab.operation("replace").message, "node3 is its secondary in place of node2");
+    assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".to_owned()), None));
+    assert_eq!(lab.assignment("web"), Some(before), "the service goes on under the permit that it had");
+    // It fails over to the new one, and what was the primary has the other copy.
+    lab.agent("node1").die();
+    lab.until(30_000, "recovered", |lab| lab.places("web") == ["node3"]);
+    lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(secondary(&lab), Some("node1".to_owned()));
+    ask(&mut lab, "again", "node4");
+    lab.until(3_000, "replaced", |lab| lab.operation("again").phase == OperationPhase::Succeeded);
+    assert_eq!(secondary(&lab), Some("node4".to_owned()));
+    lab.edit::<ResourceSpec>("web", |resource| {
+        resource.spec.storage.as_mut().unwrap().secondary = Some("node1".to_owned());
+    });
+    lab.run(1_000);
+    assert_eq!(secondary(&lab), Some("node1".to_owned()), "what is declared anew wins");
+}
+
+#[test]
+fn a_hook_that_fails_leaves_the_old_secondary() {
+    let mut lab = replicated();
+    lab.agent("node1").faults.replaces = Replaces::Fails;
+    ask(&mut lab, "replace", "node3");
+    lab.until(3_000, "failed", |lab| lab.operation("replace").phase == OperationPhase::Failed);
+    let operation = lab.operation("replace");
+    assert_eq!(
+        (operation.reason, operation.message.as_str()),
+        (Reason::ReplaceFailed, "no room on the new one; node2 still counts as its secondary")
+    );
+    assert_eq!((secondary(&lab), lab.places("web")), (Some("node2".to_owned()), vec!["node1".to_owned()]));
+    assert!(lab.events.iter().any(|event| event.reason == Reason::ReplaceFailed));
+}
+
+#[test]
+fn a_node_lost_in_the_middle_is_recovered_on_the_old_secondary() {
+    let mut lab = replacing();
+    lab.agent("node1").die();
+    lab.until(30_000, "recovered", |lab| lab.places("web") == ["node2"]);
+    let operation = lab.operation("replace");
+    assert_eq!(
+        (operation.phase, operation.reason, operation.message.as_str()),
+        (
+            OperationPhase::Failed,
+            Reason::NodeFailed,
+            "node1 failed meanwhile; node2 still counts as its secondary"
+        )
+    );
+}
+
+#[test]
+fn a_node_lost_right_after_it_said_done_is_recovered_on_the_new_secondary() {
+    let mut lab = replacing();
+    // The leader is away when the node says so, and then the node dies.
+    lab.members[0].running = false;
+    lab.agent("node1").faults.replaces = Replaces::Well;
+    lab.run(1_000);
+    lab.agent("node1").die();
+    lab.add_controller("c1", "1");
+    lab.until(60_000, "recovered", |lab| lab.places("web") == ["node3"]);
+    lab.run(1_000);
+    assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded);
+}
+
+#[test]
+fn what_a_node_said_last_is_taken_in_before_it_is_admitted_again() {
+    for lost in 0..3 {
+        let mut lab = replacing();
+        // The leader closes the epoch and dies before it has heard that the replacement ended well.
+        lab.members[0].running = false;
+        lab.agent("node1").faults.replaces = Replaces::Well;
+        lab.run(1_000);
+        lab.agent("node1").die();
+        let (key, fence) = (lab.keys.fence("node1"), lab.fence("node1"));
+        let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fenced, ..fence };
+        let guard = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+        let close = Transaction::new().put(key, guard, serde_json::to_vec(&closed).unwrap());
+        lab.state.commit(&close).applied().unwrap();
+        lab.agent("node1").boot();
+        lab.run(10_000);
+        // The next one's first words about the service are lost.
+        let key = lab.keys.status(Kind::Resource, "web");
+        lab.lose_of = vec![key.clone(); lost];
+        lab.add_controller("c1", "1");
+        lab.until(60_000, "runs", |lab| !lab.places("web").is_empty());
+        lab.run(5_000);
+        assert_eq!(lab.operation("replace").phase, OperationPhase::Succeeded, "{lost} writes lost");
+        assert_eq!(lab.status("web").replicas, ["node1", "node3"], "{lost} writes lost");
+        let applied = |key: &str, word: &str| {
+            lab.members[1].commits.iter().position(|(_, transaction, outcome)| {
+                let written = transaction.writes().get(key).is_some_and(|write| match write {
+                    Write::Put { value, .. } => String::from_utf8_lossy(value).contains(word),
+                    Write::Delete => false,
+                });
+                outcome.applied().is_some() && written
+            })
+        };
+        let heard = applied(&key, r#""replicas":["node1","node3"]"#).unwrap();
+        let admitted = applied(&lab.keys.fence("node1"), r#""state":"Open""#).unwrap();
+        assert!(heard < admitted, "{lost} writes lost: from then on its agent says other things");
+    }
+}
+
+#[test]
+fn nothing_moves_it_meanwhile_and_a_stop_ends_it_first() {
+    let mut lab = replacing();
+    lab.operate("move", operation(OperationAction::Migrate, Some("node2")));
+    lab.edit::<NodeSpec>("node1", |node| node.spec.maintenance = true);
+    lab.run(5_000);
+    assert_eq!(lab.operation("move").phase, OperationPhase::Pending);
+    assert_eq!(lab.places("web"), ["node1"]);
+    let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
+    assert_eq!((ready.status, ready.reason), (ConditionStatus::True, Reason::ReplacingSecondary));
+    lab.want("web", RequestedState::Stopped);
+    lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    let operation = lab.operation("replace");
+    assert_eq!((operation.phase, operation.reason), (OperationPhase::Failed, Reason::Interrupted));
+    assert_eq!(lab.status("web").replacement, None);
+}
+
+#[test]
+fn an_operation_that_is_deleted_a_service_that_is_ignored_or_deleted_call_it_off() {
+    for ends in ["operation", "ignored", "deleted"] {
+        let mut lab = replacing();
+        match ends {
+            "operation" => {
+                let key = lab.keys.spec(Kind::Operation, "replace");
+                let revision = lab.state.get(&key).entries[0].mod_revision;
+                let guard = Guard::Unchanged(revision);
+                lab.state.commit(&Transaction::new().delete(key, guard)).applied().unwrap();
+            }
+            "ignored" => lab.want("web", RequestedState::Ignored),
+            _ => lab.delete("web"),
+        }
+        lab.until(5_000, ends, |lab| lab.status("web").replacement.is_none());
+        lab.run(2_000);
+        assert_eq!(lab.places("web"), ["node1"], "the service goes on");
+        let called_off =
+            lab.events.iter().any(|event| event.message.contains("it was called off; node2 still counts"));
+        assert!(called_off, "{ends}: its node has answered for it");
+        let state = match ends {
+            "operation" => Some(ServiceState::Started),
+            "ignored" => Some(ServiceState::Ignored),
+            _ => None,
+        };
+        let stored =
+            lab.read::<ha_api_types::resource::ResourceStatus>(&lab.keys.status(Kind::Resource, "web"));
+        assert_eq!(stored.map(|status| status.state), state, "{ends}");
+    }
+}
+
+#[test]
+fn another_leader_goes_on_with_it() {
+    let mut lab = replacing();
+    lab.members[0].running = false;
+    lab.add_controller("c1", "1");
+    lab.run(30_000);
+    assert_eq!(lab.operation("replace").phase, OperationPhase::Running);
+    lab.agent("node1").faults.replaces = Replaces::Well;
+    lab.until(5_000, "replaced", |lab| lab.operation("replace").phase == OperationPhase::Succeeded);
+    assert_eq!(secondary(&lab), Some("node3".to_owned()));
+}
+
+#[test]
+fn few_at_once_of_a_node() {
+    let mut lab = replacing();
+    for name in ["two", "three"] {
+        lab.agent("node1").running.insert(name.to_owned());
+        let mut resource: Resource = lab.read(&lab.keys.spec(Kind::Resource, "web")).unwrap();
+        resource.metadata.name = name.to_owned();
+        resource.metadata.uid = String::new();
+        lab.apply(Resource::new(name, resource.spec));
+        lab.until(20_000, "started", |lab| lab.is(name, ServiceState::Started));
+        let mut spec = operation(OperationAction::ReplaceSecondary, Some("node4"));
+        spec.resource = Some(name.to_owned());
+        lab.operate(name, spec);
+        lab.run(1_000);
+    }
+    assert_eq!(lab.operation("two").phase, OperationPhase::Running);
+    let waits = lab.operation("three");
+    assert_eq!(waits.phase, OperationPhase::Pending);
+    assert!(
+        waits.message.contains("2 live moves or replacements are under way on node1"),
+        "{}",
+        waits.message
+    );
+}
+
+/// Asks, and compares what it is refused for.
+fn check(node: &str, change: impl FnOnce(&mut Lab), reason: Reason, message: &str) {
+    let mut lab = replicated();
+    change(&mut lab);
+    lab.run(2_000);
+    ask(&mut lab, "replace", node);
+    lab.run(500);
+    let said = lab.operation("replace");
+    assert_eq!((said.phase, said.reason, said.message.as_str()), (OperationPhase::Refused, reason, message));
+}
+
+#[test]
+fn what_it_is_refused_for() {
+    let edit = |change: fn(&mut ResourceSpec)| {
+        move |lab: &mut Lab| lab.edit::<ResourceSpec>("web", |resource| change(&mut resource.spec))
+    };
+    let node3 = |change: fn(&mut NodeSpec)| {
+        move |lab: &mut Lab| lab.edit::<NodeSpec>("node3", |node| change(&mut node.spec))
+    };
+    check("node9", |_| {}, Reason::NotFound, "there is no node node9");
+    check("node2", |_| {}, Reason::AlreadyThere, "node2 already is the secondary of web");
+    check("node1", |_| {}, Reason::Refused, "web runs on node1: its secondary must be another node");
+    check(
+        "node3",
+        edit(|spec| spec.storage = None),
+        Reason::Refused,
+        "web has no secondary: its spec.storage.mode is not Replicated",
+    );
+    let simulated = |spec: &mut ResourceSpec| {
+        spec.driver.simulated =
+            Some(SimulatedDriver { replaces_secondary: false, ..SimulatedDriver::default() });
+    };
+    check(
+        "node3",
+        edit(simulated),
+        Reason::Refused,
+        "the driver of web cannot replace its secondary: give it a replaceSecondary command (driver exec)",
+    );
+    check(
+        "node3",
+        edit(|spec| {
+            spec.driver = DriverSpec {
+                exec: Some(ExecDriver {
+                    command: vec!["web".to_owned()],
+                    replace_secondary: vec!["copy".to_owned()],
+                    ..ExecDriver::default()
+                }),
+                ..DriverSpec::default()
+            };
+        }),
+        Reason::Refused,
+        "web was started by another driver than it has now: hactl restart web comes first",
+    );
+    check(
+        "node3",
+        edit(|spec| spec.exclusive = false),
+        Reason::Refused,
+        "web may run twice (exclusive: false), so its data is not hactl's to move",
+    );
+    check(
+        "node3",
+        edit(|spec| spec.state = RequestedState::Stopped),
+        Reason::Refused,
+        "web is Stopped: its secondary is replaced while it is Started",
+    );
+    check(
+        "node3",
+        |lab| {
+            lab.agent("node3").die();
+            lab.run(20_000);
+        },
+        Reason::NodeNotOnline,
+        "node3 may not become its secondary: the node is not online: its epoch was closed while it had nothing active",
+    );
+    check(
+        "node3",
+        node3(|node| node.maintenance = true),
+        Reason::NodeInMaintenance,
+        "node3 may not become its secondary: the node is in maintenance",
+    );
+    check(
+        "node3",
+        node3(|node| node.storage_pools.clear()),
+        Reason::StorageUnreachable,
+        "node3 may not become its secondary: the node does not reach storage pool disks",
+    );
+    let disk = |gibibytes: i128| Amounts {
+        disk: Some(Quantity::from_milli((gibibytes * 1000) << 30)),
+        ..Amounts::default()
+    };
+    check(
+        "node3",
+        move |lab| {
+            lab.edit::<ResourceSpec>("web", |resource| resource.spec.requests = disk(20));
+            lab.edit::<NodeSpec>("node3", |node| node.spec.capacity = Some(disk(10)));
+        },
+        Reason::NotEnoughDisk,
+        "node3 may not become its secondary: not enough disk: asks for 20Gi, 10Gi of 10Gi is free",
+    );
+}

@@ -1,0 +1,321 @@
+//! Replacing the secondary of a replicated service while it runs: a command beside the service's own, under its permit.
+//!
+//! *Begun* is committed, under every guard of a permit, before the driver is asked, so no request is begun twice: who finds one
+//! begun that it did not begin itself ends what is left of it and answers Failed. It never outlasts the time in which the
+//! service runs here: nothing else is done to the service before what was under way has ended and is answered for.
+
+use super::command::{Command, CommandId, CommandResult};
+use super::commits::Purpose;
+use super::effect::{Effect, Lane};
+use super::role::Role;
+use super::service::{Presence, Service, Step};
+use super::steps::PROBE_RETRY_MS;
+use super::{AgentCore, Now};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{
+    Action, Assignment, Phase, Replacement, ReplacementPhase, ReplacementReport, ServiceReport,
+};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Mono;
+
+/// How far a replacement is in this process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Replacing {
+    /// Nothing is under way.
+    #[default]
+    Idle,
+    /// That it is begun is to be committed.
+    Begin { uid: String },
+    /// The driver is at work.
+    Run { replacement: Box<Replacement>, task: CommandId },
+    /// It has ended without success: what may be left of it is cleared away, and then it is answered for.
+    Clear(Box<Clearing>),
+}
+
+/// What is left of a replacement is being cleared away.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Clearing {
+    definition: ServiceDefinition,
+    /// What is answered then.
+    answer: ReplacementReport,
+    /// The driver's command, which was cancelled and has not ended yet.
+    cancelled: Option<CommandId>,
+    /// The command that clears away.
+    task: Option<CommandId>,
+    not_before: Option<Mono>,
+}
+
+impl Replacing {
+    /// Whether something of it may be running.
+    pub(super) fn is_busy(&self) -> bool {
+        match self {
+            Replacing::Idle | Replacing::Begin { .. } => false,
+            Replacing::Run { .. } | Replacing::Clear(_) => true,
+        }
+    }
+
+    /// When it is to be looked at again.
+    pub(super) fn due(&self) -> Option<Mono> {
+        match self {
+            Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } => None,
+            Replacing::Clear(clearing) => clearing.not_before,
+        }
+    }
+}
+
+fn answer(uid: &str, phase: ReplacementPhase, reason: Reason, message: &str) -> ReplacementReport {
+    ReplacementReport { uid: uid.to_owned(), phase, reason, message: message.to_owned() }
+}
+
+impl AgentCore {
+    /// What the assignment of this node asks for beside its action.
+    fn asked_replacement(&self, name: &str) -> Option<Replacement> {
+        match self.role(name) {
+            Role::Act { assignment } => assignment.value?.replacement,
+            Role::Target { .. }
+            | Role::Outdated
+            | Role::Elsewhere { .. }
+            | Role::Illegible
+            | Role::Unassigned => None,
+        }
+    }
+
+    /// What is said so far about the replacement that is asked for: part of every report of the service.
+    pub(super) fn replacement_said(&self, service: &Service) -> Option<ReplacementReport> {
+        let asked = self.asked_replacement(service.name())?;
+        let epoch = self.registered()?.epoch;
+        let stored = self.view.reports.value(service.name());
+        let stored = stored.filter(|report| report.epoch == epoch && report.boot_id == self.config.boot_id);
+        let own = service.replacement_answer.as_ref();
+        [own, stored.and_then(|report| report.replacement.as_ref())]
+            .into_iter()
+            .flatten()
+            .find(|said| said.uid == asked.uid)
+            .cloned()
+    }
+
+    /// Takes the replacement as far as it goes without waiting.
+    pub(super) fn replacement_step(&mut self, now: &Now, service: &mut Service) {
+        let asked = self.asked_replacement(service.name());
+        match service.replacing.clone() {
+            Replacing::Idle => {
+                let Some(asked) = asked else { return };
+                match self.replacement_said(service).map(|said| said.phase) {
+                    Some(ReplacementPhase::Done | ReplacementPhase::Failed) => return,
+                    // By an earlier process, or it was called off before this one heard that it had begun it.
+                    Some(ReplacementPhase::Begun) => {
+                        let text = "the agent ended while the secondary was being replaced";
+                        let failed = answer(&asked.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
+                        clear(service, asked.definition, failed, None);
+                    }
+                    None if asked.called_off => {
+                        let text = "it was called off before it began";
+                        let failed = answer(&asked.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
+                        self.answer_replacement(now, service, failed);
+                    }
+                    None => service.replacing = Replacing::Begin { uid: asked.uid },
+                }
+                self.changed = true;
+            }
+            Replacing::Begin { uid } => {
+                if let Some(asked) = asked.filter(|asked| asked.uid == uid && !asked.called_off) {
+                    self.begin_replacement(now, service, asked);
+                } else {
+                    service.replacing = Replacing::Idle;
+                    self.changed = true;
+                }
+            }
+            Replacing::Run { replacement, .. } => {
+                let wanted = asked.is_some_and(|asked| asked.uid == replacement.uid && !asked.called_off);
+                if let Some(why) = self.replacement_must_end(now, service, wanted) {
+                    self.end_replacement(service, why);
+                }
+            }
+            Replacing::Clear(clearing) => self.clear_step(now, service, &clearing),
+        }
+    }
+
+    /// Commits that it is begun, once the service runs and nothing is in the way; then asks the driver.
+    fn begin_replacement(&mut self, now: &Now, service: &mut Service, asked: Replacement) {
+        let name = service.name().to_owned();
+        let Role::Act { assignment } = self.role(&name) else { return };
+        let Some(value) = &assignment.value else { return };
+        let settled = service.write.is_none() && service.desired.is_none() && !service.reread;
+        let later = service.write_not_before.is_some_and(|at| now.raw < at);
+        let exclusive = self.is_exclusive(service);
+        if !settled || later || !self.runs_on(now, service) || self.permit_waits_for(now, exclusive).is_some()
+        {
+            return;
+        }
+        let Some(report) = self.current(service).filter(|report| is_answer_of(report, value)) else { return };
+        if report.replacement.as_ref().is_some_and(|said| said.uid == asked.uid) {
+            let id = CommandId(self.next_id());
+            self.commands.insert(id, name);
+            let command = Command::ReplaceSecondary {
+                present: asked.present.clone().unwrap_or_default(),
+                node: asked.node.clone(),
+            };
+            self.effects.push_back(Effect::Run { id, command, service: Box::new(asked.definition.clone()) });
+            service.replacing = Replacing::Run { replacement: Box::new(asked), task: id };
+            self.changed = true;
+            return;
+        }
+        let Some((_, created)) = self.active() else { return };
+        let text = format!("{} becomes its secondary", asked.node);
+        let begun = answer(&asked.uid, ReplacementPhase::Begun, Reason::ReplacingSecondary, &text);
+        let report = ServiceReport { replacement: Some(begun), at: now.timestamp(), ..report };
+        let transaction = self.permit_transaction(&name, &report, &assignment, created, exclusive);
+        if let Some(transaction) = transaction {
+            service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report }));
+            self.changed = true;
+        }
+    }
+
+    /// Whether the service runs here and goes on running, as far as this process has to do with it.
+    fn runs_on(&self, now: &Now, service: &Service) -> bool {
+        let steps = match &service.step {
+            Step::Rest | Step::Probe { .. } => true,
+            Step::Permit { .. }
+            | Step::Journal { .. }
+            | Step::StopFirst { .. }
+            | Step::Clean { .. }
+            | Step::Start { .. }
+            | Step::Unwind { .. }
+            | Step::Verify { .. }
+            | Step::Stop { .. }
+            | Step::Prepare { .. }
+            | Step::Arrive { .. }
+            | Step::Migrate { .. }
+            | Step::MigrateProbe { .. }
+            | Step::Kill { .. }
+            | Step::KillVerify { .. } => false,
+        };
+        steps
+            && service.presence == Presence::Running
+            && service.exit.is_none()
+            && self.before_margin(now)
+            && !self.is_ending()
+            && !self.is_ignored(service.name())
+    }
+
+    fn replacement_must_end(&self, now: &Now, service: &Service, wanted: bool) -> Option<&'static str> {
+        if !wanted {
+            return Some("it was called off");
+        }
+        if self.is_ending() {
+            return Some("the agent of the service's node ends");
+        }
+        if !self.before_margin(now) {
+            return Some("the service's node could not prove its lease");
+        }
+        (!self.runs_on(now, service)).then_some("the service did not go on running")
+    }
+
+    /// Ends what is under way: it is answered for once nothing of it is left.
+    pub(super) fn end_replacement(&mut self, service: &mut Service, why: &str) {
+        let Replacing::Run { replacement, task } = service.replacing.clone() else { return };
+        self.effects.push_back(Effect::Cancel(task));
+        let failed = answer(&replacement.uid, ReplacementPhase::Failed, Reason::Interrupted, why);
+        clear(service, replacement.definition, failed, Some(task));
+        self.changed = true;
+    }
+
+    fn clear_step(&mut self, now: &Now, service: &mut Service, clearing: &Clearing) {
+        let waits = clearing.not_before.is_some_and(|at| now.raw < at);
+        if clearing.cancelled.is_some() || clearing.task.is_some() || waits {
+            return;
+        }
+        let id = CommandId(self.next_id());
+        self.commands.insert(id, service.name().to_owned());
+        let command = Command::EndReplacement;
+        self.effects.push_back(Effect::Run { id, command, service: Box::new(clearing.definition.clone()) });
+        service.replacing =
+            Replacing::Clear(Box::new(Clearing { task: Some(id), not_before: None, ..clearing.clone() }));
+        self.changed = true;
+    }
+
+    /// A command ended; `false`: it was none of a replacement.
+    pub(super) fn replacement_ended(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        id: CommandId,
+        result: &CommandResult,
+    ) -> bool {
+        match service.replacing.clone() {
+            Replacing::Run { replacement, task } if task == id => {
+                let Replacement { uid, definition, .. } = *replacement;
+                match result {
+                    CommandResult::Done | CommandResult::Observed(_) => self.replaced(now, service, &uid),
+                    CommandResult::Failed(failure) => {
+                        let failed = answer(&uid, ReplacementPhase::Failed, failure.reason, &failure.message);
+                        clear(service, definition, failed, None);
+                    }
+                    CommandResult::Cancelled => {
+                        let text = "it was cancelled";
+                        let failed = answer(&uid, ReplacementPhase::Failed, Reason::Interrupted, text);
+                        clear(service, definition, failed, None);
+                    }
+                }
+            }
+            Replacing::Clear(clearing) if clearing.cancelled == Some(id) => match result {
+                // It had ended well before it could be cancelled.
+                CommandResult::Done => self.replaced(now, service, &clearing.answer.uid),
+                CommandResult::Observed(_) | CommandResult::Failed(_) | CommandResult::Cancelled => {
+                    service.replacing = Replacing::Clear(Box::new(Clearing { cancelled: None, ..*clearing }));
+                }
+            },
+            Replacing::Clear(clearing) if clearing.task == Some(id) => match result {
+                CommandResult::Done | CommandResult::Observed(_) => {
+                    service.replacing = Replacing::Idle;
+                    self.answer_replacement(now, service, clearing.answer);
+                }
+                CommandResult::Failed(_) | CommandResult::Cancelled => {
+                    let not_before = Some(now.raw + PROBE_RETRY_MS);
+                    let again = Clearing { task: None, not_before, ..*clearing };
+                    service.replacing = Replacing::Clear(Box::new(again));
+                }
+            },
+            Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } | Replacing::Clear(_) => {
+                return false;
+            }
+        }
+        self.changed = true;
+        true
+    }
+
+    fn replaced(&mut self, now: &Now, service: &mut Service, uid: &str) {
+        service.replacing = Replacing::Idle;
+        let done = answer(uid, ReplacementPhase::Done, Reason::SecondaryReplaced, "");
+        self.answer_replacement(now, service, done);
+    }
+
+    /// Says it with the report that stands, or with the next one.
+    fn answer_replacement(&mut self, now: &Now, service: &mut Service, said: ReplacementReport) {
+        service.replacement_answer = Some(said);
+        let replacement = self.replacement_said(service);
+        if let Some(report) = self.current(service) {
+            self.set_desired(service, ServiceReport { replacement, at: now.timestamp(), ..report });
+        }
+        self.changed = true;
+    }
+}
+
+fn clear(
+    service: &mut Service,
+    definition: ServiceDefinition,
+    answer: ReplacementReport,
+    cancelled: Option<CommandId>,
+) {
+    let clearing = Clearing { definition, answer, cancelled, task: None, not_before: None };
+    service.replacing = Replacing::Clear(Box::new(clearing));
+}
+
+/// Whether a report says that the assigned action has it running.
+fn is_answer_of(report: &ServiceReport, assignment: &Assignment) -> bool {
+    let runs = match &assignment.action {
+        Action::Start | Action::Restart => report.phase == Phase::Running,
+        Action::Stop { .. } | Action::Migrate { .. } | Action::Leave => false,
+    };
+    runs && report.action_uid.as_ref() == Some(&assignment.action_uid)
+}

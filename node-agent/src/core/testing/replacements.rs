@@ -1,0 +1,224 @@
+//! Replacing the secondary of a service that runs: beside it, begun once, answered for whatever happens.
+
+use super::*;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::ReplacementReport;
+
+const HOOK: &str = "replace-secondary";
+
+impl World {
+    fn assignment(&self, name: &str) -> Assignment {
+        self.value(&self.keys.assignment(name)).expect("an assignment")
+    }
+
+    /// The leader asks, beside the action that the service has.
+    fn ask_for(&mut self, replacement: &Replacement) {
+        let assignment = Assignment { replacement: Some(replacement.clone()), ..self.assignment("web") };
+        self.write(&self.keys.assignment("web"), &assignment);
+        self.deliver();
+    }
+
+    fn replacement(&self) -> Replacement {
+        Replacement {
+            uid: "7-90".to_owned(),
+            present: Some("n2".to_owned()),
+            node: "n3".to_owned(),
+            definition: self.definition("web"),
+            called_off: false,
+        }
+    }
+
+    fn said(&self) -> Option<ReplacementReport> {
+        self.service("web").replacement
+    }
+
+    fn said_in_short(&self) -> (ReplacementPhase, Reason) {
+        let said = self.said().expect("an answer");
+        assert_eq!(said.uid, "7-90");
+        (said.phase, said.reason)
+    }
+
+    /// The service is where it was, under the permit that it had, and nobody has touched it.
+    fn is_untouched(&self) {
+        assert!(self.copies["web"].running);
+        assert_eq!(self.copies["web"].starts, 1);
+        assert_eq!((self.count("web", "stop"), self.count("web", "kill")), (0, 0));
+        let report = self.service("web");
+        assert_eq!((report.phase, report.action_uid.as_deref()), (Phase::Running, Some("7-1")));
+    }
+}
+
+/// A node whose driver is at work on the replacement.
+fn replacing() -> World {
+    let mut world = World::running();
+    world.hold.insert(HOOK);
+    let replacement = world.replacement();
+    world.ask_for(&replacement);
+    world.advance(1_000);
+    assert_eq!(world.count("web", HOOK), 1, "{:?}", world.logs);
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Begun, Reason::ReplacingSecondary));
+    world
+}
+
+#[test]
+fn it_is_committed_as_begun_under_every_guard_and_the_service_goes_on() {
+    let mut world = replacing();
+    assert_eq!(
+        world.ran.last().map(|(_, command)| command.clone()),
+        Some(Command::ReplaceSecondary { present: "n2".into(), node: "n3".into() })
+    );
+    let begun = |(transaction, _): &&(Transaction, Outcome)| {
+        transaction.guards().contains_key(&world.keys.assignment("web"))
+            && transaction.writes().contains_key(&world.keys.service_report(NODE, "web"))
+    };
+    let (transaction, _) = world.commits.iter().rev().find(begun).expect("begun");
+    for key in [world.keys.alive(NODE), world.keys.fence(NODE), world.keys.node_report(NODE)] {
+        assert!(transaction.guards().contains_key(&key), "{key}");
+    }
+    world.advance(1_800_000);
+    world.is_untouched();
+    world.finish_held();
+    world.advance(1_000);
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
+    world.is_untouched();
+    world.advance(60_000);
+    assert_eq!(world.count("web", HOOK), 1, "once");
+    assert_eq!(world.said_in_short().0, ReplacementPhase::Done, "said for as long as it is asked for");
+    let without = Assignment { replacement: None, ..world.assignment("web") };
+    world.write(&world.keys.assignment("web"), &without);
+    world.deliver();
+    world.advance(1_000);
+    world.is_untouched();
+}
+
+#[test]
+fn a_hook_that_fails_is_cleared_away_and_answered_for() {
+    let mut world = replacing();
+    let (id, _, _) = world.held.pop().expect("the hook");
+    let failure = DriverFailure {
+        class: FailureClass::RetryHere,
+        reason: Reason::TimedOut,
+        message: "no room on n3".into(),
+    };
+    world.input(Input::Ended { id, result: CommandResult::Failed(failure) });
+    world.advance(1_000);
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::TimedOut));
+    assert_eq!(world.said().expect("said").message, "no room on n3");
+    assert_eq!(world.count("web", "end-replacement"), 1);
+    world.is_untouched();
+}
+
+#[test]
+fn what_an_earlier_agent_had_begun_is_ended_and_has_failed() {
+    let mut world = replacing();
+    world.hold.insert("end-replacement");
+    world.restart_agent("boot-1");
+    world.advance(2_000);
+    assert_eq!(
+        world.said_in_short().0,
+        ReplacementPhase::Begun,
+        "nothing is said while something may be left"
+    );
+    world.finish_held();
+    world.advance(1_000);
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+    assert_eq!(world.count("web", HOOK), 1, "it is not begun twice");
+    assert_eq!(world.copies["web"].starts, 1, "the service is adopted");
+    assert_eq!((world.count("web", "stop"), world.count("web", "kill")), (0, 0));
+}
+
+#[test]
+fn what_is_called_off_before_a_stop_ends_first_and_is_answered_for_with_it() {
+    let mut world = replacing();
+    world.hold.insert("end-replacement");
+    let called_off = Replacement { called_off: true, ..world.replacement() };
+    let stop = Action::Stop { timeout_ms: None };
+    let uid = "7-91".to_owned();
+    let assignment = Assignment {
+        action: stop,
+        action_uid: uid.clone(),
+        replacement: Some(called_off),
+        ..world.assignment("web")
+    };
+    world.write(&world.keys.assignment("web"), &assignment);
+    world.deliver();
+    world.advance(3_000);
+    assert_eq!(world.count("web", "stop"), 0, "not while something of it may be left");
+    world.finish_held();
+    world.advance(3_000);
+    assert_eq!(world.count("web", "stop"), 1);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.action_uid), (Phase::Stopped, Some(uid)));
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+}
+
+#[test]
+fn what_has_ended_well_before_it_is_called_off_is_done() {
+    let mut world = replacing();
+    let called_off = Replacement { called_off: true, ..world.replacement() };
+    // The driver's answer and the leader's word cross.
+    let (id, _, _) = world.held.pop().expect("the hook");
+    world.ask_for(&called_off);
+    world.input(Input::Ended { id, result: CommandResult::Done });
+    world.advance(1_000);
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Done, Reason::SecondaryReplaced));
+    world.is_untouched();
+}
+
+#[test]
+fn what_is_called_off_before_it_began_never_begins() {
+    let mut world = World::running();
+    let called_off = Replacement { called_off: true, ..world.replacement() };
+    world.ask_for(&called_off);
+    world.advance(1_000);
+    assert_eq!(world.count("web", HOOK), 0);
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+}
+
+#[test]
+fn a_crash_ends_it_and_the_service_is_restarted_under_its_permit() {
+    let mut world = replacing();
+    world.copies.get_mut("web").expect("there").running = false;
+    world.input(Input::Driver(DriverEvent::Exited {
+        name: "web".into(),
+        uid: "uid-web".into(),
+        message: "killed by signal 9".into(),
+        by_hand: false,
+    }));
+    world.advance(5_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.action_uid.as_deref()), (Phase::Running, Some("7-1")));
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+}
+
+#[test]
+fn a_node_that_cannot_prove_its_lease_ends_it_with_the_service() {
+    let mut world = replacing();
+    world.net = Net::Down;
+    world.advance(20_000);
+    assert!(!world.copies["web"].running);
+    assert!(world.held.is_empty(), "the hook was cancelled");
+    assert!(world.count("web", "end-replacement") > 0);
+    assert!(!world.reset, "nothing is left, so nothing is reset");
+}
+
+#[test]
+fn a_hook_that_cannot_be_ended_lets_the_watchdog_reset_the_machine() {
+    let mut world = replacing();
+    world.hold.insert("end-replacement");
+    world.net = Net::Down;
+    world.advance(30_000);
+    assert!(!world.copies["web"].running);
+    assert!(world.reset, "a worker is outstanding (FENCING 4)");
+}
+
+#[test]
+fn an_agent_that_ends_answers_for_it_first() {
+    let mut world = replacing();
+    world.input(Input::Shutdown(Shutdown::Restart));
+    world.advance(1_000);
+    assert_eq!(world.said_in_short(), (ReplacementPhase::Failed, Reason::Interrupted));
+    world.advance(10_000);
+    assert_eq!(world.exit, Some(Exit::Restart));
+    assert!(world.copies["web"].running);
+}

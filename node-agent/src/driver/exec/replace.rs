@@ -1,0 +1,64 @@
+//! The replaceSecondary command: it runs beside the service, of either kind, and is found and ended apart from it.
+
+use super::Context;
+use super::script::working_directory;
+use crate::core::DriverFailure;
+use crate::driver::program::clearing::clear;
+use crate::driver::program::remains::{MARK, Search};
+use crate::driver::program::run::{End, Output, Run, describe};
+use crate::driver::program::{broken, failed};
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::ServiceDefinition;
+
+/// Runs the command: exit 0 says that the new secondary is in use. What an earlier run has left is ended first.
+pub(super) async fn replace(
+    context: &Context,
+    service: &ServiceDefinition,
+    present: &str,
+    node: &str,
+) -> Result<(), DriverFailure> {
+    let exec = service.driver.exec.as_ref().filter(|exec| !exec.replace_secondary.is_empty());
+    let Some(exec) = exec else {
+        return Err(failed(Reason::ReplaceFailed, "it has no replaceSecondary command"));
+    };
+    end(context, service).await?;
+    let mut environment = context.programs.environment(service, &exec.environment, None);
+    let mark = mark(context, service);
+    environment.retain(|(name, _)| name != MARK);
+    let more = [("HA_SECONDARY", present), ("HA_NEW_SECONDARY", node), (MARK, mark.as_str())];
+    environment.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let run = Run {
+        program: &exec.replace_secondary,
+        environment,
+        working_directory: working_directory(exec),
+        user: exec.user.clone(),
+        cgroup: None,
+        input: None,
+        output: Output::Log,
+    };
+    match context.programs.run(&service.name, run, service.timeouts.replace_ms()).await {
+        Ok(End::Ended(ended)) if ended.status.success() => Ok(()),
+        Ok(End::Ended(ended)) => {
+            let how = describe(ended.status);
+            let message = format!("the replaceSecondary command: {how}{}", ended.said_last());
+            Err(failed(Reason::ReplaceFailed, &message))
+        }
+        Ok(End::TimedOut) => {
+            let message = "the replaceSecondary command did not end in time and was killed";
+            Err(failed(Reason::TimedOut, message))
+        }
+        Ok(End::NotLaunched(failure)) => Err(failure.to_driver_failure()),
+        Err(error) => Err(broken("the replaceSecondary command cannot be run", &error)),
+    }
+}
+
+/// Ends what is left of the command and of all that it has started, also by an agent that has ended.
+pub(super) async fn end(context: &Context, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+    let mark = mark(context, service);
+    clear(|| Search { mark: mark.clone(), cgroups: Vec::new(), record: None }).await
+}
+
+/// Not the service's own mark: a look for the service must not find the command, and the end of one is not that of the other.
+fn mark(context: &Context, service: &ServiceDefinition) -> String {
+    context.programs.folder_of(&service.name).path().join("replacement").display().to_string()
+}

@@ -1,0 +1,122 @@
+//! Services whose secondary is replaced while they run: the command beside the service, its ends, and what is left of it.
+
+use crate::node::{Node, until};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Observed;
+use ha_api_types::resource::ServiceDefinition;
+use ha_node_agent::driver::Driver;
+use serde_json::json;
+
+/// A service of either kind that runs for ever, with this script to replace its secondary; `$0` is the node's folder.
+fn service(node: &Node, supervised: bool, script: &str) -> ServiceDefinition {
+    let sh = |script: &str| json!(["/bin/sh", "-c", script, node.folder.path()]);
+    node.service(&if supervised {
+        json!({"command": sh("exec tail -f $0/token"), "replaceSecondary": sh(script)})
+    } else {
+        json!({
+            "start": sh("rm -f pid; setsid sh -c 'echo $$ > pid; exec tail -f $0/token' $0 & while [ ! -s pid ]; do sleep 0.01; done"),
+            "stop": sh("test ! -s pid || kill $(cat pid); rm -f pid"),
+            "monitor": sh("test -s pid && kill -0 $(cat pid) || exit 7"),
+            "replaceSecondary": sh(script),
+        })
+    })
+}
+
+/// What goes on for a while, out of its process group too, and says when it is under way.
+const COPIES: &str =
+    "(setsid sh -c 'touch $0/copies; exec tail -f $0/token $0/token' $0 &); tail -f $0/token $0/token";
+
+#[tokio::test]
+async fn it_sees_both_secondaries_and_the_service_goes_on() {
+    for supervised in [true, false] {
+        let node = Node::new(true);
+        let script =
+            "echo $HA_RESOURCE on $HA_NODE from ${HA_SECONDARY-unset}. to $HA_NEW_SECONDARY >> $0/replaced";
+        let service = service(&node, supervised, script);
+        node.driver.start(&service).await.unwrap();
+        let before = node.processes();
+        node.driver.replace_secondary(&service, "node2", "node3").await.unwrap();
+        node.driver.replace_secondary(&service, "", "node2").await.unwrap();
+        assert_eq!(
+            node.read("replaced"),
+            "web on node1 from node2. to node3\nweb on node1 from . to node2\n"
+        );
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        assert_eq!(node.processes(), before, "the same processes");
+        node.driver.stop(&service, 20_000).await.unwrap();
+        node.assert_nothing_left(&service).await;
+    }
+}
+
+#[tokio::test]
+async fn it_says_why_it_failed() {
+    let node = Node::new(true);
+    let failing = service(&node, true, "echo no room on $HA_NEW_SECONDARY >&2; exit 3");
+    let failure = node.driver.replace_secondary(&failing, "node2", "node3").await.unwrap_err();
+    assert_eq!(failure.reason, Reason::ReplaceFailed);
+    assert_eq!(failure.message, "the replaceSecondary command: exit status 3: no room on node3");
+    let mut endless = service(&node, true, "tail -f $0/token");
+    endless.timeouts.replace_seconds = 0.3;
+    let failure = node.driver.replace_secondary(&endless, "node2", "node3").await.unwrap_err();
+    assert_eq!(failure.reason, Reason::TimedOut);
+    until("it is gone", || node.processes().is_empty()).await;
+    let none = node.shell("exec tail -f $1/token");
+    let failure = node.driver.replace_secondary(&none, "node2", "node3").await.unwrap_err();
+    assert_eq!(failure.message, "it has no replaceSecondary command");
+}
+
+/// A service that runs, and a copy that was cancelled, of which something is left.
+async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
+    let node = Node::new(true);
+    let service = service(&node, supervised, COPIES);
+    node.driver.start(&service).await.unwrap();
+    let before = node.processes();
+    {
+        let mut copying = std::pin::pin!(node.driver.replace_secondary(&service, "node2", "node3"));
+        tokio::select! {
+            _ = &mut copying => panic!("it never ends"),
+            () = until("it is under way", || node.path("copies").exists()) => {}
+        }
+    }
+    until("its process group is gone", || node.processes().len() == before.len() + 1).await;
+    (node, service, before)
+}
+
+#[tokio::test]
+async fn another_agent_ends_what_is_left_of_it_and_the_service_goes_on() {
+    for supervised in [true, false] {
+        let (node, service, before) = cancelled(supervised).await;
+        let node = node.restart_agent();
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        node.driver.end_replacement(&service).await.unwrap();
+        assert_eq!(node.processes(), before);
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        node.driver.end_replacement(&service).await.unwrap();
+        node.driver.stop(&service, 20_000).await.unwrap();
+        node.assert_nothing_left(&service).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_of_it_is_not_the_service_and_goes_with_it() {
+    for (supervised, kills) in [(true, true), (false, true), (true, false), (false, false)] {
+        let (node, service, before) = cancelled(supervised).await;
+        for pid in &before {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(*pid), nix::sys::signal::Signal::SIGKILL)
+                .unwrap();
+        }
+        until("the service has ended", || node.processes().len() == 1).await;
+        // A killed process is there until somebody takes note of its end.
+        while node.driver.probe(&service).await == Observed::Running {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning, "a copy is no service");
+        assert_eq!(node.processes().len(), 1, "and goes on");
+        if kills {
+            node.driver.kill(&service).await.unwrap();
+        } else {
+            node.driver.stop(&service, 20_000).await.unwrap();
+        }
+        node.assert_nothing_left(&service).await;
+    }
+}

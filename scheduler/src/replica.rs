@@ -1,0 +1,119 @@
+//! Whether a node may become the secondary of a replicated service: every reason against it, with what would help.
+
+use crate::filter::{limits, refusals};
+use crate::unit::Unit;
+use crate::view::{NodeFacts, Refusal, ServiceFacts, View};
+use ha_api_types::quantity::Quantity;
+use ha_api_types::reason::Reason;
+
+/// Every reason against a node as the secondary. Who else runs there does not matter, as nothing is started; its disk must hold
+/// one more copy beside those that are there, running or not.
+pub fn secondary_refusals(
+    view: &View,
+    name: &str,
+    service: &ServiceFacts,
+    node_name: &str,
+    node: &NodeFacts,
+) -> Vec<Refusal> {
+    let anywhere = ServiceFacts { storage_nodes: None, ..service.clone() };
+    let matters = |refusal: &Refusal| {
+        ![
+            Reason::NegativePartner,
+            Reason::PositivePartner,
+            Reason::ExclusionTag,
+            Reason::NotEnoughCpu,
+            Reason::NotEnoughMemory,
+            Reason::NotEnoughDisk,
+        ]
+        .contains(&refusal.reason)
+    };
+    let unit = Unit::alone(name, &anywhere);
+    let mut found: Vec<Refusal> =
+        refusals(view, &unit, node_name, node).into_iter().filter(matters).collect();
+    found.extend(disk_lack(view, name, service, node_name, node));
+    found
+}
+
+fn disk_lack(
+    view: &View,
+    name: &str,
+    service: &ServiceFacts,
+    node_name: &str,
+    node: &NodeFacts,
+) -> Option<Refusal> {
+    let [.., limit] = limits(&view.settings, node);
+    let (wanted, limit, capacity) = (service.requests.disk?, limit?, node.capacity.disk?);
+    let has_copy = |facts: &ServiceFacts| {
+        let stored = facts.storage_nodes.as_ref().is_some_and(|nodes| nodes.contains(node_name));
+        stored || facts.uses.contains(node_name)
+    };
+    let others = view.services.iter().filter(|(other, facts)| other.as_str() != name && has_copy(facts));
+    let taken: i128 = others.filter_map(|(_, facts)| facts.requests.disk).map(Quantity::milli).sum();
+    let free = (limit - taken).max(0);
+    (wanted.milli() > free).then(|| Refusal {
+        reason: Reason::NotEnoughDisk,
+        message: format!(
+            "not enough disk: asks for {wanted}, {} of {capacity} is free",
+            Quantity::from_milli(free)
+        ),
+        remedy: format!("free disk on {node_name} or lower the request"),
+        drives: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::quantity::Amounts;
+    use std::collections::BTreeSet;
+
+    fn disk(gibibytes: i128) -> Amounts {
+        Amounts { disk: Some(Quantity::from_milli((gibibytes * 1000) << 30)), ..Amounts::default() }
+    }
+
+    fn service(node: &str, secondary: &str, gibibytes: i128) -> ServiceFacts {
+        let node = node.to_owned();
+        ServiceFacts {
+            uses: BTreeSet::from([node.clone()]),
+            driver: Some(ha_api_types::driver::DriverKind::Exec),
+            storage_pool: Some("disks".to_owned()),
+            storage_nodes: Some(BTreeSet::from([node.clone(), secondary.to_owned()])),
+            requests: disk(gibibytes),
+            node: Some(node),
+            ..ServiceFacts::default()
+        }
+    }
+
+    /// `web`, 4 GiB, on node1 with its secondary on node2, and `db` with as much as given on node4 and node3: the reasons
+    /// against node3.
+    fn check(db: i128, change: impl FnOnce(&mut NodeFacts), expected: &[Reason]) {
+        let mut node = NodeFacts {
+            storage_pools: BTreeSet::from(["disks".to_owned()]),
+            capacity: disk(10),
+            ..NodeFacts::default()
+        };
+        change(&mut node);
+        let web = service("node1", "node2", 4);
+        let view = View {
+            nodes: [("node3".to_owned(), node.clone())].into(),
+            services: [("web".to_owned(), web.clone()), ("db".to_owned(), service("node4", "node3", db))]
+                .into_iter()
+                .collect(),
+            ..View::default()
+        };
+        let found = secondary_refusals(&view, "web", &web, "node3", &node);
+        let reasons: Vec<Reason> = found.iter().map(|refusal| refusal.reason).collect();
+        assert_eq!(reasons, expected, "{found:?}");
+    }
+
+    #[test]
+    fn a_secondary_needs_a_node_that_is_there_reaches_the_pool_and_has_room_for_one_more_copy() {
+        check(6, |_| {}, &[]);
+        check(7, |_| {}, &[Reason::NotEnoughDisk]);
+        check(7, |node| node.capacity = Amounts::default(), &[]);
+        check(1, |node| node.online = Err(Reason::Fenced), &[Reason::NodeNotOnline]);
+        check(1, |node| node.maintenance = true, &[Reason::NodeInMaintenance]);
+        check(1, |node| node.schedulable = false, &[Reason::NodeUnschedulable]);
+        check(1, |node| node.storage_pools.clear(), &[Reason::StorageUnreachable]);
+    }
+}
