@@ -14,7 +14,8 @@ pub use libvirt::{LibvirtDriver, LibvirtMigration};
 pub use ocf::OcfDriver;
 pub use podman::{HealthCheck, Mount, PodmanDriver, Port, Protocol};
 pub use simulated::SimulatedDriver;
-pub use systemd::{Limits, SystemdDriver};
+pub(crate) use systemd::UNIT_TYPES;
+pub use systemd::{Limits, SystemdDriver, is_essential_unit};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

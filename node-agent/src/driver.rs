@@ -4,6 +4,7 @@ pub mod exec;
 pub mod ocf;
 pub mod program;
 pub mod simulated;
+pub mod systemd;
 mod watches;
 
 use futures::future::BoxFuture;

@@ -4,16 +4,18 @@ use crate::quantity::Quantity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 /// A unit that the node's systemd knows, or a transient one that is made of a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemdDriver {
-    /// The unit's name, as `postgresql@15-main.service`. With `command` it may be left out: `hactl-RESOURCE.service`.
+    /// The unit's name, as `postgresql@15-main.service`; a name without a type is that of a `.service`, as systemctl has it. With
+    /// `command` it may be left out: `hactl-RESOURCE.service`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Takes the unit out of the boot (as `systemctl disable` does) when it is enabled; otherwise an enabled unit is
-    /// refused, since it would start twice.
+    /// Takes the unit, and what starts it on demand, out of the boot of every node (as `systemctl disable` does); otherwise a unit that
+    /// is enabled is refused, since it would start twice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub disable_at_boot: bool,
     /// A transient unit's program, by its whole path, and arguments.
@@ -31,6 +33,73 @@ pub struct SystemdDriver {
     /// What the transient unit may use at most.
     #[serde(skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
+}
+
+/// The types of units that can be services.
+pub(crate) const UNIT_TYPES: [&str; 7] =
+    [".service", ".socket", ".mount", ".swap", ".target", ".timer", ".path"];
+
+/// Units without which there is no node to speak of, whatever their type.
+const ESSENTIAL: [&str; 26] = [
+    "ha-node-agent.service",
+    "ha-watchdogd.service",
+    "dbus.service",
+    "dbus.socket",
+    "dbus-broker.service",
+    "-.mount",
+    "basic.target",
+    "default.target",
+    "emergency.target",
+    "exit.target",
+    "final.target",
+    "graphical.target",
+    "halt.target",
+    "hibernate.target",
+    "initrd.target",
+    "kexec.target",
+    "local-fs.target",
+    "multi-user.target",
+    "poweroff.target",
+    "reboot.target",
+    "rescue.target",
+    "shutdown.target",
+    "soft-reboot.target",
+    "suspend.target",
+    "sysinit.target",
+    "umount.target",
+];
+
+impl SystemdDriver {
+    /// The whole name of the unit that is meant.
+    pub fn unit_name(&self, resource: &str) -> String {
+        if self.unit.is_empty() {
+            return format!("hactl-{}.service", escaped(resource));
+        }
+        let typed = UNIT_TYPES.iter().any(|suffix| self.unit.ends_with(suffix));
+        if typed { self.unit.clone() } else { format!("{}.service", self.unit) }
+    }
+}
+
+/// Whether a node does not work without this unit, so that it cannot be a service.
+pub fn is_essential_unit(name: &str) -> bool {
+    // A container of systemd's own is a service like any other.
+    let of_systemd = name.starts_with("systemd-") && !name.starts_with("systemd-nspawn@");
+    of_systemd || ESSENTIAL.contains(&name)
+}
+
+/// A text that may stand in the name of a unit: anything else than systemd allows there is written as `\xNN`, as systemd-escape
+/// does it.
+fn escaped(text: &str) -> String {
+    let mut name = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'_' | b'.' | b'-') {
+            name.push(char::from(byte));
+        } else {
+            // Writing into a string does not fail.
+            let _ = write!(name, "\\x{byte:02x}");
+        }
+    }
+    name
 }
 
 /// The most that a service may use, enforced by the kernel.
@@ -52,5 +121,26 @@ impl Limits {
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Limits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_has_one_whole_name() {
+        for (unit, resource, expected) in [
+            ("redis-server.service", "cache", "redis-server.service"),
+            ("redis-server", "cache", "redis-server.service"),
+            ("postgresql@15-main", "db", "postgresql@15-main.service"),
+            ("srv-data.mount", "data", "srv-data.mount"),
+            ("a.b", "c", "a.b.service"),
+            ("", "my-web.1", "hactl-my-web.1.service"),
+            ("", "a/b @", r"hactl-a\x2fb\x20\x40.service"),
+        ] {
+            let driver = SystemdDriver { unit: unit.to_owned(), ..SystemdDriver::default() };
+            assert_eq!(driver.unit_name(resource), expected);
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::driver::exec::{ExecDriver, ExecSettings};
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
+use crate::driver::systemd::{SystemdDriver, SystemdSettings};
 use anyhow::Context;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::reason::Reason;
@@ -44,11 +45,14 @@ impl Drivers {
             run: options.ocf_run_dir.clone(),
         };
         let ocf = OcfDriver::new(ocf, events.clone()).with_context(folder)?;
-        let exec = ExecDriver::new(ExecSettings::new(programs), events).with_context(folder)?;
+        let exec = ExecDriver::new(ExecSettings::new(programs), events.clone()).with_context(folder)?;
         let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
         let simulated =
             SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;
-        let all: [Arc<dyn Driver>; 3] = [Arc::new(exec), Arc::new(ocf), Arc::new(simulated)];
+        let systemd = SystemdDriver::new(SystemdSettings::new(options.node.clone()), events)
+            .context("this machine's mounts cannot be read")?;
+        let all: [Arc<dyn Driver>; 4] =
+            [Arc::new(exec), Arc::new(ocf), Arc::new(simulated), Arc::new(systemd)];
         let forwarded = inputs.clone();
         tokio::spawn(async move {
             while let Some(event) = noticed.recv().await {

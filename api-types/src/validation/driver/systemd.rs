@@ -2,36 +2,23 @@
 
 use super::super::context::Context;
 use super::{absolute, arguments, environment, printable, user, working_directory};
-use crate::driver::SystemdDriver;
+use crate::driver::{SystemdDriver, UNIT_TYPES, is_essential_unit};
 use crate::problem::{element, member};
 
 /// The longest name of a unit, as systemd has it.
 const MAX_NAME: usize = 255;
-/// The types of units that can be services.
-const TYPES: [&str; 7] = [".service", ".socket", ".mount", ".swap", ".target", ".timer", ".path"];
+/// Types that systemd has and that are nothing to start and stop, or nothing that lasts.
+const OTHER_TYPES: [&str; 4] = [".slice", ".scope", ".device", ".automount"];
 
 pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
     let path = "spec.driver.systemd";
-    let unit = &systemd.unit;
-    let at = member(path, "unit");
-    if unit.is_empty() {
+    if systemd.unit.is_empty() {
         if systemd.command.is_empty() {
-            context.required(&at, "name the unit, as redis-server.service, or give a command");
+            context
+                .required(&member(path, "unit"), "name the unit, as redis-server.service, or give a command");
         }
-    } else if unit.contains('/') || unit.starts_with('-') || !printable(unit) || unit.len() > MAX_NAME {
-        context.invalid(&at, format!("{unit:?} is not the name of a unit"));
-    } else if !TYPES.iter().any(|suffix| unit.strip_suffix(suffix).is_some_and(|stem| !stem.is_empty())) {
-        context.invalid(
-            &at,
-            format!("{unit:?} must end in the unit's type, as {unit}.service (one of {})", TYPES.join(", ")),
-        );
-    } else if unit.contains("@.") {
-        context.invalid(
-            &at,
-            format!("{unit:?} is a template: name an instance, as {}", unit.replacen("@.", "@1.", 1)),
-        );
-    } else if !systemd.command.is_empty() && !unit.ends_with(".service") {
-        context.invalid(&at, "a unit with a command must end in .service");
+    } else if let Some(problem) = name_problem(systemd) {
+        context.invalid(&member(path, "unit"), problem);
     }
     arguments(&member(path, "command"), &systemd.command, context);
     if systemd.command.first().is_some_and(|program| !program.is_empty() && !absolute(program)) {
@@ -58,5 +45,109 @@ pub(super) fn check(systemd: &SystemdDriver, context: &mut Context) {
         }
     } else if systemd.disable_at_boot {
         context.invalid(&member(path, "disableAtBoot"), "a unit with a command is never enabled at boot");
+    }
+}
+
+/// What is wrong with the name of the unit.
+fn name_problem(systemd: &SystemdDriver) -> Option<String> {
+    let unit = &systemd.unit;
+    let name = systemd.unit_name("");
+    if unit.contains('/') || unit.starts_with('.') || !printable(unit) || name.len() > MAX_NAME {
+        return Some(format!("{unit:?} is not the name of a unit"));
+    }
+    if OTHER_TYPES.iter().any(|suffix| unit.ends_with(suffix)) {
+        return Some(format!(
+            "{unit:?} cannot be a service: its type must be one of {}",
+            UNIT_TYPES.join(", ")
+        ));
+    }
+    if name.contains("@.") {
+        return Some(format!(
+            "{unit:?} is a template: name an instance, as {}",
+            name.replacen("@.", "@1.", 1)
+        ));
+    }
+    if is_essential_unit(&name) {
+        return Some(format!("the node itself needs {name}, so it cannot be a service"));
+    }
+    (!systemd.command.is_empty() && !name.ends_with(".service"))
+        .then(|| "a unit with a command must end in .service".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kind::Kind;
+    use crate::validation::problems;
+    use serde_json::{Value, json};
+
+    /// The spec of the driver, and the whole problem: `path: sentence`.
+    fn check(systemd: &Value, expected: &[&str]) {
+        let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
+            "spec": {"driver": {"systemd": systemd}}});
+        let found: Vec<String> = problems(Kind::Resource, &object)
+            .into_iter()
+            .map(|problem| {
+                format!("{}: {}", problem.path.trim_start_matches("spec.driver.systemd."), problem.message)
+            })
+            .collect();
+        assert_eq!(found, expected, "{systemd}");
+    }
+
+    #[test]
+    fn units_are_named_as_systemctl_takes_them() {
+        for unit in [
+            "redis-server",
+            "redis-server.service",
+            "postgresql@15-main",
+            "srv-data.mount",
+            "a.b",
+            "systemd-nspawn@web",
+        ] {
+            check(&json!({"unit": unit}), &[]);
+        }
+        check(&json!({}), &["unit: name the unit, as redis-server.service, or give a command"]);
+        for unit in ["a/b.service", "a b", ".service"] {
+            check(&json!({"unit": unit}), &[&format!("unit: {unit:?} is not the name of a unit")]);
+        }
+        check(&json!({"unit": "pg@"}), &["unit: \"pg@\" is a template: name an instance, as pg@1.service"]);
+        check(
+            &json!({"unit": "user.slice"}),
+            &[
+                "unit: \"user.slice\" cannot be a service: its type must be one of .service, .socket, .mount, .swap, .target, .timer, .path",
+            ],
+        );
+        for (unit, whole) in [
+            ("ha-node-agent", "ha-node-agent.service"),
+            ("systemd-journald", "systemd-journald.service"),
+            ("reboot.target", "reboot.target"),
+        ] {
+            let expected = format!("unit: the node itself needs {whole}, so it cannot be a service");
+            check(&json!({"unit": unit}), &[&expected]);
+        }
+    }
+
+    #[test]
+    fn transient_units_are_made_of_a_command() {
+        check(
+            &json!({"command": ["/bin/sleep", "9"], "environment": {"A": "b"}, "user": "www-data",
+                "workingDirectory": "/srv", "limits": {"cpu": "500m", "memory": "1Gi", "tasks": 10}}),
+            &[],
+        );
+        check(
+            &json!({"command": ["sleep", "9"]}),
+            &["command[0]: must be an absolute path: systemd does not look for programs"],
+        );
+        check(
+            &json!({"command": ["/a"], "unit": "a.mount"}),
+            &["unit: a unit with a command must end in .service"],
+        );
+        check(
+            &json!({"command": ["/a"], "disableAtBoot": true}),
+            &["disableAtBoot: a unit with a command is never enabled at boot"],
+        );
+        check(
+            &json!({"unit": "a", "limits": {"tasks": 1}}),
+            &["limits: is used with command only; of a unit of the node, its own file says it"],
+        );
     }
 }

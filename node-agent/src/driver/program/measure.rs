@@ -31,15 +31,22 @@ pub(in crate::driver) fn of_service(
 /// Processor time is counted in every group. Memory and disks are counted only where the controllers are switched on for it;
 /// without, memory is what its processes have for themselves, and disks are left out.
 fn sample(cgroup: &ServiceCgroup, at: Mono) -> Option<Sample> {
-    let folder = cgroup.counters();
+    of_group(&cgroup.counters(), || cgroup.members().ok(), at)
+}
+
+/// As [`sample`], of any group of version 2; `members`: the processes in it.
+pub(in crate::driver) fn of_group(
+    folder: &Path,
+    members: impl FnOnce() -> Option<Vec<i32>>,
+    at: Mono,
+) -> Option<Sample> {
     let cpu = field(&fs::read_to_string(folder.join("cpu.stat")).ok()?, "usage_usec")?;
-    let own_memory = || {
-        Some(cgroup.members().ok()?.into_iter().filter_map(|pid| anonymous(Path::new("/proc"), pid)).sum())
-    };
+    let own_memory =
+        || Some(members()?.into_iter().filter_map(|pid| anonymous(Path::new("/proc"), pid)).sum());
     Some(Sample {
         at,
         cpu: Some(Meter::Total(cpu)),
-        memory: working_set(&folder).or_else(own_memory),
+        memory: working_set(folder).or_else(own_memory),
         disk: fs::read_to_string(folder.join("io.stat")).ok().map(|text| Meter::Total(disk_bytes(&text))),
         // The kernel counts no packets of a control group.
         network: None,

@@ -1,0 +1,168 @@
+//! Units that systemd starts by itself, at boot or on demand: such a unit would start twice.
+
+use super::bus::{BusError, Session};
+use super::state::UnitState;
+use super::verdict::never_here;
+use crate::core::DriverFailure;
+use ha_api_types::driver::is_essential_unit;
+use ha_api_types::reason::Reason;
+
+/// Targets that a booting machine reaches, besides those without which there is no node.
+const BOOT_TARGETS: [&str; 9] = [
+    "getty.target",
+    "network-online.target",
+    "network.target",
+    "paths.target",
+    "printer.target",
+    "remote-fs.target",
+    "sockets.target",
+    "swap.target",
+    "timers.target",
+];
+
+/// Something that starts a unit without being asked by hactl.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Starter {
+    /// The unit that is enabled: the service itself, or what starts it on demand.
+    pub(super) unit: String,
+    /// How, as the end of a sentence about that unit.
+    pub(super) how: String,
+    /// Whether `systemctl disable` helps.
+    pub(super) can_be_disabled: bool,
+}
+
+/// Whether the boot starts a unit.
+pub(super) fn at_boot(unit: &str, state: &UnitState) -> Option<Starter> {
+    let (how, can_be_disabled) = match state.file.as_str() {
+        "enabled" | "enabled-runtime" => ("is enabled at boot".to_owned(), true),
+        "generated" => (
+            "is made and started at boot by a generator (/etc/init.d, /etc/fstab or the like)".to_owned(),
+            false,
+        ),
+        // Linked into a target by its package or by hand, or enabled by another name.
+        _ => {
+            let starts = |other: &&String| BOOT_TARGETS.contains(&other.as_str()) || is_boot(other);
+            (format!("is started at boot by {}", state.wanted_by.iter().find(starts)?), true)
+        }
+    };
+    Some(Starter { unit: unit.to_owned(), how, can_be_disabled })
+}
+
+fn is_boot(target: &str) -> bool {
+    target.ends_with(".target") && is_essential_unit(target)
+}
+
+/// What starts a unit by itself.
+pub(super) async fn starters(
+    session: &Session,
+    unit: &str,
+    state: &UnitState,
+) -> Result<Vec<Starter>, BusError> {
+    let mut found: Vec<Starter> = at_boot(unit, state).into_iter().collect();
+    for trigger in &state.triggered_by {
+        let by = session.unit(trigger).await?;
+        if let Some(starter) = at_boot(trigger, &by) {
+            found.push(Starter { how: format!("{} and starts {unit} on demand", starter.how), ..starter });
+        } else if !by.has_ended() {
+            let how = format!("is active and starts {unit} on demand");
+            found.push(Starter { unit: trigger.clone(), how, can_be_disabled: true });
+        }
+    }
+    Ok(found)
+}
+
+/// Takes a unit, and what starts it on demand, out of the boot; what cannot be is left.
+pub(super) async fn disable(
+    session: &Session,
+    unit: &str,
+    found: Vec<Starter>,
+) -> Result<Vec<Starter>, BusError> {
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let names: Vec<&str> = found.iter().map(|starter| starter.unit.as_str()).collect();
+    session.disable(&names).await?;
+    tracing::info!(unit, disabled = names.join(" "), "taken out of the boot, as disableAtBoot says");
+    for starter in found.iter().filter(|starter| starter.unit != unit) {
+        session.stop(&starter.unit, super::manager::Mode::Replace).await?.ended().await;
+    }
+    let state = session.unit(unit).await?;
+    starters(session, unit, &state).await
+}
+
+/// Why a unit that starts by itself cannot be a service.
+pub(super) fn refusal(left: &[Starter], disable: bool) -> Option<DriverFailure> {
+    let first = left.first()?;
+    let Starter { unit, how, can_be_disabled } = first;
+    let remedy = match (disable, can_be_disabled) {
+        (false, true) => format!(
+            "`systemctl disable {unit}` on every node, or `disableAtBoot: true` in spec.driver.systemd, takes it out of the boot"
+        ),
+        (true, true) => "disableAtBoot could not take it out of the boot: find out who wants it (`systemctl show -p WantedBy,RequiredBy`)"
+            .to_owned(),
+        (_, false) => "take it out of there".to_owned(),
+    };
+    Some(never_here(Reason::BadConfiguration, format!("{unit} {how}, so it would start twice; {remedy}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::testing::unit;
+    use super::*;
+    use zbus::zvariant::Value;
+
+    #[test]
+    fn what_starts_at_boot_is_known() {
+        for (file, wanted_by, expected) in [
+            ("disabled", vec![], None),
+            ("static", vec![], None),
+            ("static", vec!["app.target", "other.service"], None),
+            ("transient", vec![], None),
+            ("", vec![], None),
+            ("enabled", vec!["multi-user.target"], Some(("is enabled at boot", true))),
+            ("enabled-runtime", vec![], Some(("is enabled at boot", true))),
+            ("linked", vec!["x.service"], None),
+            ("linked", vec!["multi-user.target"], Some(("is started at boot by multi-user.target", true))),
+            (
+                "static",
+                vec!["x.service", "sockets.target"],
+                Some(("is started at boot by sockets.target", true)),
+            ),
+            (
+                "generated",
+                vec!["multi-user.target"],
+                Some((
+                    "is made and started at boot by a generator (/etc/init.d, /etc/fstab or the like)",
+                    false,
+                )),
+            ),
+        ] {
+            let state = unit(&[("UnitFileState", Value::from(file)), ("WantedBy", Value::from(wanted_by))]);
+            let found = at_boot("web.service", &state);
+            assert_eq!(
+                found.as_ref().map(|found| (found.how.as_str(), found.can_be_disabled)),
+                expected,
+                "{file}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_refusal_says_what_to_do() {
+        let check = |disable: bool, can_be_disabled: bool, expected: &str| {
+            let starter = Starter {
+                unit: "web.socket".to_owned(),
+                how: "is enabled at boot".to_owned(),
+                can_be_disabled,
+            };
+            let failure = refusal(&[starter], disable).unwrap();
+            assert_eq!(failure.reason, Reason::BadConfiguration);
+            assert!(failure.message.starts_with("web.socket is enabled at boot, so it would start twice; "));
+            assert!(failure.message.contains(expected), "{}", failure.message);
+        };
+        check(false, true, "`systemctl disable web.socket` on every node, or `disableAtBoot: true`");
+        check(true, true, "disableAtBoot could not");
+        check(true, false, "take it out of there");
+        assert_eq!(refusal(&[], false), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! The control group of a unit as the kernel shows it: who is in it. systemd says what it means to do, the kernel what is.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A hierarchy in which systemd keeps units apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hierarchy {
+    /// Which of its folders is mounted.
+    root: PathBuf,
+    /// Where.
+    mount: PathBuf,
+    /// Whether it is that of version 2, which also counts what is used.
+    counts: bool,
+}
+
+/// Where units' groups are on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Groups {
+    hierarchies: Vec<Hierarchy>,
+}
+
+impl Groups {
+    /// Of the mounts that this process sees.
+    pub(super) fn here() -> io::Result<Groups> {
+        Ok(Groups::of(&fs::read_to_string("/proc/self/mountinfo")?))
+    }
+
+    fn of(mounts: &str) -> Groups {
+        let hierarchies = mounts.lines().filter_map(|line| {
+            let (place, kind) = line.split_once(" - ")?;
+            let (places, kinds): (Vec<&str>, Vec<&str>) =
+                (place.split(' ').collect(), kind.split(' ').collect());
+            let counts = match *kinds.first()? {
+                "cgroup2" => true,
+                "cgroup" if kinds.last()?.split(',').any(|option| option == "name=systemd") => false,
+                _ => return None,
+            };
+            Some(Hierarchy { root: places.get(3)?.into(), mount: places.get(4)?.into(), counts })
+        });
+        Groups { hierarchies: hierarchies.collect() }
+    }
+
+    /// The folders of a group that exist, those that count first.
+    fn folders(&self, group: &str) -> Vec<(PathBuf, bool)> {
+        let mut found: Vec<(PathBuf, bool)> = self
+            .hierarchies
+            .iter()
+            .filter_map(|hierarchy| {
+                let below = Path::new(group).strip_prefix(&hierarchy.root).ok()?;
+                Some((hierarchy.mount.join(below), hierarchy.counts))
+            })
+            .filter(|(folder, _)| folder.is_dir())
+            .collect();
+        found.sort_by_key(|(_, counts)| !counts);
+        found
+    }
+
+    /// The folder with the counters of a group.
+    pub(super) fn counters(&self, group: &str) -> Option<PathBuf> {
+        if group.is_empty() {
+            return None;
+        }
+        self.folders(group).into_iter().find(|(_, counts)| *counts).map(|(folder, _)| folder)
+    }
+
+    /// The processes in a group and in those below it.
+    pub(super) fn members(&self, group: &str) -> io::Result<Vec<i32>> {
+        let mut pids = Vec::new();
+        // The root is everybody's.
+        if group.is_empty() || group == "/" {
+            return Ok(pids);
+        }
+        let mut folders: Vec<PathBuf> = self.folders(group).into_iter().map(|(folder, _)| folder).collect();
+        while let Some(folder) = folders.pop() {
+            match fs::read_to_string(folder.join("cgroup.procs")) {
+                Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
+                // It has gone meanwhile, or it is one of threads, whose processes are listed above it.
+                Err(error) if passes(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            folders.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()));
+        }
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+
+    /// Kills everything in a group, without systemd.
+    pub(super) fn kill(&self, group: &str) -> io::Result<()> {
+        for pid in self.members(group)? {
+            // Zero is a process that this pid namespace does not see, and kill(0) would be ourselves.
+            if pid > 0 {
+                // It may have ended meanwhile; who looks again sees.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn passes(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || matches!(error.raw_os_error(), Some(nix::libc::ENODEV | nix::libc::EOPNOTSUPP))
+}
+
+/// Processes, for people.
+pub(super) fn describe(pids: &[i32]) -> String {
+    let words: Vec<String> = pids.iter().take(5).map(ToString::to_string).collect();
+    let more = if pids.len() > 5 { " …" } else { "" };
+    format!("processes {}{more}", words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hierarchies_of_systemd_are_found() {
+        let check = |mounts: &str, expected: &[(&str, &str, bool)]| {
+            let found = Groups::of(mounts).hierarchies;
+            let found: Vec<(&str, &str, bool)> = found
+                .iter()
+                .map(|one| (one.root.to_str().unwrap(), one.mount.to_str().unwrap(), one.counts))
+                .collect();
+            assert_eq!(found, expected, "{mounts}");
+        };
+        check(
+            "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n",
+            &[("/", "/sys/fs/cgroup", true)],
+        );
+        check(
+            "31 30 0:9 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd\n\
+             32 30 0:8 / /sys/fs/cgroup/unified rw shared:3 - cgroup2 none rw\n\
+             33 30 0:7 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n",
+            &[("/", "/sys/fs/cgroup/systemd", false), ("/", "/sys/fs/cgroup/unified", true)],
+        );
+        check("1 2 0:1 / /proc rw - proc proc rw\n", &[]);
+    }
+
+    #[test]
+    fn members_are_those_of_all_groups_below() {
+        let folder = tempfile::tempdir().unwrap();
+        let mount = folder.path().to_str().unwrap();
+        let unit = folder.path().join("system.slice/web.service");
+        fs::create_dir_all(unit.join("worker")).unwrap();
+        fs::write(unit.join("cgroup.procs"), "7\n5\n").unwrap();
+        fs::write(unit.join("worker/cgroup.procs"), "9\n7\n").unwrap();
+        fs::write(folder.path().join("cgroup.procs"), "1\n").unwrap();
+        let groups = Groups::of(&format!("1 2 0:1 / {mount} rw - cgroup2 none rw\n"));
+        assert_eq!(groups.members("/system.slice/web.service").unwrap(), [5, 7, 9]);
+        assert_eq!(groups.members("/system.slice/gone.service").unwrap(), Vec::<i32>::new());
+        assert_eq!(groups.members("").unwrap(), Vec::<i32>::new());
+        assert_eq!(groups.counters("/system.slice/web.service"), Some(unit));
+        assert_eq!((groups.counters("/gone"), groups.counters("")), (None, None));
+        let other = Groups::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
+        assert_eq!(other.members("/system.slice/web.service").unwrap(), Vec::<i32>::new());
+    }
+
+    #[test]
+    fn many_processes_are_named_in_part() {
+        assert_eq!(describe(&[1, 2]), "processes 1, 2");
+        assert_eq!(describe(&[1, 2, 3, 4, 5, 6]), "processes 1, 2, 3, 4, 5 …");
+    }
+}

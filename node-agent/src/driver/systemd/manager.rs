@@ -1,0 +1,206 @@
+//! What is asked of the service manager.
+
+use super::bus::{BusError, DESTINATION, MANAGER, MANAGER_PATH, PROPERTIES, Session, Signal};
+use super::state::{Properties, UnitState};
+use super::verdict::JobResult;
+use serde::Serialize;
+use std::num::NonZeroU32;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use zbus::Message;
+use zbus::zvariant::{DynamicType, ObjectPath, OwnedObjectPath, OwnedValue, Value};
+
+/// The interface of all units.
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+/// The interface of jobs.
+const JOB: &str = "org.freedesktop.systemd1.Job";
+
+/// Whether a job replaces those that stand against it, or also ignores every order between units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// As systemctl asks.
+    Replace,
+    /// At once, whatever else systemd is about to do.
+    AtOnce,
+}
+
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Mode::Replace => "replace",
+            Mode::AtOnce => "ignore-dependencies",
+        }
+    }
+}
+
+/// A job under way.
+pub(super) struct Job {
+    id: u32,
+    signals: Receiver<Signal>,
+}
+
+impl Job {
+    /// How it ended.
+    pub(super) async fn ended(mut self) -> JobResult {
+        loop {
+            match self.signals.recv().await {
+                Ok(Signal::JobRemoved { id, result, .. }) if id == self.id => return JobResult::of(&result),
+                Ok(
+                    Signal::JobRemoved { .. }
+                    | Signal::JobNew { .. }
+                    | Signal::Changed { .. }
+                    | Signal::Answered { .. },
+                ) => {}
+                Err(RecvError::Lagged(_) | RecvError::Closed) => return JobResult::Unseen,
+            }
+        }
+    }
+}
+
+impl Session {
+    async fn ask<B: Serialize + DynamicType>(
+        &self,
+        path: &ObjectPath<'_>,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Result<Message, BusError> {
+        Ok(self.connection.call_method(Some(DESTINATION), path, Some(interface), method, body).await?)
+    }
+
+    async fn manager<B: Serialize + DynamicType>(&self, method: &str, body: &B) -> Result<Message, BusError> {
+        self.ask(&ObjectPath::from_static_str_unchecked(MANAGER_PATH), MANAGER, method, body).await
+    }
+
+    /// The object of a unit, whether or not the node has such a unit.
+    pub(super) async fn load(&self, unit: &str) -> Result<OwnedObjectPath, BusError> {
+        Ok(self.manager("LoadUnit", &(unit,)).await?.body().deserialize()?)
+    }
+
+    /// A question without a meaning of its own: once it is seen to be answered, everything said before has been given out.
+    pub(super) async fn question(&self) -> Result<u32, BusError> {
+        let path = ObjectPath::from_static_str_unchecked(MANAGER_PATH);
+        let answer = self.ask(&path, "org.freedesktop.DBus.Peer", "Ping", &()).await?;
+        Ok(answer.header().reply_serial().map_or(0, NonZeroU32::get))
+    }
+
+    /// A unit by its name, or one of its names.
+    pub(super) async fn unit(&self, unit: &str) -> Result<UnitState, BusError> {
+        let path = self.load(unit).await?;
+        self.state(&path, unit).await
+    }
+
+    /// A unit by its object and name.
+    pub(super) async fn state(&self, path: &ObjectPath<'_>, unit: &str) -> Result<UnitState, BusError> {
+        let common = self.properties(path, UNIT).await?;
+        let own = match own_interface(unit) {
+            Some(interface) => self.properties(path, &interface).await?,
+            None => Properties::new(),
+        };
+        Ok(UnitState::of(&common, &own))
+    }
+
+    async fn properties(&self, path: &ObjectPath<'_>, interface: &str) -> Result<Properties, BusError> {
+        Ok(self.ask(path, PROPERTIES, "GetAll", &(interface,)).await?.body().deserialize()?)
+    }
+
+    /// The control group of a unit; empty: none now.
+    pub(super) async fn group(&self, unit: &str) -> Result<String, BusError> {
+        let path = self.load(unit).await?;
+        let Some(interface) = own_interface(unit) else { return Ok(String::new()) };
+        let answer = self.ask(&path, PROPERTIES, "Get", &(interface, "ControlGroup")).await?;
+        let value: OwnedValue = answer.body().deserialize()?;
+        Ok(String::try_from(value).unwrap_or_default())
+    }
+
+    /// The unit that a process belongs to.
+    pub(super) async fn unit_of(&self, pid: u32) -> Result<UnitState, BusError> {
+        let path: OwnedObjectPath = self.manager("GetUnitByPID", &(pid,)).await?.body().deserialize()?;
+        Ok(UnitState::of(&self.properties(&path, UNIT).await?, &Properties::new()))
+    }
+
+    /// What a job of this number is to do; `None`: it has ended.
+    pub(super) async fn job_type(&self, job: u32) -> Option<String> {
+        let path = ObjectPath::try_from(format!("{MANAGER_PATH}/job/{job}")).ok()?;
+        let answer = self.ask(&path, PROPERTIES, "Get", &(JOB, "JobType")).await.ok()?;
+        let value: OwnedValue = answer.body().deserialize().ok()?;
+        String::try_from(value).ok()
+    }
+
+    /// Asks for a start.
+    pub(super) async fn start(&self, unit: &str) -> Result<Job, BusError> {
+        self.job("StartUnit", &(unit, Mode::Replace.word())).await
+    }
+
+    /// Makes a transient unit and asks for its start.
+    pub(super) async fn start_transient(
+        &self,
+        unit: &str,
+        properties: &[(&str, Value<'_>)],
+    ) -> Result<Job, BusError> {
+        let beside: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
+        self.job("StartTransientUnit", &(unit, Mode::Replace.word(), properties, beside)).await
+    }
+
+    /// Asks for a stop.
+    pub(super) async fn stop(&self, unit: &str, mode: Mode) -> Result<Job, BusError> {
+        self.job("StopUnit", &(unit, mode.word())).await
+    }
+
+    async fn job<B: Serialize + DynamicType>(&self, method: &str, body: &B) -> Result<Job, BusError> {
+        // Listened to from before the job is there.
+        let signals = self.signals();
+        let path: OwnedObjectPath = self.manager(method, body).await?.body().deserialize()?;
+        let id = path.rsplit('/').next().and_then(|id| id.parse().ok()).unwrap_or_default();
+        Ok(Job { id, signals })
+    }
+
+    /// Sends SIGKILL to everything in the unit.
+    pub(super) async fn kill(&self, unit: &str) -> Result<(), BusError> {
+        self.manager("KillUnit", &(unit, "all", nix::libc::SIGKILL)).await.map(|_| ())
+    }
+
+    /// Forgets that the unit failed, and how often it was started.
+    pub(super) async fn reset_failed(&self, unit: &str) -> Result<(), BusError> {
+        self.manager("ResetFailedUnit", &(unit,)).await.map(|_| ())
+    }
+
+    /// Keeps a unit's state readable after its end, when systemd forgets units that nothing names, until [`Session::unref`].
+    pub(super) async fn keep(&self, unit: &str) -> Result<(), BusError> {
+        let path = self.load(unit).await?;
+        self.ask(&path, UNIT, "Ref", &()).await.map(|_| ())
+    }
+
+    /// Undoes one [`Session::keep`].
+    pub(super) async fn unref(&self, unit: &str) -> Result<(), BusError> {
+        let path = self.load(unit).await?;
+        self.ask(&path, UNIT, "Unref", &()).await.map(|_| ())
+    }
+
+    /// Takes units out of the boot, and reads all units anew.
+    pub(super) async fn disable(&self, units: &[&str]) -> Result<(), BusError> {
+        for until_boot in [false, true] {
+            self.manager("DisableUnitFiles", &(units, until_boot)).await?;
+        }
+        self.reload().await
+    }
+
+    /// Reads all units anew.
+    pub(super) async fn reload(&self) -> Result<(), BusError> {
+        self.manager("Reload", &()).await.map(|_| ())
+    }
+}
+
+/// The interface of a unit's own type; `None`: it has no properties of its own that are used here.
+fn own_interface(unit: &str) -> Option<String> {
+    let name = match unit.rsplit('.').next()? {
+        "service" => "Service",
+        "socket" => "Socket",
+        "mount" => "Mount",
+        "swap" => "Swap",
+        "timer" => "Timer",
+        "path" => "Path",
+        _ => return None,
+    };
+    Some(format!("org.freedesktop.systemd1.{name}"))
+}

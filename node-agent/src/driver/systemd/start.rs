@@ -1,0 +1,242 @@
+//! Starting a unit, or adopting it when it runs.
+
+use super::bus::{BusError, Session};
+use super::manager::Job;
+use super::state::{ActiveState, UnitState};
+use super::stop::release;
+use super::verdict::{JobResult, Standing, never_here, occupied, refusal, standing, start_failure};
+use super::watch::{self, change};
+use super::{Context, boot, broken, order, transient};
+use crate::core::DriverFailure;
+use ha_api_types::driver::{SystemdDriver as SystemdSpec, is_essential_unit};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::FailureClass;
+use ha_api_types::resource::ServiceDefinition;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// A process that ends sooner than this after its start has failed to start.
+const SETTLING: Duration = Duration::from_millis(100);
+/// How long systemd may take to forget a transient unit that has ended.
+const FORGETTING: Duration = Duration::from_secs(5);
+/// How often to look at what no signal tells.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Starts or adopts it; `Ok` once it is active and has not ended at once.
+pub(super) async fn start(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    spec: &SystemdSpec,
+) -> Result<(), DriverFailure> {
+    let unit = spec.unit_name(&service.name);
+    context.watches.end(&service.name);
+    let limit = Duration::from_millis(service.timeouts.start_ms());
+    let started = timeout(limit, start_or_adopt(context, service, spec, &unit)).await.unwrap_or_else(|_| {
+        Err(DriverFailure {
+            class: FailureClass::RetryHere,
+            reason: Reason::TimedOut,
+            message: format!(
+                "{unit} was not active within startSeconds ({} s); see journalctl -u {unit}",
+                limit.as_secs_f64()
+            ),
+        })
+    });
+    started?;
+    watch::begin(context, service, &unit, true);
+    Ok(())
+}
+
+async fn start_or_adopt(
+    context: &Context,
+    service: &ServiceDefinition,
+    spec: &SystemdSpec,
+    unit: &str,
+) -> Result<(), DriverFailure> {
+    let session = context.bus.session().await.map_err(|error| broken(&error))?;
+    let own = order::own_unit(&session).await.map_err(|error| broken(&error))?;
+    let own = own.as_ref().map(|own| own.id.as_str());
+    let state = session.unit(unit).await.map_err(|error| broken(&error))?;
+    if is_essential_unit(&state.id) || own == Some(state.id.as_str()) {
+        let message = format!("{unit} is {}, which the node itself needs: it cannot be a service", state.id);
+        return Err(never_here(Reason::BadConfiguration, message));
+    }
+    let job = if spec.command.is_empty() {
+        of_the_node(context, &session, spec, unit, &state, own).await?
+    } else {
+        of_a_command(context, &session, service, spec, unit, &state, own).await?
+    };
+    let result = match job {
+        Some(job) => job.ended().await,
+        None => JobResult::Done,
+    };
+    settled(context, &session, unit, &result).await
+}
+
+/// A unit of the node. `None`: it is active already.
+async fn of_the_node(
+    context: &Context,
+    session: &Session,
+    spec: &SystemdSpec,
+    unit: &str,
+    state: &UnitState,
+    own: Option<&str>,
+) -> Result<Option<Job>, DriverFailure> {
+    let is_active = state.active == ActiveState::Active;
+    // What runs is adopted also when its file has gone since.
+    if let Some(failure) = refusal(unit, state).filter(|_| !is_active) {
+        return Err(failure);
+    }
+    let prepared = async {
+        let mut starters = boot::starters(session, unit, state).await?;
+        if spec.disable_at_boot {
+            starters = boot::disable(session, unit, starters).await?;
+        }
+        if starters.is_empty()
+            && let Some(agent) = own
+        {
+            order::ensure(session, &state.id, state, agent).await?;
+        }
+        Ok(starters)
+    };
+    let starters = prepared.await.map_err(|error: BusError| broken(&error))?;
+    if let Some(failure) = boot::refusal(&starters, spec.disable_at_boot) {
+        return Err(failure);
+    }
+    if is_active {
+        return Ok(None);
+    }
+    if state.has_ended() {
+        context.clear_group(unit, &state.group).await?;
+        // It may have been started too often, by its own count.
+        let _ = session.reset_failed(unit).await;
+    }
+    session.start(unit).await.map(Some).map_err(|error| refused(unit, &error))
+}
+
+/// A transient unit. `None`: it is active already.
+async fn of_a_command(
+    context: &Context,
+    session: &Session,
+    service: &ServiceDefinition,
+    spec: &SystemdSpec,
+    unit: &str,
+    state: &UnitState,
+    own: Option<&str>,
+) -> Result<Option<Job>, DriverFailure> {
+    if let Some(failure) = occupied(unit, state) {
+        return Err(failure);
+    }
+    match state.active {
+        ActiveState::Active => {
+            // How it ends should be readable; without, it is only known that it did.
+            let _ = session.keep(unit).await;
+            return Ok(None);
+        }
+        ActiveState::Activating => {
+            return session.start(unit).await.map(Some).map_err(|error| refused(unit, &error));
+        }
+        ActiveState::Inactive | ActiveState::Failed | ActiveState::Deactivating | ActiveState::Unknown => {}
+    }
+    context.clear_group(unit, &state.group).await?;
+    let mut properties = transient::properties(service, spec, &context.settings.node, own);
+    // How it ends stays readable until it is released.
+    properties.push(("AddRef", true.into()));
+    let until = Instant::now() + FORGETTING;
+    loop {
+        release(session, unit).await;
+        match session.start_transient(unit, &properties).await {
+            Ok(job) => return Ok(Some(job)),
+            // What ran before is not yet forgotten.
+            Err(error) if error.is("UnitExists") && Instant::now() < until => sleep(LOOK).await,
+            Err(error) => return Err(refused(unit, &error)),
+        }
+    }
+}
+
+/// Waits until the unit is active and has not ended at once. systemd may restart it by itself meanwhile.
+async fn settled(
+    context: &Context,
+    session: &Session,
+    unit: &str,
+    result: &JobResult,
+) -> Result<(), DriverFailure> {
+    let mut signals = session.signals();
+    let path = session.load(unit).await.map_err(|error| broken(&error))?;
+    let mut active_since = None;
+    loop {
+        let state = session.state(&path, unit).await.map_err(|error| broken(&error))?;
+        context.remember_group(unit, &state.group);
+        let now = Instant::now();
+        let mut look_at = now + Duration::from_secs(1);
+        match standing(&state) {
+            Standing::Running if state.active == ActiveState::Active => {
+                let since = *active_since.get_or_insert(now);
+                if !ends_unnoticed(&state) || now >= since + SETTLING {
+                    return Ok(());
+                }
+                look_at = since + SETTLING;
+            }
+            Standing::Ended if state.job == 0 => return Err(start_failure(unit, result, &state)),
+            Standing::Running | Standing::Ending | Standing::Ended | Standing::Unclear => active_since = None,
+        }
+        change(session, &mut signals, path.as_str(), unit, look_at).await;
+    }
+}
+
+/// Whether its start is done before its program says anything.
+fn ends_unnoticed(state: &UnitState) -> bool {
+    state.service.as_ref().is_some_and(|service| matches!(service.kind.as_str(), "simple" | "exec" | "idle"))
+}
+
+/// What an answer of systemd's to a start means.
+fn refused(unit: &str, error: &BusError) -> DriverFailure {
+    let (class, reason) = match error {
+        BusError::Refused { .. } if error.is("NoSuchUnit") => (FailureClass::NeverHere, Reason::NotInstalled),
+        BusError::Refused { .. }
+            if [
+                "UnitMasked",
+                "BadUnitSetting",
+                "LoadFailed",
+                "InvalidArgs",
+                "PropertyReadOnly",
+                "OnlyByDependency",
+            ]
+            .iter()
+            .any(|word| error.is(word)) =>
+        {
+            (FailureClass::NeverHere, Reason::BadConfiguration)
+        }
+        // The machine shuts down.
+        BusError::Refused { .. } if error.is("TransactionIsDestructive") || error.is("ShuttingDown") => {
+            (FailureClass::TryElsewhere, Reason::StartFailed)
+        }
+        BusError::Refused { .. } | BusError::Unreachable(_) => (FailureClass::RetryHere, Reason::StartFailed),
+    };
+    DriverFailure { class, reason, message: format!("{unit}: {error}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_systemd_have_classes() {
+        for (name, class, reason) in [
+            ("org.freedesktop.systemd1.NoSuchUnit", FailureClass::NeverHere, Reason::NotInstalled),
+            ("org.freedesktop.systemd1.UnitMasked", FailureClass::NeverHere, Reason::BadConfiguration),
+            ("org.freedesktop.DBus.Error.InvalidArgs", FailureClass::NeverHere, Reason::BadConfiguration),
+            (
+                "org.freedesktop.systemd1.TransactionIsDestructive",
+                FailureClass::TryElsewhere,
+                Reason::StartFailed,
+            ),
+            ("org.freedesktop.DBus.Error.NoMemory", FailureClass::RetryHere, Reason::StartFailed),
+        ] {
+            let error = BusError::Refused { name: name.to_owned(), message: "because".to_owned() };
+            let failure = refused("web.service", &error);
+            assert_eq!((failure.class, failure.reason), (class, reason), "{name}");
+            assert_eq!(failure.message, "web.service: systemd refuses: because");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A unit as its service manager describes it: the properties that are used here, read once.
+
+use std::collections::BTreeMap;
+use zbus::zvariant::{OwnedValue, Str, Value};
+
+/// Properties by name, as D-Bus gives them.
+pub(super) type Properties = BTreeMap<String, OwnedValue>;
+
+/// Whether a unit's file could be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum LoadState {
+    Loaded,
+    /// There is no such file.
+    NotFound,
+    Masked,
+    /// It cannot be used: the word for it, and why.
+    Broken(String, String),
+}
+
+/// What a unit does, in the words of all types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ActiveState {
+    /// Also while it reloads.
+    Active,
+    Inactive,
+    Failed,
+    Activating,
+    Deactivating,
+    /// A word that this version does not know.
+    Unknown,
+}
+
+/// How a main process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MainEnd {
+    /// None has.
+    None,
+    /// With this exit status.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+    /// By this signal, with a core dump.
+    Dumped(i32),
+}
+
+/// What a unit's own type says, of services.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServiceState {
+    /// `Type=`.
+    pub(super) kind: String,
+    /// `RemainAfterExit=`.
+    pub(super) remains: bool,
+    /// How its last main process ended.
+    pub(super) main_end: MainEnd,
+    /// When, in microseconds on the clock that does not jump; 0: never.
+    pub(super) main_ended_us: u64,
+}
+
+/// A unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UnitState {
+    /// Its name; another than asked for when that is an alias.
+    pub(super) id: String,
+    pub(super) load: LoadState,
+    pub(super) active: ActiveState,
+    /// `ActiveState/SubState`, for people.
+    pub(super) words: String,
+    /// `UnitFileState`: whether and how it is enabled.
+    pub(super) file: String,
+    /// Where its file is; empty: it has none.
+    pub(super) fragment: String,
+    pub(super) is_transient: bool,
+    /// The number of its job under way; 0: none.
+    pub(super) job: u32,
+    /// `Result`: the word for how it ended last.
+    pub(super) result: String,
+    /// Whether its conditions held at the last start.
+    pub(super) conditions_held: bool,
+    /// When it was no longer active, as [`ServiceState::main_ended_us`].
+    pub(super) active_until_us: u64,
+    /// Its control group, below the root of the hierarchy; empty: none now.
+    pub(super) group: String,
+    /// Units that want or require it.
+    pub(super) wanted_by: Vec<String>,
+    /// Units that start it on demand.
+    pub(super) triggered_by: Vec<String>,
+    /// Units that it is ordered before.
+    pub(super) before: Vec<String>,
+    /// Units that it is ordered after.
+    pub(super) after: Vec<String>,
+    /// What only services have.
+    pub(super) service: Option<ServiceState>,
+}
+
+impl UnitState {
+    /// Reads the properties of all units, and of the unit's own type.
+    pub(super) fn of(unit: &Properties, own: &Properties) -> UnitState {
+        let id = text(unit, "Id");
+        let (active, sub) = (text(unit, "ActiveState"), text(unit, "SubState"));
+        let is_service = id.ends_with(".service");
+        let service = is_service.then(|| ServiceState {
+            kind: text(own, "Type"),
+            remains: flag(own, "RemainAfterExit"),
+            main_end: match (signed(own, "ExecMainCode"), signed(own, "ExecMainStatus")) {
+                // As waitid(2) numbers them.
+                (1, status) => MainEnd::Exited(status),
+                (2, signal) => MainEnd::Killed(signal),
+                (3, signal) => MainEnd::Dumped(signal),
+                _ => MainEnd::None,
+            },
+            main_ended_us: number(own, "ExecMainExitTimestampMonotonic"),
+        });
+        let mut wanted_by = Vec::new();
+        for kind in ["WantedBy", "RequiredBy", "UpheldBy"] {
+            wanted_by.extend(texts(unit, kind));
+        }
+        UnitState {
+            load: load_state(unit),
+            active: match active.as_str() {
+                "active" | "reloading" | "refreshing" => ActiveState::Active,
+                "inactive" => ActiveState::Inactive,
+                "failed" => ActiveState::Failed,
+                "activating" => ActiveState::Activating,
+                "deactivating" | "maintenance" => ActiveState::Deactivating,
+                _ => ActiveState::Unknown,
+            },
+            words: format!("{active}/{sub}"),
+            file: text(unit, "UnitFileState"),
+            fragment: text(unit, "FragmentPath"),
+            is_transient: flag(unit, "Transient"),
+            job: job(unit),
+            result: text(own, "Result"),
+            conditions_held: flag(unit, "ConditionResult"),
+            active_until_us: number(unit, "ActiveExitTimestampMonotonic"),
+            group: text(own, "ControlGroup"),
+            wanted_by,
+            triggered_by: texts(unit, "TriggeredBy"),
+            before: texts(unit, "Before"),
+            after: texts(unit, "After"),
+            service,
+            id,
+        }
+    }
+
+    /// Whether nothing of it is meant to run; processes may be left all the same.
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.active, ActiveState::Inactive | ActiveState::Failed)
+    }
+
+    /// A service that does one thing and is inactive again.
+    pub(super) fn ends_at_once(&self) -> bool {
+        self.service.as_ref().is_some_and(|service| service.kind == "oneshot" && !service.remains)
+    }
+}
+
+fn load_state(unit: &Properties) -> LoadState {
+    match text(unit, "LoadState").as_str() {
+        "loaded" => LoadState::Loaded,
+        "not-found" => LoadState::NotFound,
+        "masked" => LoadState::Masked,
+        other => {
+            let why = match unit.get("LoadError").map(|value| &**value) {
+                Some(Value::Structure(error)) => error.fields().get(1).map(word).unwrap_or_default(),
+                Some(_) | None => String::new(),
+            };
+            LoadState::Broken(other.to_owned(), why)
+        }
+    }
+}
+
+fn job(unit: &Properties) -> u32 {
+    match unit.get("Job").map(|value| &**value) {
+        Some(Value::Structure(job)) => {
+            job.fields().first().and_then(|id| u32::try_from(id).ok()).unwrap_or_default()
+        }
+        Some(_) | None => 0,
+    }
+}
+
+fn text(properties: &Properties, name: &str) -> String {
+    properties.get(name).map(|value| word(value)).unwrap_or_default()
+}
+
+fn word(value: &Value<'_>) -> String {
+    Str::try_from(value).map(|text| text.as_str().to_owned()).unwrap_or_default()
+}
+
+fn texts(properties: &Properties, name: &str) -> Vec<String> {
+    match properties.get(name).map(|value| &**value) {
+        Some(Value::Array(array)) => array.iter().map(word).collect(),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+fn flag(properties: &Properties, name: &str) -> bool {
+    properties.get(name).and_then(|value| bool::try_from(&**value).ok()).unwrap_or_default()
+}
+
+fn number(properties: &Properties, name: &str) -> u64 {
+    properties.get(name).and_then(|value| u64::try_from(&**value).ok()).unwrap_or_default()
+}
+
+fn signed(properties: &Properties, name: &str) -> i32 {
+    properties.get(name).and_then(|value| i32::try_from(&**value).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// A unit with these properties, of any type, besides being loaded; `after` is left as systemd has it for nobody.
+    pub(in super::super) fn unit(properties: &[(&str, Value<'_>)]) -> UnitState {
+        let mut all = Properties::new();
+        for (name, value) in [("Id", Value::from("web.service")), ("LoadState", Value::from("loaded"))]
+            .iter()
+            .chain(properties)
+        {
+            all.insert((*name).to_owned(), value.try_to_owned().unwrap());
+        }
+        UnitState::of(&all, &all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::unit;
+    use super::*;
+    use zbus::zvariant::{ObjectPath, StructureBuilder};
+
+    #[test]
+    fn properties_are_read() {
+        let job = StructureBuilder::new()
+            .add_field(7_u32)
+            .add_field(ObjectPath::try_from("/a").unwrap())
+            .build()
+            .unwrap();
+        let state = unit(&[
+            ("ActiveState", Value::from("active")),
+            ("SubState", Value::from("running")),
+            ("Job", Value::from(job)),
+            ("ExecMainCode", Value::from(2_i32)),
+            ("ExecMainStatus", Value::from(9_i32)),
+            ("WantedBy", Value::from(vec!["multi-user.target"])),
+            ("UpheldBy", Value::from(vec!["x.service"])),
+            ("Transient", Value::from(true)),
+            ("ActiveExitTimestampMonotonic", Value::from(12_u64)),
+        ]);
+        assert_eq!(state.words, "active/running");
+        assert_eq!((state.active, state.load.clone()), (ActiveState::Active, LoadState::Loaded));
+        assert_eq!((state.job, state.active_until_us, state.is_transient), (7, 12, true));
+        assert_eq!(state.wanted_by, ["multi-user.target", "x.service"]);
+        assert_eq!(state.service.map(|service| service.main_end), Some(MainEnd::Killed(9)));
+    }
+
+    #[test]
+    fn load_states_are_told_apart() {
+        let error = StructureBuilder::new()
+            .add_field("org.freedesktop.systemd1.BadUnitSetting")
+            .add_field("Unit web.service has a bad unit file setting.")
+            .build()
+            .unwrap();
+        let broken = LoadState::Broken(
+            "bad-setting".to_owned(),
+            "Unit web.service has a bad unit file setting.".to_owned(),
+        );
+        for (word, expected) in [
+            ("loaded", LoadState::Loaded),
+            ("not-found", LoadState::NotFound),
+            ("masked", LoadState::Masked),
+            ("bad-setting", broken),
+        ] {
+            let error = Value::from(error.try_clone().unwrap());
+            let state = unit(&[("LoadState", Value::from(word)), ("LoadError", error)]);
+            assert_eq!(state.load, expected);
+        }
+    }
+
+    #[test]
+    fn other_types_have_no_main_process() {
+        let state = unit(&[("Id", Value::from("srv.mount")), ("ActiveState", Value::from("inactive"))]);
+        assert_eq!(state.service, None);
+        assert!(state.has_ended() && !state.ends_at_once());
+        let state = unit(&[("Type", Value::from("oneshot"))]);
+        assert!(state.ends_at_once());
+        let state = unit(&[("Type", Value::from("oneshot")), ("RemainAfterExit", Value::from(true))]);
+        assert!(!state.ends_at_once());
+    }
+}

@@ -1,0 +1,118 @@
+//! The transient unit of a command line.
+
+use ha_api_types::driver::SystemdDriver as SystemdSpec;
+use ha_api_types::resource::ServiceDefinition;
+use zbus::zvariant::Value;
+
+/// The slice of all transient units.
+const SLICE: &str = "hactl.slice";
+
+/// The unit's properties. `agent`: the unit of the agent itself, which ends before this one at a shutdown.
+pub(super) fn properties(
+    service: &ServiceDefinition,
+    spec: &SystemdSpec,
+    node: &str,
+    agent: Option<&str>,
+) -> Vec<(&'static str, Value<'static>)> {
+    let program = spec.command.first().cloned().unwrap_or_default();
+    let mut environment: Vec<String> =
+        spec.environment.iter().map(|(name, text)| format!("{name}={text}")).collect();
+    environment.push(format!("HA_RESOURCE={}", service.name));
+    environment.push(format!("HA_RESOURCE_UID={}", service.uid));
+    environment.push(format!("HA_NODE={node}"));
+    let mut all = vec![
+        ("Description", Value::from(format!("hactl resource {}", service.name))),
+        // Started means: the program was executed.
+        ("Type", Value::from("exec")),
+        ("ExecStart", Value::from(vec![(program, spec.command.clone(), false)])),
+        ("Environment", Value::from(environment)),
+        ("Slice", Value::from(SLICE)),
+        // hactl starts it again, here or elsewhere.
+        ("Restart", Value::from("no")),
+        ("KillMode", Value::from("control-group")),
+        ("TimeoutStopUSec", Value::from(service.timeouts.stop_ms().saturating_mul(1000))),
+        ("CollectMode", Value::from("inactive-or-failed")),
+        ("CPUAccounting", Value::from(true)),
+        ("MemoryAccounting", Value::from(true)),
+        ("IOAccounting", Value::from(true)),
+        ("TasksAccounting", Value::from(true)),
+    ];
+    if let Some(directory) = &spec.working_directory {
+        all.push(("WorkingDirectory", Value::from(directory.clone())));
+    }
+    if let Some(user) = &spec.user {
+        all.push(("User", Value::from(user.clone())));
+    }
+    if let Some(bytes) = spec.limits.memory {
+        all.push(("MemoryMax", Value::from(u64::try_from(bytes.units()).unwrap_or(u64::MAX))));
+    }
+    if let Some(cores) = spec.limits.cpu {
+        // So much processor time in each second: a thousandth of a core is a millisecond.
+        let micros = u64::try_from(cores.milli()).unwrap_or_default().saturating_mul(1000);
+        all.push(("CPUQuotaPerSecUSec", Value::from(micros)));
+    }
+    if let Some(tasks) = spec.limits.tasks {
+        all.push(("TasksMax", Value::from(tasks)));
+    }
+    if let Some(agent) = agent {
+        all.push(("Before", Value::from(vec![agent.to_owned()])));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::driver::DriverSpec;
+    use ha_api_types::resource::Resource;
+    use serde_json::json;
+
+    /// Properties by name, as text.
+    fn check(spec: &serde_json::Value, agent: Option<&str>, expected: &[(&str, &str)], absent: &[&str]) {
+        let mut resource = Resource::default();
+        resource.metadata.name = "web".into();
+        resource.metadata.uid = "uid-1".into();
+        resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"systemd": spec})).unwrap();
+        let service = ServiceDefinition::of(&resource);
+        let spec = service.driver.systemd.clone().unwrap();
+        let found = properties(&service, &spec, "node1", agent);
+        for (name, text) in expected {
+            let value = found.iter().find(|(other, _)| other == name).map(|(_, value)| value.to_string());
+            assert_eq!(value.as_deref(), Some(*text), "{name}");
+        }
+        for name in absent {
+            assert!(!found.iter().any(|(other, _)| other == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_becomes_a_unit() {
+        check(
+            &json!({"command": ["/bin/sleep", "9"], "environment": {"A": "b c"}}),
+            None,
+            &[
+                ("ExecStart", r#"[("/bin/sleep", ["/bin/sleep", "9"], false)]"#),
+                ("Environment", r#"["A=b c", "HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1", "HA_NODE=node1"]"#),
+                ("Slice", r#""hactl.slice""#),
+                ("Restart", r#""no""#),
+                ("TimeoutStopUSec", "uint64 60000000"),
+                ("CollectMode", r#""inactive-or-failed""#),
+            ],
+            &["User", "WorkingDirectory", "MemoryMax", "CPUQuotaPerSecUSec", "TasksMax", "Before"],
+        );
+        check(
+            &json!({"command": ["/a"], "user": "www-data", "workingDirectory": "/srv",
+                "limits": {"cpu": "1500m", "memory": "1Ki", "tasks": 7}}),
+            Some("ha-node-agent.service"),
+            &[
+                ("User", r#""www-data""#),
+                ("WorkingDirectory", r#""/srv""#),
+                ("MemoryMax", "uint64 1024"),
+                ("CPUQuotaPerSecUSec", "uint64 1500000"),
+                ("TasksMax", "uint64 7"),
+                ("Before", r#"["ha-node-agent.service"]"#),
+            ],
+            &[],
+        );
+    }
+}
