@@ -55,6 +55,9 @@ setup_tests() {
   have ipmi_sim || packages+=(openipmi)
   # OCF resource agents: without the cluster stack that they recommend.
   [ -x /usr/lib/ocf/resource.d/heartbeat/IPaddr2 ] || packages+=(resource-agents)
+  # Driver systemd: system containers, which boot what this machine has.
+  [ -x /lib/systemd/systemd ] || packages+=(systemd)
+  have dbus-daemon || packages+=(dbus)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   check_rust_lints
   find_kubectl

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::certificates::Authority;
 use crate::checker::{Checker, Places, Witness};
+use crate::container;
 use crate::machine::{Machine, Role};
 use crate::metal::{disk, qemu};
 use crate::network::Network;
@@ -110,6 +111,10 @@ impl Cluster {
             }
             if let Some(settings) = settings {
                 disk::make(machine, &settings)?;
+            }
+            let State { plan, network, .. } = &cluster.state;
+            if let Some(daemons) = plan.contained_daemons(machine, network, &cluster.record.volatile())? {
+                container::furnish(machine, &daemons, plan.units.as_deref().unwrap_or_default())?;
             }
         }
         if cluster.state.plan.controllers > 0 {
@@ -359,5 +364,8 @@ fn remove(record: &Record) -> Result<()> {
         !record.processes.iter().any(ProcessId::is_alive)
     })?;
     journal_disk::unmount_all(&record.folder)?;
+    if record.namespaces {
+        container::remove_groups(&record.run)?;
+    }
     Network { run: record.run.clone(), slot: record.slot, namespaces: record.namespaces }.remove()
 }

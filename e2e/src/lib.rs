@@ -12,6 +12,7 @@ pub mod certificates;
 pub mod checker;
 pub mod cluster;
 pub mod command;
+pub mod container;
 pub mod etcd;
 pub mod faults;
 pub mod fence_agent;

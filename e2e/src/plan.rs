@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::binaries;
 use crate::command::tool;
+use crate::container;
 use crate::init::Program;
 use crate::machine::{Machine, Role};
 use crate::metal::hardware::Hardware;
@@ -45,6 +46,9 @@ pub struct Plan {
     pub profile: String,
     /// What nodes are made of when they are whole machines; `None`: process trees.
     pub hardware: Option<Hardware>,
+    /// Units of the nodes, name and text, when these are system containers with a systemd of their own; `None`: they are not.
+    #[serde(default)]
+    pub units: Option<Vec<(String, String)>>,
     /// How much the store may hold, in bytes; `None`: etcd's own limit.
     pub store_bytes: Option<u64>,
     /// The size of a disk of its own for each node's journal, in kilobytes; `None`: it shares that of everything else.
@@ -62,6 +66,7 @@ impl Plan {
             nodes: 3,
             profile: "Fast".to_owned(),
             hardware: None,
+            units: None,
             store_bytes: None,
             disk_kilobytes: None,
         }
@@ -85,6 +90,9 @@ impl Plan {
         }
         for index in 1..=self.nodes {
             machines.push(match &self.hardware {
+                None if self.units.is_some() => {
+                    container::contained(&layout.node(index)?, &network.run, &self.folder)?
+                }
                 None => layout.node(index)?,
                 Some(hardware) => layout.metal_node(index, hardware),
             });
@@ -103,6 +111,22 @@ impl Plan {
             storage_address: network.fabric_address(STORAGE),
             export: self.shared(),
         })
+    }
+
+    /// The daemons of a node that is a system container.
+    ///
+    /// # Errors
+    /// When a program has not been built.
+    pub fn contained_daemons(
+        &self,
+        machine: &Machine,
+        network: &Network,
+        volatile: &Path,
+    ) -> Result<Option<Vec<Program>>> {
+        let index = machine.number.checked_sub(NODE_BASE).filter(|_| machine.role == Role::Node);
+        let Some(index) = index.filter(|_| self.units.is_some()) else { return Ok(None) };
+        let layout = Layout { plan: self, network, volatile };
+        layout.node(index).map(|node| Some(node.programs))
     }
 
     /// The folder with the certificates.

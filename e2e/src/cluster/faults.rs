@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 use super::{CEILING, Cluster};
 use crate::binaries;
+use crate::container;
 use crate::machine::{Role, append};
 use crate::network::Drop;
 use crate::plan::{ETCD_PEER_PORT, stand_in_socket};
@@ -37,7 +38,21 @@ impl Cluster {
             self.places.add(namespace, name);
         }
         machine.go()?;
+        self.learn_container(name)?;
         self.save()
+    }
+
+    /// Takes note of the pid namespace in which a system container runs its services: each of its boots has another.
+    ///
+    /// # Errors
+    /// When it does not boot.
+    pub fn learn_container(&self, name: &str) -> Result<()> {
+        let machine = self.machine(name)?;
+        if machine.role == Role::Node && self.state.plan.units.is_some() {
+            let namespace = container::process_one(machine)?.pid_namespace();
+            self.places.add(namespace.context("systemd has ended")?, name);
+        }
+        Ok(())
     }
 
     /// Starts the stand-in for the hardware watchdog, outside the node's tree.

@@ -1,0 +1,141 @@
+//! Nodes that are system containers: their daemons are units of a real systemd, the very ones of `manifests/`, with the options of a node
+//! that is a process tree.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::binaries::repository;
+use crate::command::{run, tool};
+use crate::init::Program;
+use crate::machine::Machine;
+use crate::process::{self, ProcessId};
+use crate::scratch::build_folder;
+use crate::wait::wait_for;
+
+/// The program of such a machine.
+pub const PROGRAM: &str = "systemd";
+/// How long systemd may take to be there; not to have started anything.
+const CEILING: Duration = Duration::from_secs(60);
+/// Units of a machine that a container has no use for.
+const MASKED: [&str; 9] = [
+    "systemd-modules-load.service",
+    "systemd-logind.service",
+    "modprobe@.service",
+    "sys-fs-fuse-connections.mount",
+    "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount",
+    "dev-hugepages.mount",
+    "dev-mqueue.mount",
+    "tmp.mount",
+];
+
+/// Makes a node's machine one whose only program is systemd. `shared` is shown where all nodes see it.
+///
+/// # Errors
+/// When the build folder is unknown.
+pub fn contained(machine: &Machine, run: &str, plan_folder: &Path) -> Result<Machine> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let mut command = vec![tool("unshare"), "--mount".to_owned(), "sh".to_owned()];
+    command.extend([text(&script(machine)), "outside".to_owned()]);
+    command.extend([text(&machine.folder), text(&machine.volatile), format!("hactl-{run}/{}", machine.name)]);
+    let build = build_folder()?;
+    for folder in [&build, plan_folder, &machine.volatile] {
+        command.extend([text(folder), text(folder)]);
+    }
+    for (source, target) in &machine.binds {
+        command.extend([text(source), text(target)]);
+    }
+    let systemd = Program { name: PROGRAM.to_owned(), command, environment: BTreeMap::new() };
+    Ok(Machine { programs: vec![systemd], ..machine.clone() })
+}
+
+/// Writes what lies over the host's files: the units of the daemons and those of the tests.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn furnish(machine: &Machine, daemons: &[Program], units: &[(String, String)]) -> Result<()> {
+    fs::create_dir_all(&machine.folder)?;
+    fs::write(script(machine), include_str!("container.sh"))?;
+    let folder = machine.folder.join("root/etc/systemd/system");
+    let wanted = folder.join("multi-user.target.wants");
+    fs::create_dir_all(&wanted).with_context(|| wanted.display().to_string())?;
+    symlink("/lib/systemd/system/multi-user.target", folder.join("default.target"))?;
+    for unit in MASKED {
+        symlink("/dev/null", folder.join(unit))?;
+    }
+    for daemon in daemons {
+        let unit = format!("{}.service", daemon.name);
+        let shipped = repository().join("manifests/systemd").join(&unit);
+        fs::copy(&shipped, folder.join(&unit)).with_context(|| shipped.display().to_string())?;
+        fs::create_dir_all(folder.join(format!("{unit}.d")))?;
+        fs::write(folder.join(format!("{unit}.d/test.conf")), options(machine, daemon))?;
+        symlink(format!("../{unit}"), wanted.join(&unit))?;
+    }
+    for (name, text) in units {
+        fs::write(folder.join(name), text).with_context(|| name.clone())?;
+    }
+    fs::write(machine.folder.join("root/etc/machine-id"), "")?;
+    Ok(())
+}
+
+/// How a daemon of a test differs from the one that is installed.
+fn options(machine: &Machine, daemon: &Program) -> String {
+    let words: Vec<String> = daemon
+        .command
+        .iter()
+        .map(|word| format!("\"{}\"", word.replace('%', "%%").replace('$', "$$")))
+        .collect();
+    let environment: Vec<String> =
+        daemon.environment.iter().map(|(name, text)| format!("{name}={text}")).collect();
+    let log = machine.log(&daemon.name);
+    format!(
+        "[Service]\nExecStart=\nExecStart={}\nEnvironment={}\nReadWritePaths={}\nStandardOutput=append:{}\nStandardError=inherit\n",
+        words.join(" "),
+        environment.join(" "),
+        machine.volatile.display(),
+        log.display()
+    )
+}
+
+fn script(machine: &Machine) -> PathBuf {
+    machine.folder.join("container.sh")
+}
+
+/// Process 1 of a container that is on, by its number outside.
+///
+/// # Errors
+/// When it is not there for long.
+pub fn process_one(machine: &Machine) -> Result<ProcessId> {
+    wait_for(&format!("systemd on {}", machine.name), CEILING, || {
+        let holder = machine.program(PROGRAM)?;
+        process::children_of(holder.pid).into_iter().find(|child| {
+            process::program(child.pid).as_deref() == Some("systemd")
+                && process::pid_inside(child.pid) == Some(1)
+        })
+    })
+}
+
+/// Runs a command in a container.
+///
+/// # Errors
+/// When it fails, with what it said.
+pub fn inside(machine: &Machine, command: &[&str]) -> Result<String> {
+    let pid = process_one(machine)?.pid.to_string();
+    let entered = ["--target", &pid, "--all", "--root", "--wd"];
+    run(tool("nsenter"), &[&entered, command].concat())
+}
+
+/// Removes the control groups of a run's containers.
+///
+/// # Errors
+/// When one cannot be removed.
+pub fn remove_groups(run_name: &str) -> Result<()> {
+    let script = "mount -t cgroup2 groups /mnt && cd /mnt && [ ! -d \"$0\" ] || find \"$0\" -depth -type d -exec rmdir {} +";
+    let group = format!("hactl-{run_name}");
+    run(tool("unshare"), &["--mount", "sh", "-c", script, &group]).map(|_| ())
+}
