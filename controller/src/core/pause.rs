@@ -13,11 +13,12 @@ fn pause_ms(failures: u32) -> Millis {
     if failures == 0 { 0 } else { (10_000_u64 << (failures - 1).min(9)).min(3_600_000) }
 }
 
-/// Since when a service pauses and for how long, as its status says; `None`: its last move did not fail.
+/// Since when a service pauses and for how long; `None`: its last move did not fail.
 pub(super) fn of(situation: &Situation<'_>, name: &str) -> Option<(Mono, Millis)> {
-    let status = situation.world.resource_statuses.get(name)?;
-    let failures = status.value.move_failures;
-    (failures > 0 && status.value.state == ServiceState::Started).then(|| (status.seen, pause_ms(failures)))
+    let world = situation.world;
+    let failed = world.failed_moves.get(name)?;
+    let status = world.resource_statuses.get(name)?;
+    (status.value.state == ServiceState::Started).then(|| (failed.since, pause_ms(failed.count)))
 }
 
 /// The services that pause now. One that goes along with what an operator moves does not wait.
@@ -25,8 +26,7 @@ pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<Stri
     let now = situation.now.raw;
     let is_now =
         |name: &&String| of(situation, name).is_some_and(|(since, length_ms)| now < since + length_ms);
-    let statuses = &situation.world.resource_statuses;
-    let mut pausing: BTreeSet<String> = statuses.keys().filter(is_now).cloned().collect();
+    let mut pausing: BTreeSet<String> = situation.world.failed_moves.keys().filter(is_now).cloned().collect();
     if !pausing.is_empty() {
         for name in operation::moved(situation) {
             pausing.remove(name);

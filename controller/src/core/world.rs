@@ -1,9 +1,11 @@
 //! The cluster as last read from the store: typed, with revisions, and with the moment at which this process saw each.
 
+mod failed_moves;
 mod heartbeat;
 mod observation;
 mod versioned;
 
+pub use failed_moves::FailedMoves;
 pub use observation::Observation;
 pub use versioned::Versioned;
 
@@ -91,6 +93,8 @@ pub struct World {
     pub unreadable: BTreeMap<String, String>,
     /// When each node was last heard.
     pub observations: BTreeMap<String, Observation>,
+    /// Services whose last move failed.
+    pub failed_moves: BTreeMap<String, FailedMoves>,
     /// What the Cluster object asks for, worked out when it changes: everything that happens is looked at under it.
     timings: Timings,
     /// Everything above as it was read: of a complete reading, only what differs from it is looked at.
@@ -140,6 +144,7 @@ impl World {
             candidate_entries: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             observations: BTreeMap::new(),
+            failed_moves: BTreeMap::new(),
             timings: Timings::default(),
             read: BTreeMap::new(),
         }
@@ -323,7 +328,11 @@ impl World {
 
     fn put_status(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
         match kind {
-            Kind::Resource => put(&mut self.resource_statuses, name, entry, now),
+            Kind::Resource => {
+                let read = put(&mut self.resource_statuses, name, entry, now);
+                self.observe_failed_moves(name, now);
+                read
+            }
             Kind::Group => put(&mut self.group_statuses, name, entry, now),
             Kind::AffinityRule => put(&mut self.rule_statuses, name, entry, now),
             Kind::Node => put(&mut self.node_statuses, name, entry, now),
@@ -360,7 +369,10 @@ impl World {
                 Kind::Operation => drop(self.operations.remove(name)),
             },
             Key::Status(kind, name) => match kind {
-                Kind::Resource => drop(self.resource_statuses.remove(name)),
+                Kind::Resource => {
+                    self.resource_statuses.remove(name);
+                    self.failed_moves.remove(name);
+                }
                 Kind::Group => drop(self.group_statuses.remove(name)),
                 Kind::AffinityRule => drop(self.rule_statuses.remove(name)),
                 Kind::Node => drop(self.node_statuses.remove(name)),

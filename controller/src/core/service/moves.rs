@@ -76,12 +76,11 @@ pub(super) fn improve(
     if reason == Reason::Preferred && partner_moves(planner, service) {
         return;
     }
-    let followed = follows(planner, service, &target);
-    // A set whose first has set out goes as a whole.
-    if paused && followed == Follows::Nobody {
+    if paused {
         draft.say(Reason::MoveFailed, format!("its move to {target} failed and is tried again later"));
         return;
     }
+    let followed = follows(planner, service, &target);
     if begin(planner, service, draft, &target, true, reason) {
         draft.status.operation = None;
         if !makes_room.is_empty() {
