@@ -239,6 +239,7 @@ fn nowhere(
     }
     if let Some(report) = report.filter(|report| report.phase == Phase::Failed) {
         remember_failure(draft, target, report.failure.unwrap_or_default());
+        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
         message = format!("it failed on {target}, where it had moved from {source}: {}", report.message);
     }
     draft.go(ServiceState::RequestStart, Reason::MoveFailed, message);

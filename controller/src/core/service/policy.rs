@@ -106,6 +106,8 @@ pub(super) fn start_failed(
     facts.uses.clear();
     let placement = place(&planner.view, service.name, &facts);
     let relocations = draft.status.relocations + u32::from(!never_here);
+    // Where it starts then, it stays for a while.
+    let move_failures = draft.status.move_failures.saturating_add(1);
     let Some(next) = placement.node.clone() else {
         if never_here && placement.verdicts.values().all(is_lasting) {
             let message = format!("it can never run on {node} ({said}), and {}", why_nowhere(&placement));
@@ -116,12 +118,14 @@ pub(super) fn start_failed(
         let message = format!("the start on {node} failed ({said}), and a place is looked for");
         draft.go(ServiceState::RequestStart, Reason::StartFailed, String::new());
         draft.status.relocations = relocations;
+        draft.status.move_failures = move_failures;
         draft.told.clear();
         draft.tell(EventType::Warning, Reason::StartFailed, message);
         return;
     };
     if start_on(planner, service, draft, &next, Reason::StartFailed) {
         draft.status.relocations = relocations;
+        draft.status.move_failures = move_failures;
         let place = if next == node { format!("again on {node}") } else { format!("on {next}") };
         let message = format!("the start on {node} failed ({said}); it is tried {place}");
         draft.told.clear();
@@ -129,23 +133,19 @@ pub(super) fn start_failed(
     }
 }
 
-/// Remembers that it failed on a node, which is tried last from then on, or never; a move is not tried again at once.
+/// Remembers that it failed on a node, which is tried last from then on, or never.
 pub(super) fn remember_failure(draft: &mut Draft, node: &str, class: FailureClass) {
     let never_here = class == FailureClass::NeverHere;
     let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
-    if remember(remembered, node) {
-        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
-    }
+    remember(remembered, node);
 }
 
-/// Adds a node to those that are remembered; `false`: it was among them.
-pub(super) fn remember(nodes: &mut Vec<String>, node: &str) -> bool {
-    let is_new = !nodes.iter().any(|known| known == node);
-    if is_new {
+/// Adds a node to those that are remembered.
+pub(super) fn remember(nodes: &mut Vec<String>, node: &str) {
+    if !nodes.iter().any(|known| known == node) {
         nodes.push(node.to_owned());
         nodes.sort();
     }
-    is_new
 }
 
 /// Whether a node is refused for what only a change of the service, its rules or the machine can mend: then waiting for it
