@@ -15,7 +15,7 @@ pub struct PodmanDriver {
     /// The image to make it of; it is pulled when the node does not have it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image: String,
-    /// The program and its arguments, in place of the image's.
+    /// The program and its arguments, in place of the image's entrypoint and command.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Environment variables.
@@ -30,7 +30,7 @@ pub struct PodmanDriver {
     /// `host`, `none`, `bridge` or a network's name; default podman's own choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// The user that the program runs as, as `name` or `uid:gid`; default the image's.
+    /// The user that the program runs as, or user and group, as `name` or `uid:gid`; default the image's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Where the program runs; default the image's.
@@ -39,10 +39,10 @@ pub struct PodmanDriver {
     /// What it may use at most.
     #[serde(skip_serializing_if = "Limits::is_empty")]
     pub limits: Limits,
-    /// Resource limits of its processes, `soft:hard` by name, as `nofile: "1024:1024"`.
+    /// Resource limits of its processes, `soft:hard` by name, as `nofile: "1024:1024"`, or one number for both.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ulimits: BTreeMap<String, String>,
-    /// Asked now and then; unhealthy counts as a crash.
+    /// Asked now and then: it runs once this succeeds, and unhealthy counts as a crash. Without `image` the container's own check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
 }
@@ -78,6 +78,7 @@ pub struct Port {
 
 /// A transport protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("x-hactl-aliases" = ["tcp", "TCP", "udp", "UDP"]))]
 pub enum Protocol {
     /// TCP.
     #[default]
@@ -88,11 +89,12 @@ pub enum Protocol {
     Udp,
 }
 
-/// A command inside a container that tells whether its service is well: exit 0.
+/// A command inside a container that tells whether its service is well: exit 0. How often it is asked, and what that means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HealthCheck {
-    /// The program and its arguments.
+    /// The program and its arguments. An existing container has its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// How often it is asked.
     pub interval_seconds: f64,

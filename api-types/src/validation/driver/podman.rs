@@ -1,17 +1,354 @@
 //! Checks of driver `podman`.
 
 use super::super::context::Context;
-use super::printable;
-use crate::driver::PodmanDriver;
-use crate::problem::member;
+use super::{absolute, arguments, environment, printable, working_directory};
+use crate::driver::{HealthCheck, Limits, PodmanDriver, Port};
+use crate::problem::{element, member};
+use crate::quantity::Quantity;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Names of resource limits of processes.
+const ULIMITS: [&str; 15] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+];
+/// The kernel shares out no less of a core.
+const LEAST_CPU: Quantity = Quantity::from_milli(10);
+/// With less memory no container can be set up.
+const LEAST_MEMORY: Quantity = Quantity::from_units(6 << 20);
+/// A day.
+const MOST_SECONDS: f64 = 86_400.0;
 
 pub(super) fn check(podman: &PodmanDriver, context: &mut Context) {
-    if podman.container.is_empty() && podman.image.is_empty() {
-        context.required("spec.driver.podman", "name a container or an image");
+    let path = "spec.driver.podman";
+    let at = |field: &str| member(path, field);
+    let (container, image) = (&podman.container, &podman.image);
+    if container.is_empty() && image.is_empty() {
+        context.required(path, "name an image to make the container of, or an existing container");
     }
-    for (field, text) in [("container", &podman.container), ("image", &podman.image)] {
-        if text.starts_with('-') || !printable(text) {
-            context.invalid(&member("spec.driver.podman", field), format!("{text:?} is not a name"));
+    if !container.is_empty() && !is_name(container) {
+        context.invalid(
+            &at("container"),
+            format!(
+                "{container:?} is not a name: use letters, digits and any of -_., a letter or digit first"
+            ),
+        );
+    }
+    if image.starts_with('-') || !printable(image) {
+        context.invalid(&at("image"), format!("{image:?} is not the name of an image"));
+    }
+    arguments(&at("command"), &podman.command, context);
+    environment(&at("environment"), &podman.environment, context);
+    mounts(&at("mounts"), podman, context);
+    ports(&at("ports"), podman, context);
+    if podman.network.as_deref().is_some_and(|network| !is_name(network)) {
+        context.invalid(&at("network"), "must be host, none, bridge or the name of a network");
+    }
+    if podman.user.as_deref().is_some_and(|user| !is_user(user)) {
+        context.invalid(&at("user"), "must be a user, or user:group, by names or numbers");
+    }
+    working_directory(&at("workingDirectory"), podman.working_directory.as_deref(), context);
+    limits(&at("limits"), &podman.limits, context);
+    ulimits(&at("ulimits"), &podman.ulimits, context);
+    if let Some(check) = &podman.health_check {
+        health_check(&at("healthCheck"), check, image.is_empty(), context);
+    }
+    if image.is_empty() {
+        for (field, _) in of_images(podman).into_iter().filter(|(_, is_given)| *is_given) {
+            context.invalid(
+                &at(field),
+                "is used with image only: an existing container has what it was created with",
+            );
         }
+    }
+}
+
+/// Fields that say how a container is made, and whether they are given.
+fn of_images(podman: &PodmanDriver) -> [(&'static str, bool); 9] {
+    [
+        ("command", !podman.command.is_empty()),
+        ("environment", !podman.environment.is_empty()),
+        ("mounts", !podman.mounts.is_empty()),
+        ("ports", !podman.ports.is_empty()),
+        ("network", podman.network.is_some()),
+        ("user", podman.user.is_some()),
+        ("workingDirectory", podman.working_directory.is_some()),
+        ("limits", !podman.limits.is_empty()),
+        ("ulimits", !podman.ulimits.is_empty()),
+    ]
+}
+
+fn mounts(path: &str, podman: &PodmanDriver, context: &mut Context) {
+    context.size(path, podman.mounts.len());
+    for (index, mount) in podman.mounts.iter().enumerate() {
+        let path = element(path, index);
+        for (field, folder) in [("source", &mount.source), ("target", &mount.target)] {
+            if !absolute(folder) {
+                context.invalid(&member(&path, field), format!("must be an absolute path, got {folder:?}"));
+            }
+        }
+        if absolute(&mount.target) && mount.target.trim_end_matches('/').is_empty() {
+            context.invalid(&member(&path, "target"), "must not be the root of the container");
+        }
+    }
+    context.distinct(path, podman.mounts.iter().map(|mount| mount.target.trim_end_matches('/')));
+}
+
+fn ports(path: &str, podman: &PodmanDriver, context: &mut Context) {
+    context.size(path, podman.ports.len());
+    if let Some(mode @ ("host" | "none")) = podman.network.as_deref().filter(|_| !podman.ports.is_empty()) {
+        context.invalid(
+            path,
+            format!("a container with network {mode} has no ports of its own: leave out one of the two"),
+        );
+    }
+    for (index, port) in podman.ports.iter().enumerate() {
+        let at = element(path, index);
+        if port.host == 0 {
+            context.required(&member(&at, "host"), "name the node's port, 1 to 65535");
+        }
+        if port.container == Some(0) {
+            context.invalid(&member(&at, "container"), "must be 1 to 65535");
+        }
+        if port.address.as_deref().is_some_and(|address| address.parse::<IpAddr>().is_err()) {
+            context.invalid(&member(&at, "address"), "must be an IP address");
+        }
+        if podman.ports[..index].iter().any(|other| collide(port, other)) {
+            context.invalid(&at, format!("port {} of the node is given to the container twice", port.host));
+        }
+    }
+}
+
+fn collide(one: &Port, other: &Port) -> bool {
+    let everywhere = |port: &Port| {
+        let address = port.address.as_deref().map(str::parse::<IpAddr>);
+        address.is_none_or(|address| address.is_ok_and(|address| address.is_unspecified()))
+    };
+    one.host == other.host
+        && one.protocol == other.protocol
+        && (one.address == other.address || everywhere(one) || everywhere(other))
+}
+
+fn limits(path: &str, limits: &Limits, context: &mut Context) {
+    if limits.cpu.is_some_and(|cpu| cpu < LEAST_CPU) {
+        context.invalid(&member(path, "cpu"), "must be at least a hundredth of a core, 10m");
+    }
+    if limits.memory.is_some_and(|memory| memory < LEAST_MEMORY) {
+        context.invalid(&member(path, "memory"), "must be at least 6Mi");
+    }
+    if limits.tasks == Some(0) {
+        context.invalid(&member(path, "tasks"), "must be at least 1");
+    }
+}
+
+fn ulimits(path: &str, ulimits: &BTreeMap<String, String>, context: &mut Context) {
+    for (name, text) in ulimits {
+        let path = member(path, name);
+        if !ULIMITS.contains(&name.as_str()) {
+            context
+                .invalid(&path, format!("{name:?} is no resource limit: there are {}", ULIMITS.join(", ")));
+        }
+        let number = |text: &str| match text {
+            "unlimited" | "-1" => Some(u64::MAX),
+            digits => digits.parse::<u64>().ok(),
+        };
+        let (soft, hard) = text.split_once(':').unwrap_or((text, text));
+        match (number(soft), number(hard)) {
+            (Some(soft), Some(hard)) if soft <= hard => {}
+            (Some(_), Some(_)) => {
+                context.invalid(&path, format!("the soft limit is above the hard one in {text:?}"));
+            }
+            (None, _) | (_, None) => {
+                context.invalid(&path, format!("must be soft:hard, as 1024:4096 or unlimited, got {text:?}"));
+            }
+        }
+    }
+}
+
+fn health_check(path: &str, check: &HealthCheck, is_existing: bool, context: &mut Context) {
+    if is_existing && !check.command.is_empty() {
+        context.invalid(
+            &member(path, "command"),
+            "is used with image only: an existing container has its own check, of podman create --health-cmd",
+        );
+    } else if !is_existing && check.command.is_empty() {
+        context.required(
+            &member(path, "command"),
+            "name the program in the container that exits 0 when all is well",
+        );
+    }
+    arguments(&member(path, "command"), &check.command, context);
+    context.seconds(&member(path, "intervalSeconds"), check.interval_seconds, 0.1, MOST_SECONDS);
+    context.seconds(&member(path, "timeoutSeconds"), check.timeout_seconds, 0.1, MOST_SECONDS);
+    context.seconds(&member(path, "startPeriodSeconds"), check.start_period_seconds, 0.0, MOST_SECONDS);
+    if !(1..=1000).contains(&check.retries) {
+        context.invalid(&member(path, "retries"), "must be between 1 and 1000");
+    }
+}
+
+/// Whether podman takes it as a name.
+fn is_name(text: &str) -> bool {
+    text.len() <= 253
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn is_user(text: &str) -> bool {
+    let parts: Vec<&str> = text.split(':').collect();
+    parts.len() <= 2 && parts.iter().all(|part| !part.is_empty() && !part.contains('/') && printable(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::kind::Kind;
+    use crate::validation::problems;
+    use serde_json::{Value, json};
+
+    /// The spec of the driver, and the whole problems: `path: sentence`.
+    fn check(podman: &Value, expected: &[&str]) {
+        let object = json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
+            "spec": {"driver": {"podman": podman}}});
+        let found: Vec<String> = problems(Kind::Resource, &object)
+            .into_iter()
+            .map(|problem| {
+                format!("{}: {}", problem.path.trim_start_matches("spec.driver.podman."), problem.message)
+            })
+            .collect();
+        assert_eq!(found, expected, "{podman}");
+    }
+
+    /// A field beside an image.
+    fn field(name: &str, value: &Value, expected: &[&str]) {
+        check(&json!({"image": "i", name: value}), expected);
+    }
+
+    #[test]
+    fn what_podman_takes_is_taken() {
+        check(
+            &json!({
+                "image": "docker.io/library/redis@sha256:0", "container": "cache", "command": ["redis-server"],
+                "environment": {"A": "b"}, "mounts": [{"source": "/srv", "target": "/data", "readOnly": true}],
+                "ports": [{"host": 80}, {"host": 80, "protocol": "udp"}, {"host": 81, "container": 80, "address": "192.0.2.1"},
+                    {"host": 81, "address": "::1"}],
+                "network": "front", "user": "999:redis", "workingDirectory": "/data",
+                "limits": {"cpu": "500m", "memory": "64Mi", "tasks": 100},
+                "ulimits": {"nofile": "1024:4096", "core": "0", "memlock": "unlimited"},
+                "healthCheck": {"command": ["redis-cli", "ping"]},
+            }),
+            &[],
+        );
+        check(&json!({"container": "db", "healthCheck": {"intervalSeconds": 3}}), &[]);
+    }
+
+    #[test]
+    fn containers_and_images_are_named() {
+        check(
+            &json!({}),
+            &["spec.driver.podman: name an image to make the container of, or an existing container"],
+        );
+        for name in ["-x", "a b", "a/b", "é"] {
+            let expected = format!(
+                "container: {name:?} is not a name: use letters, digits and any of -_., a letter or digit first"
+            );
+            check(&json!({"container": name}), &[&expected]);
+        }
+        check(&json!({"image": "a b"}), &["image: \"a b\" is not the name of an image"]);
+        let message = "is used with image only: an existing container has what it was created with";
+        check(
+            &json!({"container": "db", "command": ["x"], "ulimits": {"core": "0"}}),
+            &[&format!("command: {message}"), &format!("ulimits: {message}")],
+        );
+    }
+
+    #[test]
+    fn mounts_and_ports_have_their_places() {
+        field(
+            "mounts",
+            &json!([{"source": "srv", "target": "/a"}, {"source": "/srv", "target": "/a/"}, {"source": "/srv", "target": "/"}]),
+            &[
+                "mounts[0].source: must be an absolute path, got \"srv\"",
+                "mounts[2].target: must not be the root of the container",
+                "mounts[1]: \"/a\" is written twice",
+            ],
+        );
+        field(
+            "ports",
+            &json!([{"host": 80}, {"host": 80, "address": "192.0.2.1"}, {"container": 0}, {"host": 1, "address": "here"}]),
+            &[
+                "ports[1]: port 80 of the node is given to the container twice",
+                "ports[2].host: name the node's port, 1 to 65535",
+                "ports[2].container: must be 1 to 65535",
+                "ports[3].address: must be an IP address",
+            ],
+        );
+        check(
+            &json!({"image": "i", "network": "host", "ports": [{"host": 80}]}),
+            &["ports: a container with network host has no ports of its own: leave out one of the two"],
+        );
+        field(
+            "network",
+            &json!("container:web"),
+            &["network: must be host, none, bridge or the name of a network"],
+        );
+    }
+
+    #[test]
+    fn limits_and_users_are_possible() {
+        for user in ["a b", "", "a:b:c", ":33"] {
+            field("user", &json!(user), &["user: must be a user, or user:group, by names or numbers"]);
+        }
+        field("workingDirectory", &json!("data"), &["workingDirectory: must be an absolute path"]);
+        field(
+            "limits",
+            &json!({"cpu": "5m", "memory": 100, "tasks": 0}),
+            &[
+                "limits.cpu: must be at least a hundredth of a core, 10m",
+                "limits.memory: must be at least 6Mi",
+                "limits.tasks: must be at least 1",
+            ],
+        );
+        field(
+            "ulimits",
+            &json!({"files": "1", "nofile": "4096:1024", "stack": "big"}),
+            &[
+                "ulimits.files: \"files\" is no resource limit: there are core, cpu, data, fsize, locks, memlock, msgqueue, nice, \
+                 nofile, nproc, rss, rtprio, rttime, sigpending, stack",
+                "ulimits.nofile: the soft limit is above the hard one in \"4096:1024\"",
+                "ulimits.stack: must be soft:hard, as 1024:4096 or unlimited, got \"big\"",
+            ],
+        );
+    }
+
+    #[test]
+    fn health_checks_can_be_asked() {
+        check(
+            &json!({"container": "db", "healthCheck": {"command": ["true"]}}),
+            &[
+                "healthCheck.command: is used with image only: an existing container has its own check, of podman create --health-cmd",
+            ],
+        );
+        field(
+            "healthCheck",
+            &json!({"intervalSeconds": 0, "retries": 0}),
+            &[
+                "healthCheck.command: name the program in the container that exits 0 when all is well",
+                "healthCheck.intervalSeconds: must be between 0.1 and 86400, got 0",
+                "healthCheck.retries: must be between 1 and 1000",
+            ],
+        );
     }
 }
