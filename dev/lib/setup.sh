@@ -44,6 +44,9 @@ install_redis() {
   if [ -d /run/systemd/system ]; then systemctl disable --quiet redis-server >&2 || true; fi
 }
 
+# An image of a container can be made of it alone.
+busybox_is_static() { [ -x /usr/bin/busybox ] && ! ldd /usr/bin/busybox >/dev/null 2>&1; }
+
 # setup_tests: what the tests need besides. Sets KUBECTL and CARGO_DENY.
 setup_tests() {
   setup
@@ -58,6 +61,10 @@ setup_tests() {
   # Driver systemd: system containers, which boot what this machine has.
   [ -x /lib/systemd/systemd ] || packages+=(systemd)
   have dbus-daemon || packages+=(dbus)
+  # Driver podman: a real one, with a runtime for either layout of control groups, and what its image is made of.
+  have podman || packages+=(podman)
+  [ -x /usr/sbin/runc ] || have runc || packages+=(runc)
+  busybox_is_static || packages+=(busybox-static)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   check_rust_lints
   find_kubectl

@@ -2,6 +2,7 @@
 
 pub mod exec;
 pub mod ocf;
+pub mod podman;
 pub mod program;
 pub mod simulated;
 pub mod systemd;

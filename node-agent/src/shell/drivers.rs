@@ -6,6 +6,7 @@ use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
 use crate::driver::ocf::{OcfDriver, OcfSettings};
+use crate::driver::podman::{PodmanDriver, PodmanSettings};
 use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
@@ -49,10 +50,12 @@ impl Drivers {
         let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
         let simulated =
             SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;
-        let systemd = SystemdDriver::new(SystemdSettings::new(options.node.clone()), events)
+        let systemd = SystemdDriver::new(SystemdSettings::new(options.node.clone()), events.clone())
             .context("this machine's mounts cannot be read")?;
-        let all: [Arc<dyn Driver>; 4] =
-            [Arc::new(exec), Arc::new(ocf), Arc::new(simulated), Arc::new(systemd)];
+        let podman = PodmanSettings::new(options.node.clone(), options.podman_socket.clone());
+        let podman = PodmanDriver::new(podman, events);
+        let all: [Arc<dyn Driver>; 5] =
+            [Arc::new(exec), Arc::new(ocf), Arc::new(podman), Arc::new(simulated), Arc::new(systemd)];
         let forwarded = inputs.clone();
         tokio::spawn(async move {
             while let Some(event) = noticed.recv().await {

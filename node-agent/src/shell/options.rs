@@ -41,6 +41,9 @@ pub struct Options {
     /// The socket of ha-watchdogd
     #[arg(long, default_value = crate::watchdog::protocol::DEFAULT_SOCKET, value_name = "PATH")]
     pub watchdog_socket: PathBuf,
+    /// The API socket of podman's service, for driver `podman`
+    #[arg(long, default_value = crate::driver::podman::DEFAULT_SOCKET, value_name = "PATH")]
+    pub podman_socket: PathBuf,
     /// Where /metrics, /livez and /readyz are served; loopback only
     #[arg(long, default_value = "127.0.0.1:7444", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,

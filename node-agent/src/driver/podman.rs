@@ -1,0 +1,216 @@
+//! Driver `podman`: containers, over the API socket of podman's service.
+//!
+//! A container outlives the agent and podman's service: conmon stands between it and both. Podman keeps what there is, so this driver
+//! keeps nothing: labels tell which containers it made.
+
+mod client;
+mod connection;
+mod container;
+mod definition;
+mod failure;
+mod frames;
+mod hanging;
+mod health;
+mod hints;
+mod known;
+mod lifecycle;
+mod watch;
+
+use super::{Driver, DriverEvent, DriverFailure, Sample};
+use crate::core::Meter;
+use client::Client;
+use futures::future::BoxFuture;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::{Millis, Mono};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
+use watch::Watches;
+
+/// Where podman's own unit has its socket.
+pub const DEFAULT_SOCKET: &str = "/run/podman/podman.sock";
+
+/// Where the program may be.
+const PROGRAMS: [&str; 3] = ["/usr/bin/podman", "/usr/local/bin/podman", "/bin/podman"];
+
+/// Where and how the driver works.
+#[derive(Clone, Debug)]
+pub struct PodmanSettings {
+    /// This node's name: `HA_NODE`.
+    pub node: String,
+    /// The socket of podman's service.
+    pub socket: PathBuf,
+    /// How often running containers are looked at, in case an event is missed.
+    pub poll_interval: Duration,
+}
+
+impl PodmanSettings {
+    /// The usual settings.
+    pub fn new(node: String, socket: PathBuf) -> PodmanSettings {
+        PodmanSettings { node, socket, poll_interval: Duration::from_secs(10) }
+    }
+}
+
+/// The driver. Dropping it stops watching; containers go on.
+#[derive(Debug)]
+pub struct PodmanDriver {
+    context: Arc<Context>,
+    watch: AbortHandle,
+}
+
+/// What every part of the driver needs.
+#[derive(Debug)]
+struct Context {
+    settings: PodmanSettings,
+    client: Client,
+    events: UnboundedSender<DriverEvent>,
+    watches: Watches,
+}
+
+impl PodmanDriver {
+    /// Makes the driver, in a tokio runtime; what it notices by itself goes to `events`.
+    pub fn new(settings: PodmanSettings, events: UnboundedSender<DriverEvent>) -> PodmanDriver {
+        let client = Client::new(settings.socket.clone());
+        let context = Arc::new(Context { settings, client, events, watches: Watches::default() });
+        // The task must not keep the driver alive: it ends with it.
+        let watch = tokio::spawn(watch::run(Arc::downgrade(&context))).abort_handle();
+        PodmanDriver { context, watch }
+    }
+}
+
+impl Drop for PodmanDriver {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+impl Context {
+    /// Whether podman is certainly not on this machine, so that nothing of it runs.
+    fn is_absent(&self) -> bool {
+        !self.client.socket().exists() && !is_installed()
+    }
+}
+
+fn is_installed() -> bool {
+    PROGRAMS.iter().any(|program| Path::new(program).exists())
+}
+
+/// Why the socket is not there.
+fn no_socket(socket: &Path, is_installed: bool) -> String {
+    if is_installed {
+        format!("podman's API socket {} is missing: systemctl enable --now podman.socket", socket.display())
+    } else {
+        "podman is not installed: install the package podman, then systemctl enable --now podman.socket"
+            .to_owned()
+    }
+}
+
+impl Driver for PodmanDriver {
+    fn name(&self) -> &'static str {
+        "podman"
+    }
+
+    fn able(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async {
+            let socket = self.context.client.socket();
+            if !socket.exists() {
+                return Err(no_socket(socket, is_installed()));
+            }
+            self.context.client.ping().await.map_err(|error| error.to_string())
+        })
+    }
+
+    fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
+        Box::pin(lifecycle::probe(&self.context, service))
+    }
+
+    fn start<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(lifecycle::start(&self.context, service))
+    }
+
+    fn stop<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        graceful_ms: Millis,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(lifecycle::stop(&self.context, service, graceful_ms))
+    }
+
+    fn kill<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(lifecycle::kill(&self.context, service))
+    }
+
+    fn receive<'a>(&'a self, _: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async { Err(no_migration()) })
+    }
+
+    fn migrate<'a>(
+        &'a self,
+        _: &'a ServiceDefinition,
+        _: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async { Err(no_migration()) })
+    }
+
+    fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
+        Box::pin(async move {
+            let podman = service.driver.podman.as_ref()?;
+            let name = definition::container_name(service, podman);
+            self.context.client.usage(&name).await.ok()?.map(|usage| sample(&usage, at))
+        })
+    }
+}
+
+fn no_migration() -> DriverFailure {
+    DriverFailure {
+        class: FailureClass::RetryHere,
+        reason: Reason::MoveFailed,
+        message: "a container cannot move live".to_owned(),
+    }
+}
+
+fn sample(usage: &client::Usage, at: Mono) -> Sample {
+    Sample {
+        at,
+        cpu: Some(Meter::Total(usage.cpu_ns / 1000)),
+        memory: Some(usage.memory),
+        disk: Some(Meter::Total(usage.block_input + usage.block_output)),
+        network: usage.network().map(Meter::Total),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_with_what_to_do() {
+        let socket = Path::new("/run/podman/podman.sock");
+        let missing = no_socket(socket, true);
+        assert!(
+            missing.contains("/run/podman/podman.sock") && missing.contains("podman.socket"),
+            "{missing}"
+        );
+        assert!(no_socket(socket, false).contains("install the package podman"));
+    }
+
+    #[test]
+    fn figures_have_their_units() {
+        let usage: client::Usage = serde_json::from_str(
+            r#"{"CPUNano":5000,"MemUsage":7,"BlockInput":1,"BlockOutput":2,"NetInput":3,"NetOutput":4}"#,
+        )
+        .expect("usage");
+        let expected = Sample {
+            at: Mono(9),
+            cpu: Some(Meter::Total(5)),
+            memory: Some(7),
+            disk: Some(Meter::Total(3)),
+            network: Some(Meter::Total(7)),
+        };
+        assert_eq!(sample(&usage, Mono(9)), expected);
+    }
+}

@@ -1,0 +1,403 @@
+//! What is asked of podman's service, each as one function.
+
+use super::connection::{Answer, ApiError, Call, escaped};
+use super::container::{self, Container, Process};
+use super::frames;
+use http_body_util::BodyExt;
+use hyper::{Method, StatusCode};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// What a program printed so long ago may have to do with its end.
+const LATELY_SECONDS: i64 = 60;
+/// How long its last words may hold up the news of its end.
+const READING: Duration = Duration::from_secs(1);
+/// The first version that changes restart policies.
+const UPDATES_SINCE: (u32, u32) = (5, 1);
+
+/// Podman's service behind a socket.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    socket: PathBuf,
+}
+
+impl Client {
+    pub(super) fn new(socket: PathBuf) -> Client {
+        Client { socket }
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    fn call(&self, method: Method, path: impl AsRef<str>) -> Call<'_> {
+        Call::new(&self.socket, method, path)
+    }
+
+    fn of(&self, method: Method, container: &str, what: &str) -> Call<'_> {
+        self.call(method, format!("/containers/{}{what}", escaped(container)))
+    }
+
+    /// Whether it answers.
+    pub(super) async fn ping(&self) -> Result<(), ApiError> {
+        self.call(Method::GET, "/_ping").bytes().await.map(drop)
+    }
+
+    /// The container of this name, or none.
+    pub(super) async fn inspect(&self, name: &str) -> Result<Option<Container>, ApiError> {
+        let found: Container = match self.of(Method::GET, name, "/json").bytes().await {
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|error| ApiError::Unreadable(error.to_string()))?
+            }
+            Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Podman also finds containers by the beginning of their ids.
+        Ok((found.name == name).then_some(found))
+    }
+
+    /// Whether the container's first process lives.
+    pub(super) async fn process(&self, container: &Container) -> Process {
+        if !self.shares_processes().await.unwrap_or(false) {
+            return Process::Hidden;
+        }
+        let proc = Path::new("/proc");
+        match container::process(proc, container.state.pid, &container.id) {
+            Process::Gone if container::conmon_lives(proc, container.state.conmon_pid, &container.id) => {
+                Process::Ending
+            }
+            process @ (Process::Alive | Process::Ending | Process::Gone | Process::Hidden) => process,
+        }
+    }
+
+    /// Whether who listens on the socket has the process numbers that this process sees.
+    async fn shares_processes(&self) -> std::io::Result<bool> {
+        let peer = UnixStream::connect(&self.socket).await?.peer_cred()?.pid();
+        let Some(peer) = peer.filter(|peer| *peer > 0) else { return Ok(false) };
+        Ok(std::fs::read_link(format!("/proc/{peer}/ns/pid"))? == std::fs::read_link("/proc/self/ns/pid")?)
+    }
+
+    /// Creates a container.
+    pub(super) async fn create(&self, body: &Value) -> Result<(), ApiError> {
+        self.call(Method::POST, "/containers/create").body(body).bytes().await.map(drop)
+    }
+
+    /// Starts it; fine when it runs.
+    pub(super) async fn start(&self, container: &str, patience: Duration) -> Result<(), ApiError> {
+        self.of(Method::POST, container, "/start").patience(patience).bytes().await.map(drop)
+    }
+
+    /// Stops it: its stop signal, then SIGKILL.
+    pub(super) async fn stop(&self, container: &str, graceful: Duration) -> Result<(), ApiError> {
+        let seconds = graceful.as_millis().div_ceil(1000);
+        let what = format!("/stop?timeout={seconds}&ignore=true");
+        self.of(Method::POST, container, &what).patience(graceful).bytes().await.map(drop)
+    }
+
+    /// SIGKILL at once.
+    pub(super) async fn kill(&self, container: &str) -> Result<(), ApiError> {
+        self.of(Method::POST, container, "/kill?signal=SIGKILL").bytes().await.map(drop)
+    }
+
+    /// Lets a paused one go on.
+    pub(super) async fn unpause(&self, container: &str) -> Result<(), ApiError> {
+        self.of(Method::POST, container, "/unpause").bytes().await.map(drop)
+    }
+
+    /// Removes it with the volumes that were made for it alone; fine when there is none.
+    pub(super) async fn remove(&self, container: &str) -> Result<(), ApiError> {
+        match self.of(Method::DELETE, container, "?force=true&timeout=0&v=true").bytes().await {
+            Ok(_) | Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the restart policy of an existing container away; whether this podman can.
+    pub(super) async fn forbid_restarts(&self, container: &str) -> Result<bool, ApiError> {
+        let ping = self.call(Method::GET, "/_ping").answer().await?;
+        let version = ping.response.headers().get("libpod-api-version").and_then(|text| text.to_str().ok());
+        if !version.is_some_and(changes_policies) {
+            return Ok(false);
+        }
+        let call = self.of(Method::POST, container, "/update?restartPolicy=no").body(&json!({}));
+        call.bytes().await.map(|_| true)
+    }
+
+    /// Whether the node has an image.
+    pub(super) async fn has_image(&self, image: &str) -> Result<bool, ApiError> {
+        match self.call(Method::GET, format!("/images/{}/exists", escaped(image))).bytes().await {
+            Ok(_) => Ok(true),
+            Err(ApiError::Refused { status: StatusCode::NOT_FOUND, .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Pulls an image.
+    pub(super) async fn pull(&self, image: &str, patience: Duration) -> Result<(), ApiError> {
+        let path = format!("/images/pull?reference={}&policy=missing&quiet=true", escaped(image));
+        let text = self.call(Method::POST, path).patience(patience).bytes().await?;
+        // The answer has begun, as a success, before podman knows how it ends.
+        match pull_error(&text) {
+            None => Ok(()),
+            Some(message) => {
+                Err(ApiError::Refused { status: StatusCode::OK, cause: message.clone(), message })
+            }
+        }
+    }
+
+    /// What happens to containers from a moment on, in seconds since 1970.
+    pub(super) async fn events(&self, since: i64) -> Result<Events, ApiError> {
+        let filters = escaped(r#"{"type":["container"]}"#);
+        let path = format!("/events?stream=true&filters={filters}&since={since}");
+        Ok(Events { answer: self.call(Method::GET, path).answer().await?, read: Vec::new() })
+    }
+
+    /// Runs the container's health check to its end: whether all is well.
+    pub(super) async fn check(&self, container: &str, patience: Duration) -> Result<bool, ApiError> {
+        #[derive(Deserialize)]
+        struct Report {
+            #[serde(rename = "Status")]
+            status: String,
+        }
+        let text = self.of(Method::GET, container, "/healthcheck").patience(patience).bytes().await?;
+        let report: Report =
+            serde_json::from_slice(&text).map_err(|error| ApiError::Unreadable(error.to_string()))?;
+        Ok(report.status == "healthy")
+    }
+
+    /// Whether a command that was begun in a container is this one.
+    pub(super) async fn runs(&self, id: &str, command: &[String]) -> Result<bool, ApiError> {
+        let text = self.call(Method::GET, format!("/exec/{}/json", escaped(id))).bytes().await?;
+        let begun: Command =
+            serde_json::from_slice(&text).map_err(|error| ApiError::Unreadable(error.to_string()))?;
+        Ok(begun.is(command))
+    }
+
+    /// The last that its program printed, as the end of a sentence; empty where podman does not keep it.
+    pub(super) async fn said_last(&self, container: &str) -> String {
+        let lately = format!("since={}", seconds_since_1970() - LATELY_SECONDS);
+        let last = match timeout(READING, self.log(container, &lately)).await {
+            Ok(last) => last,
+            // Of a line that was printed in pieces podman gives one piece alone here, but it does not read a long log for it.
+            Err(_) => timeout(READING, self.log(container, "tail=1")).await.ok().flatten(),
+        };
+        last.map_or_else(String::new, |last| format!(": {last}"))
+    }
+
+    async fn log(&self, container: &str, which: &str) -> Option<String> {
+        let call = self.of(Method::GET, container, &format!("/logs?stdout=true&stderr=true&{which}"));
+        call.bytes().await.ok().and_then(|text| frames::last_line(&frames::text(&text)))
+    }
+
+    /// What it uses; `None`: it does not run.
+    pub(super) async fn usage(&self, container: &str) -> Result<Option<Usage>, ApiError> {
+        #[derive(Deserialize)]
+        struct Report {
+            #[serde(rename = "Stats")]
+            stats: Option<Vec<Usage>>,
+        }
+        let path = format!("/containers/stats?containers={}&stream=false", escaped(container));
+        let text = self.call(Method::GET, path).bytes().await?;
+        let report: Report =
+            serde_json::from_slice(&text).map_err(|error| ApiError::Unreadable(error.to_string()))?;
+        Ok(report.stats.unwrap_or_default().into_iter().next())
+    }
+}
+
+/// A command in a container.
+#[derive(Debug, Deserialize)]
+struct Command {
+    #[serde(rename = "ProcessConfig")]
+    config: ProcessConfig,
+}
+
+#[derive(Debug, Deserialize)]
+struct ProcessConfig {
+    entrypoint: String,
+    arguments: Option<Vec<String>>,
+}
+
+impl Command {
+    /// Whether it is this program with these arguments.
+    fn is(&self, command: &[String]) -> bool {
+        let config = &self.config;
+        command.split_first().is_some_and(|(program, arguments)| {
+            *program == config.entrypoint && arguments == config.arguments.as_deref().unwrap_or_default()
+        })
+    }
+}
+
+/// What a container uses, as podman counts it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Usage {
+    #[serde(rename = "CPUNano")]
+    pub(super) cpu_ns: u64,
+    #[serde(rename = "MemUsage")]
+    pub(super) memory: u64,
+    pub(super) block_input: u64,
+    pub(super) block_output: u64,
+    net_input: u64,
+    net_output: u64,
+    /// Since podman 5, by interface.
+    network: Option<std::collections::BTreeMap<String, Interface>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Interface {
+    rx_bytes: u64,
+    tx_bytes: u64,
+}
+
+impl Usage {
+    /// Bytes received and sent; `None`: it has no network of its own that podman counts.
+    pub(super) fn network(&self) -> Option<u64> {
+        let interfaces = self.network.iter().flatten();
+        let bytes: u64 = interfaces.map(|(_, interface)| interface.rx_bytes + interface.tx_bytes).sum();
+        Some(bytes + self.net_input + self.net_output).filter(|bytes| *bytes > 0)
+    }
+}
+
+/// What happened to a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Happening {
+    pub(super) container: String,
+    pub(super) id: String,
+    pub(super) action: String,
+    /// Seconds since 1970.
+    pub(super) at: i64,
+}
+
+/// Podman's events, one after the other.
+pub(super) struct Events {
+    answer: Answer,
+    read: Vec<u8>,
+}
+
+impl Events {
+    /// The next one; `None` when podman ends the stream. Losing the wait loses no event.
+    pub(super) async fn next(&mut self) -> Option<Happening> {
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.read.drain(..=end).collect();
+                if let Some(happening) = happening(&line) {
+                    return Some(happening);
+                }
+                continue;
+            }
+            let frame = self.answer.response.body_mut().frame().await?.ok()?;
+            if let Ok(data) = frame.into_data() {
+                self.read.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+fn happening(line: &[u8]) -> Option<Happening> {
+    #[derive(Deserialize)]
+    struct Event {
+        #[serde(rename = "Action")]
+        action: String,
+        #[serde(rename = "Actor")]
+        actor: Actor,
+        #[serde(default)]
+        time: i64,
+    }
+    #[derive(Deserialize)]
+    struct Actor {
+        #[serde(rename = "ID")]
+        id: String,
+        #[serde(rename = "Attributes", default)]
+        attributes: std::collections::BTreeMap<String, Value>,
+    }
+    let event: Event = serde_json::from_slice(line).ok()?;
+    let container = event.actor.attributes.get("name")?.as_str()?.to_owned();
+    Some(Happening { container, id: event.actor.id, action: event.action, at: event.time })
+}
+
+/// By this machine's clock, which podman goes by too.
+pub(super) fn seconds_since_1970() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    i64::try_from(since).unwrap_or(i64::MAX)
+}
+
+/// What went wrong, in a pull's answer of one JSON object a line.
+fn pull_error(text: &[u8]) -> Option<String> {
+    let lines = text.split(|byte| *byte == b'\n');
+    lines
+        .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+        .find_map(|line| line["error"].as_str().filter(|error| !error.is_empty()).map(str::to_owned))
+}
+
+/// Whether a podman of this version changes the restart policy of a container.
+fn changes_policies(version: &str) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= UPDATES_SINCE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read() {
+        let line = br#"{"status":"died","id":"abc","from":"i","Type":"container","Action":"died","Actor":{"ID":"abc",
+            "Attributes":{"containerExitCode":"137","name":"hactl-web"}},"scope":"local","time":17,"timeNano":17000}"#;
+        let expected =
+            Happening { container: "hactl-web".into(), id: "abc".into(), action: "died".into(), at: 17 };
+        assert_eq!(happening(line), Some(expected));
+        assert_eq!(happening(b"{}"), None);
+        assert_eq!(happening(b"\n"), None);
+    }
+
+    #[test]
+    fn a_pull_that_failed_says_so_in_its_answer() {
+        assert_eq!(pull_error(b"{\"stream\":\"a\"}\n{\"images\":[\"x\"],\"id\":\"x\"}\n"), None);
+        assert_eq!(
+            pull_error(b"{\"stream\":\"a\"}\n{\"error\":\"no such host\"}\n").as_deref(),
+            Some("no such host")
+        );
+        assert_eq!(pull_error(b""), None);
+    }
+
+    #[test]
+    fn versions_that_change_policies() {
+        for (version, expected) in
+            [("4.3.1", false), ("5.0.3", false), ("5.1.0", true), ("6.0.0-rc1", true), ("", false)]
+        {
+            assert_eq!(changes_policies(version), expected, "{version}");
+        }
+    }
+
+    #[test]
+    fn commands_are_told_apart() {
+        let of = |config: &str| {
+            serde_json::from_str::<Command>(&format!("{{\"ProcessConfig\":{config}}}")).expect("a command")
+        };
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let check = of(r#"{"arguments":["-c","exit 0"],"entrypoint":"/bin/sh","tty":false}"#);
+        assert!(check.is(&words(&["/bin/sh", "-c", "exit 0"])));
+        assert!(!check.is(&words(&["/bin/sh", "-c", "exit 1"])));
+        assert!(!check.is(&[]));
+        assert!(of(r#"{"arguments":null,"entrypoint":"/bin/true"}"#).is(&words(&["/bin/true"])));
+    }
+
+    #[test]
+    fn usage_of_both_shapes() {
+        let old: Usage = serde_json::from_str(
+            r#"{"CPUNano":24018774,"MemUsage":438272,"NetInput":3,"NetOutput":4,"BlockInput":5,"BlockOutput":6}"#,
+        )
+        .expect("usage");
+        assert_eq!((old.cpu_ns, old.memory, old.network()), (24_018_774, 438_272, Some(7)));
+        let new: Usage =
+            serde_json::from_str(r#"{"CPUNano":1,"Network":{"eth0":{"RxBytes":10,"TxBytes":20}}}"#)
+                .expect("usage");
+        assert_eq!(new.network(), Some(30));
+        assert_eq!(Usage::default().network(), None);
+    }
+}

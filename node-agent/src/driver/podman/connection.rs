@@ -1,0 +1,186 @@
+//! One request to podman's service, over its unix socket.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::UnixStream;
+use tokio::task::AbortHandle;
+
+/// How long podman may take to answer what it need not wait for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer answers are not read: none of podman's is.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The oldest API that every podman since 4.0 speaks.
+const API: &str = "/v4.0.0/libpod";
+
+/// Why podman gave no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    #[error("podman's socket {} does not answer: {error}", socket.display())]
+    Unreachable { socket: PathBuf, error: String },
+    #[error("podman did not answer within {} s", .0.as_secs())]
+    Slow(Duration),
+    #[error("{message}")]
+    Refused { status: StatusCode, cause: String, message: String },
+    #[error("podman's answer cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// What podman says of an error.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(default)]
+struct Explanation {
+    cause: String,
+    message: String,
+}
+
+/// A request in the making.
+pub(super) struct Call<'a> {
+    socket: &'a Path,
+    method: Method,
+    path: String,
+    body: Option<String>,
+    patience: Duration,
+}
+
+/// An answer whose body is still to be read. The connection ends with it.
+pub(super) struct Answer {
+    pub(super) response: Response<Incoming>,
+    _connection: Connection,
+}
+
+#[derive(Debug)]
+struct Connection(AbortHandle);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<'a> Call<'a> {
+    /// A call of this path below `/libpod`, with its query.
+    pub(super) fn new(socket: &'a Path, method: Method, path: impl AsRef<str>) -> Call<'a> {
+        let path = format!("{API}{}", path.as_ref());
+        Call { socket, method, path, body: None, patience: PATIENCE }
+    }
+
+    /// With a JSON body.
+    pub(super) fn body(mut self, body: &serde_json::Value) -> Call<'a> {
+        self.body = Some(body.to_string());
+        self
+    }
+
+    /// Podman may take so long until it answers, and a while on top.
+    pub(super) fn patience(mut self, longer: Duration) -> Call<'a> {
+        self.patience = PATIENCE.saturating_add(longer);
+        self
+    }
+
+    /// Sends it; errors of podman are errors.
+    pub(super) async fn answer(self) -> Result<Answer, ApiError> {
+        let patience = self.patience;
+        let answer =
+            tokio::time::timeout(patience, self.send()).await.map_err(|_| ApiError::Slow(patience))??;
+        let status = answer.response.status();
+        if status.is_success() || status == StatusCode::NOT_MODIFIED {
+            return Ok(answer);
+        }
+        let text = answer.bytes().await?;
+        let told: Explanation = serde_json::from_slice(&text).unwrap_or_default();
+        let message = if told.message.is_empty() {
+            String::from_utf8_lossy(&text).trim().to_owned()
+        } else {
+            told.message
+        };
+        Err(ApiError::Refused { status, cause: told.cause, message })
+    }
+
+    /// Sends it, and reads the whole answer.
+    pub(super) async fn bytes(self) -> Result<Bytes, ApiError> {
+        let patience = self.patience;
+        let read = async { self.answer().await?.bytes().await };
+        tokio::time::timeout(patience, read).await.map_err(|_| ApiError::Slow(patience))?
+    }
+
+    async fn send(self) -> Result<Answer, ApiError> {
+        let socket = self.socket;
+        let unreachable = |error: String| ApiError::Unreachable { socket: socket.to_owned(), error };
+        let stream = UnixStream::connect(socket).await.map_err(|error| unreachable(error.to_string()))?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| unreachable(error.to_string()))?;
+        // What goes wrong with the connection is told to the sender too.
+        let connection = Connection(
+            tokio::spawn(async move {
+                let _ = connection.await;
+            })
+            .abort_handle(),
+        );
+        let mut request = Request::builder().method(self.method).uri(self.path).header(HOST, "podman");
+        if self.body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request
+            .body(Full::<Bytes>::from(self.body.unwrap_or_default()))
+            .map_err(|error| ApiError::Unreadable(error.to_string()))?;
+        let response = sender.send_request(request).await.map_err(|error| unreachable(chain(&error)))?;
+        Ok(Answer { response, _connection: connection })
+    }
+}
+
+impl Answer {
+    /// The whole body.
+    pub(super) async fn bytes(self) -> Result<Bytes, ApiError> {
+        let Answer { response, _connection } = self;
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        Ok(body.map_err(|error| ApiError::Unreadable(error.to_string()))?.to_bytes())
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// A part of a path or of a query. Slashes stay as they are: podman takes the names of images apart itself.
+pub(super) fn escaped(text: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing into a string does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_users_write_cannot_change_a_request() {
+        for (text, expected) in [
+            ("docker.io/library/redis:7", "docker.io/library/redis:7"),
+            ("web?force=true&x", "web%3Fforce%3Dtrue%26x"),
+            ("a b\r\nHost: x", "a%20b%0D%0AHost:%20x"),
+            ("r@sha256:0ä", "r%40sha256:0%C3%A4"),
+        ] {
+            assert_eq!(escaped(text), expected);
+        }
+    }
+}

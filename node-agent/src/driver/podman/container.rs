@@ -1,0 +1,362 @@
+//! What podman says of a container, and what that means.
+
+use super::definition::{DEFINITION_LABEL, RESOURCE_LABEL};
+use super::frames::last_line;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A container, as `podman inspect` has it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct Container {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) state: State,
+    config: Config,
+    host_config: HostConfig,
+    /// Commands that were begun in it and are not forgotten yet.
+    #[serde(rename = "ExecIDs")]
+    commands: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(super) struct State {
+    pub(super) status: String,
+    pub(super) pid: i32,
+    pub(super) conmon_pid: i32,
+    exit_code: i32,
+    error: String,
+    started_at: String,
+    #[serde(rename = "OOMKilled")]
+    oom_killed: bool,
+    /// Only newer ones say it.
+    stopped_by_user: bool,
+    health: Option<HealthLog>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct HealthLog {
+    log: Option<Vec<CheckLog>>,
+}
+
+/// A health check that was asked.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct CheckLog {
+    output: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct Config {
+    labels: Option<BTreeMap<String, String>>,
+    healthcheck: Option<CheckConfig>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct CheckConfig {
+    test: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct HostConfig {
+    restart_policy: RestartPolicy,
+    pid_mode: String,
+    auto_remove: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+struct RestartPolicy {
+    name: String,
+}
+
+/// One run of a container: it is another one after every start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) id: String,
+    started_at: String,
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Exit {
+    /// As the kernel and podman tell it: 128 and more is a signal.
+    pub(super) code: i32,
+    /// Killed for want of memory.
+    pub(super) oom_killed: bool,
+    /// By `podman stop`, where podman says so.
+    pub(super) stopped_by_user: bool,
+    /// What podman adds.
+    pub(super) error: String,
+    /// Podman does not know yet that it has ended.
+    pub(super) unnoticed: bool,
+}
+
+/// Whether the container's first process lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Process {
+    Alive,
+    /// Conmon is just telling podman of its end.
+    Ending,
+    Gone,
+    /// Podman runs where its processes cannot be seen from here.
+    Hidden,
+}
+
+/// How a container stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It runs, or is paused: it holds its data.
+    Runs(Run),
+    /// Nothing of it runs.
+    Ended(Exit),
+    /// Between the two, in podman's word.
+    Changing(String),
+}
+
+impl Container {
+    /// The resource that it was made for; `None`: not by hactl.
+    pub(super) fn resource(&self) -> Option<&str> {
+        self.label(RESOURCE_LABEL)
+    }
+
+    /// The digest of the definition that it was made of.
+    pub(super) fn definition(&self) -> Option<&str> {
+        self.label(DEFINITION_LABEL)
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        self.config.labels.as_ref()?.get(name).map(String::as_str)
+    }
+
+    /// Its restart policy, unless it is to have none: podman would start it beside hactl.
+    pub(super) fn restart_policy(&self) -> Option<&str> {
+        match self.host_config.restart_policy.name.as_str() {
+            "" | "no" => None,
+            name => Some(name),
+        }
+    }
+
+    /// Why an existing container cannot be a service of hactl, whatever its restart policy.
+    pub(super) fn unfit(&self) -> Option<String> {
+        if let Some(unit) = self.label("PODMAN_SYSTEMD_UNIT") {
+            return Some(format!("it belongs to the systemd unit {unit}: name that with driver systemd"));
+        }
+        if self.host_config.auto_remove {
+            return Some(
+                "it is removed when it ends (--rm), so that it could not be started again: create it without"
+                    .to_owned(),
+            );
+        }
+        match self.host_config.pid_mode.as_str() {
+            "" | "private" => None,
+            mode => Some(format!(
+                "it has no process numbers of its own (--pid={mode}), so that what it leaves behind cannot be told: \
+                 create it again without --pid"
+            )),
+        }
+    }
+
+    /// Commands that were begun in it, by podman's names.
+    pub(super) fn commands(&self) -> &[String] {
+        self.commands.as_deref().unwrap_or_default()
+    }
+
+    /// Its health check, as podman executes it.
+    pub(super) fn check(&self) -> Option<Vec<String>> {
+        let test = self.config.healthcheck.as_ref()?.test.as_deref()?;
+        match test {
+            [kind, command @ ..] if kind == "CMD" && !command.is_empty() => Some(command.to_vec()),
+            [kind, line] if kind == "CMD-SHELL" => {
+                Some(["sh", "-c", line.as_str()].map(str::to_owned).to_vec())
+            }
+            _ => None,
+        }
+    }
+
+    /// What its last health check said at last. Its exit status podman does not keep.
+    pub(super) fn last_check(&self) -> Option<String> {
+        let last = self.state.health.as_ref()?.log.as_ref()?.last()?;
+        last_line(&last.output)
+    }
+
+    /// Whether it is paused.
+    pub(super) fn is_paused(&self) -> bool {
+        self.state.status == "paused"
+    }
+
+    /// How it stands.
+    pub(super) fn standing(&self, process: Process) -> Standing {
+        let state = &self.state;
+        match state.status.as_str() {
+            "running" | "paused" | "stopping" => match process {
+                Process::Alive | Process::Hidden => {
+                    Standing::Runs(Run { id: self.id.clone(), started_at: state.started_at.clone() })
+                }
+                Process::Ending => Standing::Changing("ending".to_owned()),
+                // Whoever should have noticed its end was killed, and podman believes for ever that it runs.
+                Process::Gone => Standing::Ended(Exit { unnoticed: true, ..Exit::default() }),
+            },
+            "created" | "configured" | "exited" | "stopped" => Standing::Ended(Exit {
+                code: state.exit_code,
+                oom_killed: state.oom_killed,
+                stopped_by_user: state.stopped_by_user,
+                error: state.error.clone(),
+                unnoticed: false,
+            }),
+            other => Standing::Changing(other.to_owned()),
+        }
+    }
+}
+
+impl Exit {
+    /// As a part of a sentence.
+    pub(super) fn describe(&self) -> String {
+        if self.unnoticed {
+            return "its process was killed, and so was podman's conmon beside it".to_owned();
+        }
+        let how = match self.code {
+            _ if self.oom_killed => "killed for want of memory".to_owned(),
+            code @ 129..=192 => format!("exit status {code} (signal {})", code - 128),
+            code => format!("exit status {code}"),
+        };
+        if self.error.is_empty() { how } else { format!("{how}: {}", self.error) }
+    }
+}
+
+/// Whether the first process of a container lives, as seen from here.
+pub(super) fn process(proc: &Path, pid: i32, container: &str) -> Process {
+    let folder = proc.join(pid.to_string());
+    let state =
+        |text: &str| text.rsplit_once(')').map(|(_, after)| after.trim_start().starts_with(['Z', 'X']));
+    let (Ok(stat), Ok(groups)) = (fs::read(folder.join("stat")), fs::read_to_string(folder.join("cgroup")))
+    else {
+        return Process::Gone;
+    };
+    // Another process may have the number by now.
+    let is_ended = state(&String::from_utf8_lossy(&stat)).unwrap_or(false);
+    if pid > 0 && !is_ended && groups.contains(container) { Process::Alive } else { Process::Gone }
+}
+
+/// Whether the conmon of a container lives: a process with the container's id among its arguments.
+pub(super) fn conmon_lives(proc: &Path, pid: i32, container: &str) -> bool {
+    let arguments = fs::read(proc.join(pid.to_string()).join("cmdline")).unwrap_or_default();
+    !container.is_empty() && String::from_utf8_lossy(&arguments).contains(container)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    pub(in super::super) fn container(state: &Value) -> Container {
+        serde_json::from_value(json!({"Id": "abc", "Name": "web", "State": state})).expect("a container")
+    }
+
+    fn check(state: &Value, process: Process, expected: &Standing) {
+        assert_eq!(&container(state).standing(process), expected, "{state}");
+    }
+
+    #[test]
+    fn states_are_what_they_mean() {
+        let runs = Standing::Runs(Run { id: "abc".into(), started_at: "t1".into() });
+        for status in ["running", "paused", "stopping"] {
+            let state = json!({"Status": status, "StartedAt": "t1", "Pid": 7});
+            check(&state, Process::Alive, &runs);
+            check(&state, Process::Hidden, &runs);
+            check(&state, Process::Ending, &Standing::Changing("ending".into()));
+            let unnoticed = Exit { unnoticed: true, ..Exit::default() };
+            check(&state, Process::Gone, &Standing::Ended(unnoticed));
+        }
+        for status in ["created", "configured", "exited", "stopped"] {
+            let state = json!({"Status": status, "ExitCode": 3});
+            check(&state, Process::Gone, &Standing::Ended(Exit { code: 3, ..Exit::default() }));
+        }
+        for status in ["initialized", "removing", "unknown", ""] {
+            check(&json!({"Status": status}), Process::Gone, &Standing::Changing(status.into()));
+        }
+    }
+
+    #[test]
+    fn ends_are_told() {
+        let describe = |state: Value| match container(&state).standing(Process::Gone) {
+            Standing::Ended(exit) => exit.describe(),
+            other @ (Standing::Runs(_) | Standing::Changing(_)) => panic!("{other:?}"),
+        };
+        for (state, expected) in [
+            (json!({"Status": "exited", "ExitCode": 0}), "exit status 0"),
+            (json!({"Status": "exited", "ExitCode": 137}), "exit status 137 (signal 9)"),
+            (json!({"Status": "exited", "ExitCode": 137, "OOMKilled": true}), "killed for want of memory"),
+            (json!({"Status": "exited", "ExitCode": 1, "Error": "no disk"}), "exit status 1: no disk"),
+            (json!({"Status": "running"}), "its process was killed, and so was podman's conmon beside it"),
+        ] {
+            assert_eq!(describe(state), expected);
+        }
+    }
+
+    #[test]
+    fn containers_that_others_look_after_are_unfit() {
+        let of = |more: Value| serde_json::from_value::<Container>(more).expect("a container");
+        let policy =
+            |name: &str| of(json!({"HostConfig": {"RestartPolicy": {"Name": name}, "PidMode": "private"}}));
+        assert_eq!(policy("").restart_policy(), None);
+        assert_eq!(policy("no").restart_policy(), None);
+        assert_eq!(policy("always").restart_policy(), Some("always"));
+        assert_eq!(policy("always").unfit(), None);
+        let unit = of(json!({"Config": {"Labels": {"PODMAN_SYSTEMD_UNIT": "web.service"}}}));
+        assert!(unit.unfit().is_some_and(|why| why.contains("web.service")));
+        let host = of(json!({"HostConfig": {"PidMode": "host"}, "Config": {"Labels": null}}));
+        assert!(host.unfit().is_some_and(|why| why.contains("--pid=host")));
+        let passing = of(json!({"HostConfig": {"AutoRemove": true}}));
+        assert!(passing.unfit().is_some_and(|why| why.contains("--rm")));
+        assert_eq!(host.resource(), None);
+        let ours =
+            of(json!({"Config": {"Labels": {"io.hactl.resource": "web", "io.hactl.definition": "d1"}}}));
+        assert_eq!((ours.resource(), ours.definition()), (Some("web"), Some("d1")));
+    }
+
+    #[test]
+    fn health_checks_are_read() {
+        let of = |more: Value| serde_json::from_value::<Container>(more).expect("a container");
+        let check = |test: Value| of(json!({"Config": {"Healthcheck": {"Test": test}}})).check();
+        let words = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert_eq!(check(json!(["CMD", "a", "b"])), words(&["a", "b"]));
+        assert_eq!(check(json!(["CMD-SHELL", "a || b"])), words(&["sh", "-c", "a || b"]));
+        for none in [json!(["NONE"]), json!(["CMD"]), json!([]), json!(null)] {
+            assert_eq!(check(none.clone()), None, "{none}");
+        }
+        assert_eq!(of(json!({})).check(), None);
+        let log = json!([{"ExitCode": 0, "Output": ""}, {"ExitCode": 3, "Output": "first\nnot ok\n"}]);
+        let asked = of(json!({"State": {"Health": {"Log": log}}}));
+        assert_eq!(asked.last_check().as_deref(), Some("not ok"));
+        assert_eq!(of(json!({"State": {"Health": {"Log": null}}})).last_check(), None);
+    }
+
+    #[test]
+    fn a_process_is_the_containers_by_its_control_group() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |pid: i32, state: char, group: &str| {
+            let path = folder.path().join(pid.to_string());
+            fs::create_dir_all(&path).expect("made");
+            fs::write(path.join("stat"), format!("{pid} (a) b) {state} 1 1")).expect("written");
+            fs::write(path.join("cgroup"), format!("0::{group}\n")).expect("written");
+            process(folder.path(), pid, "abc")
+        };
+        assert_eq!(process(folder.path(), 5, "abc"), Process::Gone);
+        assert_eq!(of(7, 'S', "/machine.slice/libpod-abc.scope"), Process::Alive);
+        assert_eq!(of(7, 'Z', "/machine.slice/libpod-abc.scope"), Process::Gone);
+        assert_eq!(
+            of(8, 'S', "/machine.slice/libpod-def.scope"),
+            Process::Gone,
+            "the number is another's now"
+        );
+        assert_eq!(of(0, 'S', "/libpod-abc"), Process::Gone, "no process");
+    }
+}

@@ -1,0 +1,190 @@
+//! From what podman says to where a service is tried next.
+
+use super::connection::ApiError;
+use crate::core::DriverFailure;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::FailureClass;
+
+/// A failure of this class, with its reason and sentence.
+pub(super) fn failure(class: FailureClass, reason: Reason, message: impl Into<String>) -> DriverFailure {
+    DriverFailure { class, reason, message: message.into() }
+}
+
+/// It may pass: tried here again first.
+pub(super) fn may_pass(reason: Reason, message: impl Into<String>) -> DriverFailure {
+    failure(FailureClass::RetryHere, reason, message)
+}
+
+/// What podman refused while a container was created or started.
+pub(super) fn of_start(what: &str, error: &ApiError) -> DriverFailure {
+    let text = error.to_string();
+    let message = format!("{what}: {text}");
+    let ApiError::Refused { cause, .. } = error else { return may_pass(Reason::StartFailed, message) };
+    let says = |part: &str| cause.contains(part) || text.contains(part);
+    if says("invalid reference format") {
+        failure(FailureClass::ConfigurationWrong, Reason::BadConfiguration, message)
+    } else if says("image not known") || says("command that was not found") {
+        failure(FailureClass::NeverHere, Reason::NotInstalled, message)
+    // The kernel refuses limits above those that podman itself has, with the same words as programs that may not be executed.
+    } else if ((says("OCI permission denied") || says("is a directory")) && says("exec:"))
+        || says("no matching entries in passwd file")
+        || says("no matching entries in group file")
+        || says("network not found")
+        || says("wrong rlimit value")
+        || (says("workdir") && says("does not exist on container"))
+        || says("that name is already in use")
+        || says("json: cannot unmarshal")
+    {
+        failure(FailureClass::NeverHere, Reason::BadConfiguration, message)
+    } else {
+        may_pass(Reason::StartFailed, message)
+    }
+}
+
+/// What went wrong with a pull.
+pub(super) fn of_pull(image: &str, error: &ApiError) -> DriverFailure {
+    let message = format!("image {image} is not on this node and cannot be pulled: {error}");
+    let ApiError::Refused { message: text, .. } = error else {
+        return failure(FailureClass::TryElsewhere, Reason::StartFailed, message);
+    };
+    let says = |part: &str| text.contains(part);
+    if says("invalid reference format") {
+        failure(FailureClass::ConfigurationWrong, Reason::BadConfiguration, message)
+    } else if says("manifest unknown")
+        || says("name unknown")
+        || says("not found: ")
+        || says("access to the resource is denied")
+        || says("short-name")
+    {
+        // Another node may have it, or the right to pull it.
+        failure(FailureClass::NeverHere, Reason::NotInstalled, message)
+    } else {
+        failure(FailureClass::TryElsewhere, Reason::StartFailed, message)
+    }
+}
+
+/// The program ended right after its start.
+pub(super) fn of_early_end(code: i32, how: &str) -> DriverFailure {
+    let message = format!("it ended right after its start with {how}");
+    match code {
+        126 => failure(FailureClass::NeverHere, Reason::BadConfiguration, message),
+        127 => failure(FailureClass::NeverHere, Reason::NotInstalled, message),
+        _ => may_pass(Reason::StartFailed, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::StatusCode;
+
+    fn refused(cause: &str, message: &str) -> ApiError {
+        ApiError::Refused {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            cause: cause.to_owned(),
+            message: message.to_owned(),
+        }
+    }
+
+    /// Causes and messages are those of podman 4.3 and 5.4 with runc.
+    #[test]
+    fn starts_fail_in_classes() {
+        use FailureClass::{ConfigurationWrong, NeverHere, RetryHere};
+        let not_found = "OCI runtime attempted to invoke a command that was not found";
+        for (cause, message, class, reason) in [
+            (
+                not_found,
+                "runc: runc create failed: exec: \"/bin/nope\": stat /bin/nope",
+                NeverHere,
+                Reason::NotInstalled,
+            ),
+            (
+                "OCI permission denied",
+                "runc: runc create failed: unable to start container process: exec: \"/etc\": permission denied: OCI permission denied",
+                NeverHere,
+                Reason::BadConfiguration,
+            ),
+            (
+                "OCI permission denied",
+                "error setting rlimits for ready process: error setting rlimit type 7: operation not permitted: OCI permission denied",
+                RetryHere,
+                Reason::StartFailed,
+            ),
+            (
+                "OCI runtime error",
+                "runc create failed: unable to start container process: exec: \"/etc\": is a directory: OCI runtime error",
+                NeverHere,
+                Reason::BadConfiguration,
+            ),
+            (
+                "no matching entries in passwd file",
+                "unable to find user joe",
+                NeverHere,
+                Reason::BadConfiguration,
+            ),
+            ("image not known", "localhost/none:1: image not known", NeverHere, Reason::NotInstalled),
+            (
+                "invalid reference format",
+                "invalid reference format",
+                ConfigurationWrong,
+                Reason::BadConfiguration,
+            ),
+            (
+                "workdir \"/nope\" does not exist on container 98c7",
+                "workdir \"/nope\" does not exist on container 98c7",
+                NeverHere,
+                Reason::BadConfiguration,
+            ),
+            (
+                "network not found",
+                "unable to find network with name or ID mynet",
+                NeverHere,
+                Reason::BadConfiguration,
+            ),
+            (
+                "OCI runtime error",
+                "wrong rlimit value: RLIMIT_FOO: OCI runtime error",
+                NeverHere,
+                Reason::BadConfiguration,
+            ),
+            ("OCI runtime error", "unable to set memory limit to 100", RetryHere, Reason::StartFailed),
+            ("", "listen tcp4 :80: bind: address already in use", RetryHere, Reason::StartFailed),
+        ] {
+            let failure = of_start("it cannot be started", &refused(cause, message));
+            assert_eq!((failure.class, failure.reason), (class, reason), "{message}");
+            assert_eq!(failure.message, format!("it cannot be started: {message}"));
+        }
+        let failure = of_start("it cannot be started", &ApiError::Slow(std::time::Duration::from_secs(9)));
+        assert_eq!(failure.class, RetryHere);
+    }
+
+    #[test]
+    fn pulls_fail_in_classes() {
+        use FailureClass::{ConfigurationWrong, NeverHere, TryElsewhere};
+        for (message, class) in [
+            ("pinging container registry: dial tcp 127.0.0.1:443: connect: connection refused", TryElsewhere),
+            ("dial tcp: lookup registry-1.docker.io on 192.0.2.1:53: no such host", TryElsewhere),
+            ("reading manifest 9 in docker.io/library/redis: manifest unknown", NeverHere),
+            ("requested access to the resource is denied", NeverHere),
+            ("short-name \"nosuch\" did not resolve to an alias", NeverHere),
+            ("invalid reference format", ConfigurationWrong),
+        ] {
+            let failure = of_pull("i", &refused("", message));
+            assert_eq!(failure.class, class, "{message}");
+            assert!(failure.message.ends_with(message));
+        }
+        assert_eq!(of_pull("i", &ApiError::Unreadable("x".into())).class, TryElsewhere);
+    }
+
+    #[test]
+    fn early_ends_by_their_exit_status() {
+        for (code, class) in [
+            (0, FailureClass::RetryHere),
+            (1, FailureClass::RetryHere),
+            (126, FailureClass::NeverHere),
+            (127, FailureClass::NeverHere),
+        ] {
+            assert_eq!(of_early_end(code, "x").class, class, "{code}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The two outputs of a program, as podman sends them over one connection: frames of a stream number, a length and text.
+
+/// The text of both outputs in the order in which it came; what is cut off at the end is left out.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let (mut out, mut rest) = (Vec::new(), bytes);
+    while let Some((header, after)) = rest.split_first_chunk::<8>() {
+        let [_, _, _, _, length @ ..] = *header;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        let (frame, next) = after.split_at(length.min(after.len()));
+        out.extend_from_slice(frame);
+        rest = next;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The last line that says something, not too long.
+pub(super) fn last_line(text: &str) -> Option<String> {
+    const LENGTH_MAX: usize = 300;
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(last.chars().filter(|c| !c.is_control()).take(LENGTH_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(bytes: &[u8], expected: &str) {
+        assert_eq!(text(bytes), expected, "{bytes:?}");
+    }
+
+    #[test]
+    fn frames_become_text() {
+        check(b"", "");
+        check(b"\x01\0\0\0\0\0\0\x04out\n\x02\0\0\0\0\0\0\x04err\n", "out\nerr\n");
+        check(b"\x01\0\0\0\0\0\0\x09cut", "cut");
+        check(b"\x01\0\0\0\xff\xff\xff\xffx", "x");
+        check(b"\x01\0\0", "");
+    }
+
+    #[test]
+    fn the_last_line_is_told() {
+        assert_eq!(last_line("first\nlast one \n\n").as_deref(), Some("last one"));
+        assert_eq!(last_line(" \n"), None);
+        assert_eq!(last_line("\u{1b}[31mred").as_deref(), Some("[31mred"));
+    }
+}

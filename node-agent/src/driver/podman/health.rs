@@ -1,0 +1,129 @@
+//! Health checks: podman runs the container's check when the agent asks. By itself it would need timers of systemd, and tell nobody.
+
+use super::client::Client;
+use super::hanging;
+use ha_api_types::driver::HealthCheck;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// What a check says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Health {
+    Healthy,
+    /// How it failed.
+    Unhealthy(String),
+    /// It could not be asked, which tells nothing about the service.
+    Untold(String),
+    /// The container has none.
+    Undefined,
+}
+
+/// Asks once.
+pub(super) async fn ask(client: &Client, container: &str, check: &HealthCheck) -> Health {
+    let limit = seconds(check.timeout_seconds);
+    match timeout(limit, client.check(container, limit)).await {
+        Ok(Ok(true)) => Health::Healthy,
+        Ok(Ok(false)) => {
+            let container = client.inspect(container).await.ok().flatten();
+            let how = container.and_then(|container| container.last_check());
+            Health::Unhealthy(how.unwrap_or_else(|| "it said nothing".to_owned()))
+        }
+        Ok(Err(error)) if error.to_string().contains("no defined healthcheck") => Health::Undefined,
+        Ok(Err(error)) => Health::Untold(error.to_string()),
+        Err(_) => {
+            end(client, container).await;
+            Health::Unhealthy(format!("it did not end within {} s", check.timeout_seconds))
+        }
+    }
+}
+
+/// Kills a check that hangs: podman would let it run as long as the container does.
+async fn end(client: &Client, name: &str) {
+    let Ok(Some(container)) = client.inspect(name).await else { return };
+    let Some(check) = container.check() else { return };
+    let mut checks = Vec::new();
+    for id in container.commands() {
+        if client.runs(id, &check).await.unwrap_or(false) {
+            checks.push(id.clone());
+        }
+    }
+    // Reading all of /proc may take a while.
+    let search = move || hanging::processes(Path::new("/proc"), &container.id, &checks);
+    for pid in tokio::task::spawn_blocking(search).await.unwrap_or_default() {
+        // Gone already is as well.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
+}
+
+/// Asks again and again; returns when the service is unhealthy, with a sentence that says why.
+pub(super) async fn unhealthy(client: Client, container: String, check: HealthCheck) -> String {
+    let begin = Instant::now();
+    let mut streak = Streak::default();
+    loop {
+        sleep(seconds(check.interval_seconds)).await;
+        let health = ask(&client, &container, &check).await;
+        if let Health::Untold(why) = &health {
+            tracing::debug!(container, why, "the health check could not be asked");
+        }
+        if let Some(message) = streak.record(health, &check, begin.elapsed()) {
+            return message;
+        }
+    }
+}
+
+/// Failed checks in a row.
+#[derive(Debug, Default)]
+struct Streak {
+    failures: u32,
+}
+
+impl Streak {
+    /// Takes a check in, so long after the start; the sentence when it was the last straw.
+    fn record(&mut self, health: Health, check: &HealthCheck, since_start: Duration) -> Option<String> {
+        let why = match health {
+            Health::Healthy => {
+                self.failures = 0;
+                return None;
+            }
+            Health::Untold(_) | Health::Undefined => return None,
+            Health::Unhealthy(_) if since_start < seconds(check.start_period_seconds) => return None,
+            Health::Unhealthy(why) => why,
+        };
+        self.failures += 1;
+        (self.failures >= check.retries.max(1))
+            .then(|| format!("unhealthy: its check failed {} times in a row: {why}", self.failures))
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_in_a_row_count() {
+        let check = HealthCheck { retries: 2, start_period_seconds: 5.0, ..HealthCheck::default() };
+        let mut streak = Streak::default();
+        let mut record =
+            |health: Health, since: u64| streak.record(health, &check, Duration::from_secs(since));
+        let bad = || Health::Unhealthy("not ok".into());
+        let message = Some("unhealthy: its check failed 2 times in a row: not ok".to_owned());
+        for (health, since, expected) in [
+            (bad(), 1, None),
+            (bad(), 4, None),
+            (bad(), 5, None),
+            (Health::Healthy, 6, None),
+            (bad(), 7, None),
+            (Health::Untold("podman is away".into()), 8, None),
+            (bad(), 9, message),
+        ] {
+            assert_eq!(record(health.clone(), since), expected, "{health:?} at {since}");
+        }
+    }
+}

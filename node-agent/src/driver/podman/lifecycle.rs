@@ -1,0 +1,404 @@
+//! What the driver's commands do: probe, start or adopt, stop, kill.
+
+use super::client::Client;
+use super::connection::ApiError;
+use super::container::{Container, Process, Run, Standing};
+use super::failure::{failure, may_pass, of_early_end, of_pull, of_start};
+use super::health::{self, Health};
+use super::{Context, definition};
+use crate::core::DriverFailure;
+use ha_api_types::driver::PodmanDriver as PodmanSpec;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::time::Millis;
+use ha_runtime::reconcile::Backoff;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// A container that ends sooner than this after its start has failed to start.
+const SETTLING: Duration = Duration::from_millis(200);
+/// How long a container may be between two states before a probe says that it cannot tell.
+const TRANSITION: Duration = Duration::from_secs(3);
+/// How long killing may take: longer means that the kernel does not let go of a process.
+const KILLING: Duration = Duration::from_secs(15);
+/// How often to look while podman changes a container.
+const LOOK: Duration = Duration::from_millis(25);
+/// How long to wait before a health check is asked again while the service becomes ready: doubled each time, from the first to
+/// the second.
+const READINESS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// What is found under the container's name.
+pub(super) enum Found {
+    Nothing,
+    /// A container that hactl did not make where it is to make its own: it is left alone.
+    Foreign,
+    Container(Box<Container>, Standing),
+}
+
+/// A service's container, as its definition has it.
+struct Target<'a> {
+    service: &'a ServiceDefinition,
+    podman: &'a PodmanSpec,
+    name: String,
+}
+
+impl<'a> Target<'a> {
+    fn of(service: &'a ServiceDefinition) -> Option<Target<'a>> {
+        let podman = service.driver.podman.as_ref()?;
+        (!podman.image.is_empty() || !podman.container.is_empty()).then(|| Target {
+            service,
+            podman,
+            name: definition::container_name(service, podman),
+        })
+    }
+
+    /// Whether hactl makes and removes it.
+    fn is_made(&self) -> bool {
+        !self.podman.image.is_empty()
+    }
+}
+
+/// Looks at the service's container.
+pub(super) async fn look(context: &Context, service: &ServiceDefinition) -> Result<Found, ApiError> {
+    match Target::of(service) {
+        Some(target) => find(&context.client, &target).await,
+        None => Ok(Found::Nothing),
+    }
+}
+
+async fn find(client: &Client, target: &Target<'_>) -> Result<Found, ApiError> {
+    let mut was_gone = false;
+    loop {
+        let Some(container) = client.inspect(&target.name).await? else { return Ok(Found::Nothing) };
+        if target.is_made() && container.resource() != Some(&target.service.name) {
+            return Ok(Found::Foreign);
+        }
+        let process = client.process(&container).await;
+        let standing = container.standing(process);
+        // Its conmon tells podman of the end before it ends itself, so what podman says now counts.
+        if process == Process::Gone
+            && matches!(&standing, Standing::Ended(exit) if exit.unnoticed)
+            && !was_gone
+        {
+            was_gone = true;
+            continue;
+        }
+        return Ok(Found::Container(Box::new(container), standing));
+    }
+}
+
+/// Whether it runs; it is watched from here on.
+pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition) -> Observed {
+    let Some(target) = Target::of(service) else { return Observed::NotRunning };
+    let until = Instant::now() + TRANSITION;
+    loop {
+        match find(&context.client, &target).await {
+            Ok(Found::Container(_, Standing::Runs(run))) => {
+                context.watches.running(context, service, &target.name, run);
+                return Observed::Running;
+            }
+            Ok(Found::Nothing | Found::Foreign | Found::Container(_, Standing::Ended(_))) => {
+                context.watches.stopped(service, &target.name);
+                return Observed::NotRunning;
+            }
+            Ok(Found::Container(_, Standing::Changing(_))) if Instant::now() < until => sleep(LOOK).await,
+            Ok(Found::Container(_, Standing::Changing(state))) => {
+                return Observed::Unknown(format!("container {} is {state}", target.name));
+            }
+            Err(_) if context.is_absent() => return Observed::NotRunning,
+            Err(error) => return Observed::Unknown(error.to_string()),
+        }
+    }
+}
+
+/// Starts it, or adopts it when it runs.
+pub(super) async fn start(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+    let Some(target) = Target::of(service) else {
+        return Err(failure(
+            FailureClass::ConfigurationWrong,
+            Reason::BadConfiguration,
+            "spec.driver.podman has neither image nor container",
+        ));
+    };
+    context.watches.busy(&service.name);
+    let until = Instant::now() + Duration::from_millis(service.timeouts.start_ms());
+    // What waits inside keeps the limit itself, and says what it waited for.
+    match timeout_at(until + LOOK, start_or_adopt(context, &target, until)).await {
+        Ok(Ok(run)) => {
+            context.watches.running(context, service, &target.name, run);
+            Ok(())
+        }
+        Ok(Err(failure)) => Err(failure),
+        Err(_) => {
+            kill(context, service).await?;
+            Err(may_pass(Reason::TimedOut, "it was not running in time and was killed"))
+        }
+    }
+}
+
+async fn start_or_adopt(
+    context: &Context,
+    target: &Target<'_>,
+    until: Instant,
+) -> Result<Run, DriverFailure> {
+    let (client, name) = (&context.client, &target.name);
+    loop {
+        match find(client, target).await.map_err(|error| unseen(&error))? {
+            Found::Foreign => return Err(taken(name)),
+            Found::Nothing if target.is_made() => create(context, target, until).await?,
+            Found::Nothing => {
+                let message = format!(
+                    "this node has no container {name}: make it with podman create, or give an image"
+                );
+                return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
+            }
+            Found::Container(_, Standing::Changing(_)) => {
+                sleep(LOOK).await;
+                continue;
+            }
+            Found::Container(container, Standing::Runs(run)) => {
+                if !target.is_made() {
+                    fit(client, &container).await?;
+                } else if container.definition() != Some(&definition::digest(target.podman)) {
+                    // Of another definition, as after a change that no agent saw.
+                    let graceful_ms = target.service.timeouts.stop_ms();
+                    end(context, target, graceful_ms).await?;
+                    continue;
+                }
+                return ready(client, target, run, until).await;
+            }
+            Found::Container(container, Standing::Ended(exit)) => {
+                if target.is_made() {
+                    // Every start begins with what the image has.
+                    end(context, target, 0).await?;
+                    continue;
+                }
+                if exit.unnoticed {
+                    let message = format!(
+                        "podman takes container {name} for running, though its process was killed with its conmon: \
+                         remove it with podman rm -f {name}, and create it again"
+                    );
+                    return Err(failure(FailureClass::TryElsewhere, Reason::StartFailed, message));
+                }
+                fit(client, &container).await?;
+            }
+        }
+        let patience = until.saturating_duration_since(Instant::now());
+        let started = client.start(name, patience).await;
+        started.map_err(|error| of_start(&format!("container {name} cannot be started"), &error))?;
+        // The new run is found, and waited for.
+        sleep(LOOK).await;
+        match find(client, target).await.map_err(|error| unseen(&error))? {
+            Found::Container(_, Standing::Runs(run)) => return ready(client, target, run, until).await,
+            Found::Container(_, Standing::Ended(exit)) => {
+                return Err(ended_early(client, name, exit.code, &exit.describe()).await);
+            }
+            Found::Container(_, Standing::Changing(_)) => {}
+            Found::Nothing | Found::Foreign => {
+                return Err(may_pass(
+                    Reason::StartFailed,
+                    format!("container {name} vanished while it was started"),
+                ));
+            }
+        }
+    }
+}
+
+/// Makes the container, with its image.
+async fn create(context: &Context, target: &Target<'_>, until: Instant) -> Result<(), DriverFailure> {
+    let client = &context.client;
+    for mount in &target.podman.mounts {
+        if let Err(error) = tokio::fs::metadata(&mount.source).await {
+            let message = format!("mount {} is not on this node: {error}", mount.source);
+            return Err(failure(FailureClass::NeverHere, Reason::BadConfiguration, message));
+        }
+    }
+    let image = &target.podman.image;
+    let has_image = client.has_image(image).await;
+    if !has_image.map_err(|error| of_start(&format!("image {image} cannot be looked for"), &error))? {
+        pull(client, image, until).await?;
+    }
+    let body = definition::create_body(target.service, target.podman, &context.settings.node);
+    let Err(error) = client.create(&body).await else { return Ok(()) };
+    if error.to_string().contains("name is already in use")
+        && matches!(client.inspect(&target.name).await, Ok(None))
+    {
+        // What a power cut left of a container that was just being made.
+        let removed = client.remove(&target.name).await;
+        tracing::info!(container = target.name, ?removed, "the rest of an unfinished container was removed");
+        return Err(may_pass(Reason::StartFailed, error.to_string()));
+    }
+    Err(of_start(&format!("container {} cannot be created", target.name), &error))
+}
+
+async fn pull(client: &Client, image: &str, until: Instant) -> Result<(), DriverFailure> {
+    if image.starts_with("localhost/") {
+        let message =
+            format!("image {image} is not on this node: load it there with podman load, import or build");
+        return Err(failure(FailureClass::NeverHere, Reason::NotInstalled, message));
+    }
+    let patience = until.saturating_duration_since(Instant::now());
+    let Ok(pulled) = timeout(patience, client.pull(image, patience)).await else {
+        let message = format!(
+            "image {image} was not pulled within startSeconds: pull it on the nodes beforehand, or raise the time"
+        );
+        return Err(failure(FailureClass::TryElsewhere, Reason::TimedOut, message));
+    };
+    pulled.map_err(|error| of_pull(image, &error))
+}
+
+/// Whether an existing container can be a service of hactl; its restart policy is taken away where podman can.
+async fn fit(client: &Client, container: &Container) -> Result<(), DriverFailure> {
+    let name = &container.name;
+    let wrong = |why: &str| {
+        failure(
+            FailureClass::NeverHere,
+            Reason::BadConfiguration,
+            format!("container {name} cannot be used: {why}"),
+        )
+    };
+    if let Some(why) = container.unfit() {
+        return Err(wrong(&why));
+    }
+    let Some(policy) = container.restart_policy() else { return Ok(()) };
+    let changed = client.forbid_restarts(name).await;
+    if changed.map_err(|error| of_start("its restart policy cannot be changed", &error))? {
+        let now = client.inspect(name).await.map_err(|error| unseen(&error))?;
+        if now.is_some_and(|now| now.restart_policy().is_none()) {
+            return Ok(());
+        }
+    }
+    Err(wrong(&format!(
+        "podman itself restarts it (--restart={policy}): podman update --restart=no {name} (podman 5.1 and newer), or create it \
+         again with --restart=no"
+    )))
+}
+
+/// Waits until it is confirmed: its health check succeeds, or without one it did not end at once.
+async fn ready(client: &Client, target: &Target<'_>, run: Run, until: Instant) -> Result<Run, DriverFailure> {
+    let mut backoff = Backoff::new(READINESS.0, READINESS.1);
+    let mut last = "nothing".to_owned();
+    if target.podman.health_check.is_none() {
+        sleep(SETTLING).await;
+    }
+    loop {
+        match find(client, target).await.map_err(|error| unseen(&error))? {
+            Found::Container(_, Standing::Runs(now)) => {
+                let Some(check) = &target.podman.health_check else { return Ok(now) };
+                match timeout_at(until, health::ask(client, &target.name, check)).await {
+                    Ok(Health::Healthy) => return Ok(run),
+                    Ok(Health::Unhealthy(why) | Health::Untold(why)) => last = why,
+                    Ok(Health::Undefined) => {
+                        let message = format!(
+                            "container {} has no health check to be asked: create it with --health-cmd",
+                            target.name
+                        );
+                        return Err(failure(FailureClass::NeverHere, Reason::BadConfiguration, message));
+                    }
+                    Err(_) => {}
+                }
+            }
+            Found::Container(_, Standing::Ended(exit)) => {
+                return Err(ended_early(client, &target.name, exit.code, &exit.describe()).await);
+            }
+            Found::Container(_, Standing::Changing(_)) => {}
+            Found::Nothing | Found::Foreign => {
+                return Err(may_pass(Reason::StartFailed, "its container was removed while it was started"));
+            }
+        }
+        if Instant::now() >= until {
+            let message = format!("it was not healthy in time: its check says {last}");
+            return Err(may_pass(Reason::TimedOut, message));
+        }
+        tokio::time::sleep_until((Instant::now() + backoff.advance()).min(until)).await;
+    }
+}
+
+async fn ended_early(client: &Client, name: &str, code: i32, how: &str) -> DriverFailure {
+    let said = client.said_last(name).await;
+    of_early_end(code, &format!("{how}{said}"))
+}
+
+/// Stops it gracefully for so long, then hard.
+pub(super) async fn stop(
+    context: &Arc<Context>,
+    service: &ServiceDefinition,
+    graceful_ms: Millis,
+) -> Result<(), DriverFailure> {
+    context.watches.busy(&service.name);
+    let Some(target) = Target::of(service) else { return Ok(()) };
+    end(context, &target, graceful_ms).await?;
+    context.watches.stopped(service, &target.name);
+    Ok(())
+}
+
+/// Kills it at once.
+pub(super) async fn kill(context: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+    stop(context, service, 0).await
+}
+
+/// Ends it; `Ok` once nothing of it runs, and what hactl made is removed.
+async fn end(context: &Context, target: &Target<'_>, graceful_ms: Millis) -> Result<(), DriverFailure> {
+    let (client, name) = (&context.client, &target.name);
+    if graceful_ms > 0
+        && let Ok(Found::Container(container, Standing::Runs(_))) = find(client, target).await
+    {
+        let graceful = Duration::from_millis(graceful_ms);
+        let asked = async {
+            if container.is_paused() {
+                client.unpause(name).await?;
+            }
+            client.stop(name, graceful).await
+        };
+        // What follows looks for itself, and kills what is left.
+        if let Ok(Err(error)) = timeout(graceful, asked).await {
+            tracing::warn!(resource = target.service.name, %error, "podman could not stop it gracefully");
+        }
+    }
+    let until = Instant::now() + KILLING;
+    let mut told = String::new();
+    loop {
+        let done = match find(client, target).await {
+            Ok(Found::Nothing | Found::Foreign) => return Ok(()),
+            Ok(Found::Container(_, Standing::Ended(_))) if !target.is_made() => return Ok(()),
+            Ok(Found::Container(container, Standing::Runs(_))) => match client.kill(name).await {
+                // In some versions it dies of the signal only when it goes on.
+                Err(_) if container.is_paused() => client.unpause(name).await,
+                done => done,
+            },
+            // On its way; what will not leave a state between two is removed.
+            Ok(Found::Container(_, Standing::Changing(_)))
+                if !target.is_made() || Instant::now() < until - KILLING / 2 =>
+            {
+                Ok(())
+            }
+            Ok(Found::Container(_, Standing::Ended(_) | Standing::Changing(_))) => client.remove(name).await,
+            Err(_) if context.is_absent() => return Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            told = format!(": {error}");
+        }
+        if Instant::now() > until {
+            return Err(may_pass(Reason::StopFailed, format!("container {name} does not end{told}")));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+fn taken(name: &str) -> DriverFailure {
+    failure(
+        FailureClass::NeverHere,
+        Reason::BadConfiguration,
+        format!(
+            "this node has a container {name} that hactl did not make for this resource: remove it with podman rm, or give \
+             spec.driver.podman.container another name"
+        ),
+    )
+}
+
+fn unseen(error: &ApiError) -> DriverFailure {
+    may_pass(Reason::StartFailed, format!("its container cannot be looked at: {error}"))
+}

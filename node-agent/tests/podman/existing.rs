@@ -1,0 +1,109 @@
+//! Containers that somebody else made.
+
+use crate::node::{IMAGE, Node, RUN, is_alive, service};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use ha_node_agent::driver::Driver;
+use serde_json::json;
+
+/// Makes a container `db` by hand, and a service of it.
+pub(crate) fn made_by_hand(node: &Node, more: &[&str]) -> ServiceDefinition {
+    let mut arguments = vec![
+        "create",
+        "--name=db",
+        "--network=none",
+        "--ulimit=nofile=1024:1024",
+        "--ulimit=nproc=1024:1024",
+    ];
+    arguments.extend(more);
+    arguments.extend([IMAGE, "/bin/sh", "-c", RUN]);
+    node.podman.run(&arguments);
+    service(&json!({"container": "db"}))
+}
+
+#[tokio::test]
+async fn it_is_started_and_stopped_and_stays() {
+    let mut node = Node::new().await;
+    let service = made_by_hand(&node, &[]);
+    let id = node.podman.inspect("db", ".Id");
+    for graceful_ms in [20_000, 0] {
+        node.driver.start(&service).await.unwrap();
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        let process = node.podman.process("db");
+        node.driver.start(&service).await.unwrap();
+        assert_eq!(node.podman.process("db"), process, "a second start adopts");
+        node.driver.stop(&service, graceful_ms).await.unwrap();
+        assert!(!is_alive(process));
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+        assert_eq!(node.podman.inspect("db", ".Id"), id, "it is not removed");
+    }
+    // A crash after a start that followed a stop is a crash: what the stop left in podman's events is no sign.
+    node.driver.start(&service).await.unwrap();
+    crate::node::kill(node.podman.process("db"));
+    assert!(!node.exit().await.1);
+}
+
+#[tokio::test]
+async fn one_that_others_look_after_is_refused_with_what_to_do() {
+    let node = Node::new().await;
+    for (option, told) in [
+        ("--pid=host", "--pid=host"),
+        ("--label=PODMAN_SYSTEMD_UNIT=db.service", "driver systemd"),
+        ("--rm", "--rm"),
+    ] {
+        let service = made_by_hand(&node, &[option]);
+        let failure = node.driver.start(&service).await.unwrap_err();
+        assert_eq!(
+            (failure.class, failure.reason),
+            (FailureClass::NeverHere, Reason::BadConfiguration),
+            "{option}"
+        );
+        assert!(failure.message.contains(told), "{}", failure.message);
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+        node.podman.run(&["rm", "db"]);
+    }
+}
+
+/// Newer podmans take the policy away from an existing container.
+#[tokio::test]
+async fn one_that_podman_restarts_itself_does_so_no_more_or_is_refused() {
+    let node = Node::new().await;
+    let service = made_by_hand(&node, &["--restart=always"]);
+    let version = node.podman.run(&["version", "--format={{.Client.Version}}"]);
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap());
+    if (parts.next().unwrap(), parts.next().unwrap()) >= (5, 1) {
+        node.driver.start(&service).await.unwrap();
+        assert_eq!(node.podman.inspect("db", ".HostConfig.RestartPolicy.Name"), "no");
+    } else {
+        let failure = node.driver.start(&service).await.unwrap_err();
+        assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::BadConfiguration));
+        assert!(failure.message.contains("podman update --restart=no db"), "{}", failure.message);
+    }
+}
+
+#[tokio::test]
+async fn one_that_does_not_exist_is_told() {
+    let node = Node::new().await;
+    let service = service(&json!({"container": "db"}));
+    let failure = node.driver.start(&service).await.unwrap_err();
+    assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::NotInstalled));
+    assert!(failure.message.contains("podman create"), "{}", failure.message);
+    node.driver.stop(&service, 1000).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_whose_name_is_taken_is_left_alone() {
+    let node = Node::new().await;
+    made_by_hand(&node, &[]);
+    node.podman.run(&["start", "db"]);
+    let process = node.podman.process("db");
+    let service = service(&json!({"image": IMAGE, "container": "db"}));
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    let failure = node.driver.start(&service).await.unwrap_err();
+    assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::BadConfiguration));
+    assert!(failure.message.contains("podman rm"), "{}", failure.message);
+    node.driver.stop(&service, 1000).await.unwrap();
+    node.driver.kill(&service).await.unwrap();
+    assert!(is_alive(process), "it is not ours");
+}

@@ -1,0 +1,185 @@
+//! Containers that are made of an image: start, stop, kill, adopt, measure.
+
+use crate::node::{IMAGE, Node, RUN, is_alive, service, until};
+use ha_api_types::record::Observed;
+use ha_api_types::time::Mono;
+use ha_node_agent::core::Meter;
+use ha_node_agent::driver::Driver;
+use serde_json::json;
+use std::fs;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "hactl-web";
+
+#[tokio::test]
+async fn it_runs_until_it_is_stopped() {
+    let mut node = Node::new().await;
+    assert_eq!(node.driver.able().await, Ok(()));
+    let service = Node::shell(RUN);
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+    assert_eq!(node.podman.inspect(NAME, ".HostConfig.RestartPolicy.Name"), "no");
+    let process = node.podman.process(NAME);
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.podman.process(NAME), process, "a second start adopts");
+    node.driver.stop(&service, 20_000).await.unwrap();
+    assert!(!is_alive(process));
+    node.assert_nothing_left(&service).await;
+    node.driver.stop(&service, 20_000).await.unwrap();
+    node.driver.kill(&service).await.unwrap();
+    node.driver.start(&service).await.unwrap();
+    let process = node.podman.process(NAME);
+    node.driver.kill(&service).await.unwrap();
+    assert!(!is_alive(process));
+    node.assert_nothing_left(&service).await;
+    assert!(node.events.try_recv().is_err(), "what is told to happen makes no event");
+}
+
+#[tokio::test]
+async fn what_it_is_given_is_there() {
+    let node = Node::new().await;
+    let (data, read) = (node.podman.path("data"), node.podman.path("read"));
+    fs::create_dir_all(&data).unwrap();
+    fs::create_dir_all(&read).unwrap();
+    let script = "env > /data/env; pwd > /data/pwd; id -u > /data/user; touch /read/x 2> /data/refused; \
+                  ulimit -n > /data/files; touch /data/done; exec sleep 1000";
+    let service = service(&json!({
+        "image": IMAGE, "container": "named", "command": ["/bin/sh", "-c", script],
+        "environment": {"GREETING": "hello"}, "user": "0:33", "workingDirectory": "/tmp",
+        "mounts": [{"source": data, "target": "/data"}, {"source": read, "target": "/read", "readOnly": true}],
+        "limits": {"cpu": "500m", "memory": "64Mi", "tasks": 20},
+        "ulimits": {"nofile": "500:600", "nproc": "1024:1024"}, "network": "host",
+    }));
+    node.driver.start(&service).await.unwrap();
+    until("it wrote all", || data.join("done").exists()).await;
+    let read = |name: &str| fs::read_to_string(data.join(name)).unwrap();
+    let environment = read("env");
+    for line in ["HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1", "HA_NODE=node1", "GREETING=hello"] {
+        assert!(environment.lines().any(|seen| seen == line), "{line} in {environment}");
+    }
+    assert_eq!(
+        (read("pwd").as_str(), read("user").as_str(), read("files").as_str()),
+        ("/tmp\n", "0\n", "500\n")
+    );
+    assert!(read("refused").contains("Read-only"), "{}", read("refused"));
+    let inspect = |what: &str| node.podman.inspect("named", what);
+    assert_eq!(inspect(".HostConfig.CpuQuota"), "50000");
+    assert_eq!(inspect(".HostConfig.Memory"), "67108864");
+    assert_eq!(inspect(".HostConfig.PidsLimit"), "20");
+    assert_eq!(inspect(".HostConfig.NetworkMode"), "host");
+    node.driver.kill(&service).await.unwrap();
+    node.assert_nothing_left(&service).await;
+}
+
+#[tokio::test]
+async fn what_ignores_sigterm_is_killed_when_the_time_is_up_or_at_once() {
+    let node = Node::new().await;
+    let service = Node::shell("trap '' TERM; while :; do sleep 0.05; done");
+    node.driver.start(&service).await.unwrap();
+    node.driver.stop(&service, 1).await.unwrap();
+    node.assert_nothing_left(&service).await;
+    // A kill does not wait for a graceful stop that is under way.
+    node.driver.start(&service).await.unwrap();
+    let begin = Instant::now();
+    let stop = node.driver.stop(&service, 300_000);
+    let kill = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        node.driver.kill(&service).await
+    };
+    let (stopped, killed) = tokio::join!(stop, kill);
+    stopped.unwrap();
+    killed.unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(60));
+    node.assert_nothing_left(&service).await;
+}
+
+#[tokio::test]
+async fn cancelled_commands_leave_what_a_stop_finds() {
+    let node = Node::new().await;
+    let service = Node::shell(RUN);
+    for pause_ms in [0, 20, 60, 100, 150, 200, 300] {
+        let limit = Duration::from_millis(pause_ms);
+        let _ = tokio::time::timeout(limit, node.driver.start(&service)).await;
+        node.driver.kill(&service).await.unwrap();
+        // What podman had begun goes on without whoever asked for it; the agent kills until a probe agrees.
+        let until = Instant::now() + Duration::from_secs(60);
+        loop {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            if node.driver.probe(&service).await == Observed::NotRunning {
+                break;
+            }
+            assert!(Instant::now() < until, "it comes again and again");
+            node.driver.kill(&service).await.unwrap();
+        }
+    }
+    node.driver.start(&service).await.unwrap();
+    let _ = tokio::time::timeout(Duration::from_millis(5), node.driver.stop(&service, 20_000)).await;
+    node.driver.stop(&service, 20_000).await.unwrap();
+    node.assert_nothing_left(&service).await;
+}
+
+#[tokio::test]
+async fn the_next_agent_adopts_it_and_another_definition_replaces_it() {
+    let mut node = Node::new().await;
+    let service = Node::shell(RUN);
+    node.driver.start(&service).await.unwrap();
+    let process = node.podman.process(NAME);
+    node.restart_agent();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.podman.process(NAME), process);
+    let mut changed = service.clone();
+    changed.driver.podman.as_mut().unwrap().environment.insert("A".into(), "b".into());
+    node.driver.start(&changed).await.unwrap();
+    assert!(!is_alive(process), "the old one is gone");
+    assert!(node.podman.inspect(NAME, ".Config.Env").contains("A=b"));
+    assert!(node.events.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_a_crash_left_is_not_there_after_the_next_start() {
+    let node = Node::new().await;
+    let service = Node::shell("test ! -e /was-here && touch /was-here && while :; do sleep 0.05; done");
+    node.driver.start(&service).await.unwrap();
+    crate::node::kill(node.podman.process(NAME));
+    until("it ended", || node.podman.inspect(NAME, ".State.Status") == "exited").await;
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.driver.probe(&service).await, Observed::Running);
+}
+
+#[tokio::test]
+async fn a_paused_container_counts_as_running_and_can_be_stopped() {
+    let node = Node::new().await;
+    let service = Node::shell(RUN);
+    for graceful_ms in [20_000, 0] {
+        node.driver.start(&service).await.unwrap();
+        node.podman.run(&["pause", NAME]);
+        assert_eq!(node.driver.probe(&service).await, Observed::Running);
+        node.driver.stop(&service, graceful_ms).await.unwrap();
+        node.assert_nothing_left(&service).await;
+    }
+}
+
+#[tokio::test]
+async fn it_is_measured_while_it_runs() {
+    let node = Node::new().await;
+    let service = Node::shell("while :; do :; done");
+    assert_eq!(node.driver.measure(&service, Mono(1)).await, None);
+    node.driver.start(&service).await.unwrap();
+    let total = async || match node.driver.measure(&service, Mono(1)).await.unwrap().cpu {
+        Some(Meter::Total(total)) => total,
+        other => panic!("{other:?}"),
+    };
+    let first = total().await;
+    let begin = Instant::now();
+    while total().await < first + 100_000 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "its time on processors does not grow");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let sample = node.driver.measure(&service, Mono(5)).await.unwrap();
+    assert_eq!(sample.at, Mono(5));
+    assert!(sample.memory.is_some_and(|memory| memory > 0));
+    node.driver.kill(&service).await.unwrap();
+    assert_eq!(node.driver.measure(&service, Mono(9)).await, None);
+}

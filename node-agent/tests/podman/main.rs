@@ -1,0 +1,10 @@
+//! The podman driver with the real podman: needs root, and Debian's packages podman, runc and busybox-static.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
+
+mod events;
+mod existing;
+mod failures;
+mod health;
+mod lifecycle;
+mod node;

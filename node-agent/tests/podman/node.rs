@@ -1,0 +1,237 @@
+//! What the tests share: a node with a podman of its own, its driver, services, and a view of containers that is not the driver's.
+
+use ha_api_types::driver::DriverSpec;
+use ha_api_types::record::Observed;
+use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_node_agent::driver::podman::{PodmanDriver, PodmanSettings};
+use ha_node_agent::driver::{Driver, DriverEvent};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Long enough for the slowest machine; only what fails waits for it.
+const CEILING: Duration = Duration::from_secs(60);
+
+/// The image that every node has.
+pub(crate) const IMAGE: &str = "localhost/test:1";
+/// Runs until it is asked to end.
+pub(crate) const RUN: &str = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+
+/// A node: a podman with folders and a socket of its own, its service, and the driver.
+pub(crate) struct Node {
+    pub(crate) driver: PodmanDriver,
+    pub(crate) events: UnboundedReceiver<DriverEvent>,
+    pub(crate) podman: Podman,
+    settings: PodmanSettings,
+}
+
+/// A podman that shares nothing with the machine's own. Dropping it leaves nothing behind.
+pub(crate) struct Podman {
+    folder: tempfile::TempDir,
+    service: Option<Child>,
+}
+
+impl Node {
+    pub(crate) async fn new() -> Node {
+        // What is noticed is noticed by events.
+        Node::with_poll(Duration::from_secs(3600)).await
+    }
+
+    pub(crate) async fn with_poll(poll_interval: Duration) -> Node {
+        let mut podman = Podman::new();
+        podman.start_service().await;
+        let settings = PodmanSettings { node: "node1".to_owned(), socket: podman.socket(), poll_interval };
+        let (driver, events) = driver(&settings);
+        Node { driver, events, podman, settings }
+    }
+
+    /// The agent ends; another one comes.
+    pub(crate) fn restart_agent(&mut self) {
+        (self.driver, self.events) = driver(&self.settings);
+    }
+
+    /// A service that runs a shell script in a container of its own.
+    pub(crate) fn shell(script: &str) -> ServiceDefinition {
+        service(&json!({"image": IMAGE, "command": ["/bin/sh", "-c", script]}))
+    }
+
+    /// The next event.
+    pub(crate) async fn event(&mut self) -> DriverEvent {
+        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+    }
+
+    /// The next event, which is the end of the service: its sentence, and whether it was by hand.
+    pub(crate) async fn exit(&mut self) -> (String, bool) {
+        match self.event().await {
+            DriverEvent::Exited { name, uid, message, by_hand } => {
+                assert_eq!((name.as_str(), uid.as_str()), ("web", "uid-1"));
+                (message, by_hand)
+            }
+            DriverEvent::Appeared { .. } => panic!("it appeared"),
+        }
+    }
+
+    /// Nothing is left, as podman and the driver say.
+    pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
+        assert_eq!(self.podman.run(&["ps", "--all", "--quiet"]), "");
+        assert_eq!(self.driver.probe(service).await, Observed::NotRunning);
+    }
+}
+
+/// A service of this podman spec, with limits that a sandbox allows.
+pub(crate) fn service(podman: &Value) -> ServiceDefinition {
+    let mut podman = podman.clone();
+    let fields = podman.as_object_mut().unwrap();
+    if fields.contains_key("image") {
+        fields.entry("network").or_insert_with(|| json!("none"));
+        fields.entry("ulimits").or_insert_with(|| json!({"nofile": "1024:1024", "nproc": "1024:1024"}));
+    }
+    let mut resource = Resource::default();
+    resource.metadata.name = "web".into();
+    resource.metadata.uid = "uid-1".into();
+    resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"podman": podman})).unwrap();
+    ServiceDefinition::of(&resource)
+}
+
+impl Podman {
+    fn new() -> Podman {
+        let podman = Podman { folder: tempfile::tempdir().unwrap(), service: None };
+        // A root file system of one program under several names.
+        let root = podman.path("files");
+        for folder in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::copy("/usr/bin/busybox", root.join("bin/busybox")).expect("the package busybox-static");
+        for name in ["cat", "echo", "env", "id", "ls", "pwd", "rm", "sh", "sleep", "test", "touch"] {
+            symlink("busybox", root.join("bin").join(name)).unwrap();
+        }
+        let archive = podman.path("files.tar");
+        let status =
+            Command::new("tar").arg("-C").arg(&root).arg("-cf").arg(&archive).arg(".").status().unwrap();
+        assert!(status.success());
+        podman.run(&["import", "--quiet", archive.to_str().unwrap(), IMAGE]);
+        podman
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("podman.sock")
+    }
+
+    /// This podman, for a command.
+    fn command(&self) -> Command {
+        let mut command = Command::new("podman");
+        for (flag, folder) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
+            command.arg(flag).arg(self.path(folder));
+        }
+        command.args([
+            "--runtime=runc",
+            "--cgroup-manager=cgroupfs",
+            "--events-backend=file",
+            "--storage-driver=vfs",
+        ]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs podman by hand.
+    pub(crate) fn run(&self, arguments: &[&str]) -> String {
+        let output = self.command().args(arguments).output().expect("the package podman");
+        assert!(output.status.success(), "podman {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// A part of what podman knows of the container, by its path; empty when there is none.
+    pub(crate) fn inspect(&self, container: &str, what: &str) -> String {
+        let format = format!("{{{{{what}}}}}");
+        let output =
+            self.command().args(["inspect", "--type=container", "--format", &format, container]).output();
+        String::from_utf8_lossy(&output.unwrap().stdout).trim().to_owned()
+    }
+
+    /// The first process of a container.
+    pub(crate) fn process(&self, container: &str) -> i32 {
+        self.inspect(container, ".State.Pid").parse().unwrap()
+    }
+
+    /// Starts podman's service.
+    pub(crate) async fn start_service(&mut self) {
+        let address = format!("unix://{}", self.socket().display());
+        let log = fs::File::create(self.path("service.log")).unwrap();
+        let mut command = self.command();
+        command.args(["system", "service", "--time=0", &address]).stdout(Stdio::null()).stderr(log);
+        self.service = Some(command.spawn().expect("the package podman"));
+        let socket = self.socket();
+        until("podman's service answers", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+    }
+
+    /// Ends podman's service; containers go on.
+    pub(crate) fn end_service(&mut self) {
+        if let Some(mut service) = self.service.take() {
+            let _ = service.kill();
+            let _ = service.wait();
+        }
+        let _ = fs::remove_file(self.socket());
+    }
+}
+
+impl Drop for Podman {
+    /// A test that failed must not leave processes or mounts behind.
+    fn drop(&mut self) {
+        self.end_service();
+        let events = fs::read_to_string(self.path("tmp/events/events.log")).unwrap_or_default();
+        let _ = self
+            .command()
+            .args(["rm", "--all", "--force", "--time=0"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        remove_groups(&events);
+    }
+}
+
+/// Removes the empty control groups that podman leaves behind where it did not see a container's end.
+fn remove_groups(events: &str) {
+    let events = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ids: BTreeSet<String> = events.filter_map(|event| event["ID"].as_str().map(str::to_owned)).collect();
+    let groups = Path::new("/sys/fs/cgroup");
+    let hierarchies = fs::read_dir(groups).unwrap().flatten().map(|entry| entry.path());
+    for hierarchy in hierarchies.chain([groups.to_owned()]) {
+        for id in &ids {
+            let _ = fs::remove_dir(hierarchy.join(format!("libpod_parent/libpod-{id}")));
+        }
+    }
+}
+
+fn driver(settings: &PodmanSettings) -> (PodmanDriver, UnboundedReceiver<DriverEvent>) {
+    let (sender, events) = unbounded_channel();
+    (PodmanDriver::new(settings.clone(), sender), events)
+}
+
+/// Whether a process lives.
+pub(crate) fn is_alive(pid: i32) -> bool {
+    fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
+}
+
+/// Kills from outside.
+pub(crate) fn kill(pid: i32) {
+    let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// Waits until it holds.
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
