@@ -22,6 +22,7 @@ pub mod measure;
 pub mod metal;
 pub mod network;
 pub mod plan;
+pub mod podman;
 pub mod power;
 pub mod process;
 pub mod program;

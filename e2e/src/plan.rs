@@ -14,6 +14,7 @@ use crate::machine::{Machine, Role};
 use crate::metal::hardware::Hardware;
 use crate::metal::{disk, qemu};
 use crate::network::Network;
+use crate::podman;
 use crate::registry::Lifetime;
 
 /// The port of etcd's clients.
@@ -53,6 +54,8 @@ pub struct Plan {
     pub store_bytes: Option<u64>,
     /// The size of a disk of its own for each node's journal, in kilobytes; `None`: it shares that of everything else.
     pub disk_kilobytes: Option<u32>,
+    /// Whether each node has a podman of its own.
+    pub podman: bool,
 }
 
 impl Plan {
@@ -69,6 +72,7 @@ impl Plan {
             units: None,
             store_bytes: None,
             disk_kilobytes: None,
+            podman: false,
         }
     }
 
@@ -230,9 +234,17 @@ impl Layout<'_> {
             ("boot-id-file", &text(&machine.boot_id_file())),
             ("machine-id-file", &text(&machine.machine_id_file())),
             ("watchdog-socket", &text(&socket)),
+            // Never that of the machine which the tests run on.
+            ("podman-socket", &text(&podman::socket(&machine))),
             ("admin-listen", &format!("{}:7444", self.admin_address(address))),
         ]));
-        machine.programs = vec![program("ha-watchdogd", watchdog), program("ha-node-agent", agent)];
+        machine.programs = vec![program("ha-watchdogd", watchdog)];
+        if self.plan.podman {
+            let archive = podman::archive(&self.plan.folder.join(&name))?;
+            machine.programs.push(podman::program(&machine, &archive));
+            agent = podman::before(&machine, agent);
+        }
+        machine.programs.push(program("ha-node-agent", agent));
         machine.binds = vec![(self.plan.shared(), PathBuf::from(SHARED))];
         Ok(machine)
     }

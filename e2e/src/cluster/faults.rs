@@ -10,6 +10,7 @@ use crate::container;
 use crate::machine::{Role, append};
 use crate::network::Drop;
 use crate::plan::{ETCD_PEER_PORT, stand_in_socket};
+use crate::podman;
 use crate::process::ProcessId;
 use crate::wait::wait_until;
 
@@ -84,7 +85,9 @@ impl Cluster {
     /// # Errors
     /// When something of it survives.
     pub fn power_off(&mut self, name: &str) -> Result<()> {
-        self.machine_mut(name)?.power_off()?;
+        let machine = self.machine_mut(name)?;
+        machine.power_off()?;
+        podman::remove_groups(machine);
         self.reap();
         self.save()
     }

@@ -1,0 +1,120 @@
+//! A podman of a node's own: its images, containers and socket are the node's alone, as if it were a machine.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::command::run;
+use crate::init::Program;
+use crate::machine::Machine;
+
+/// The image that every node with podman has: a root file system of busybox alone, under the name of the one that it stands for.
+pub const IMAGE: &str = "docker.io/library/busybox:1";
+/// The name of its program on a machine.
+pub const PROGRAM: &str = "podman";
+
+/// Podman's settings, beside the archive.
+const SETTINGS: &str = "containers.conf";
+
+/// Shows control groups, which a network namespace hides, loads the image, and serves podman's API.
+const SCRIPT: &str = r#"
+set -e
+socket=$1 archive=$2 image=$3
+shift 3
+groups=/sys/fs/cgroup
+mount -t tmpfs tmpfs $groups
+if grep -qv '^0::' /proc/self/cgroup; then
+  while IFS=: read -r _ names _; do
+    folder=$groups/${names#name=}
+    case $names in
+      '') mkdir $groups/unified; mount -t cgroup2 cgroup2 $groups/unified ;;
+      name=*) mkdir "$folder"; mount -t cgroup -o "none,$names" cgroup "$folder" ;;
+      *) mkdir "$folder"; mount -t cgroup -o "$names" cgroup "$folder" ;;
+    esac
+  done </proc/self/cgroup
+else
+  mount -t cgroup2 cgroup2 $groups
+fi
+"$@" image exists "$image" || "$@" import --quiet "$archive" "$image"
+exec "$@" system service --time=0 "unix://$socket"
+"#;
+
+/// Where a node's podman listens.
+pub fn socket(machine: &Machine) -> PathBuf {
+    machine.volatile.join("podman.sock")
+}
+
+/// Podman's service, as a program of a machine; `archive` is what [`archive`] made.
+pub fn program(machine: &Machine, archive: &Path) -> Program {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let mut command = ["sh", "-c", SCRIPT, "podman"].map(str::to_owned).to_vec();
+    command.extend([text(&socket(machine)), text(archive), IMAGE.to_owned(), "podman".to_owned()]);
+    for (flag, folder) in [
+        ("--root", root(machine)),
+        // What a boot takes away is taken away.
+        ("--runroot", machine.volatile.join("podman-run")),
+        ("--tmpdir", machine.volatile.join("podman-tmp")),
+    ] {
+        command.extend([flag.to_owned(), text(&folder)]);
+    }
+    command.extend(
+        ["--runtime=runc", "--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs"]
+            .map(str::to_owned),
+    );
+    let settings = ("CONTAINERS_CONF".to_owned(), text(&archive.with_file_name(SETTINGS)));
+    Program { name: PROGRAM.to_owned(), command, environment: [settings].into() }
+}
+
+/// A command that begins once podman listens, as units of a service manager wait for its socket.
+pub fn before(machine: &Machine, command: Vec<String>) -> Vec<String> {
+    let wait = r#"while [ ! -S "$0" ]; do sleep 0.05; done; exec "$@""#;
+    let socket = socket(machine).to_string_lossy().into_owned();
+    ["sh".to_owned(), "-c".to_owned(), wait.to_owned(), socket].into_iter().chain(command).collect()
+}
+
+fn root(machine: &Machine) -> PathBuf {
+    machine.folder.join("podman")
+}
+
+/// Makes the archive of the image's root file system in a folder, with podman's settings beside it; empty folders in it are places for mounts.
+///
+/// # Errors
+/// When busybox or tar is missing.
+pub fn archive(folder: &Path) -> Result<PathBuf> {
+    let files = folder.join("image");
+    for name in ["bin", "dev", "etc", "lib", "lib64", "proc", "srv", "sys", "tmp", "usr"] {
+        fs::create_dir_all(files.join(name))?;
+    }
+    fs::copy("/usr/bin/busybox", files.join("bin/busybox"))
+        .context("/usr/bin/busybox is missing; run ./dev/setup --test")?;
+    for name in ["httpd", "sh", "sleep", "test", "wget"] {
+        symlink("busybox", files.join("bin").join(name))?;
+    }
+    // A sandbox may not raise limits as far as podman does by default.
+    fs::write(
+        folder.join(SETTINGS),
+        "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n",
+    )?;
+    let archive = folder.join("image.tar");
+    run("tar", &[Path::new("-C"), &files, Path::new("-cf"), &archive, Path::new(".")])?;
+    Ok(archive)
+}
+
+/// Removes the empty control groups of containers after a power cut, which would take them away with everything else.
+pub fn remove_groups(machine: &Machine) {
+    let containers = fs::read_dir(root(machine).join("vfs-containers"));
+    for container in containers.into_iter().flatten().flatten() {
+        let name = format!("libpod-{}", container.file_name().to_string_lossy());
+        let groups = Path::new("/sys/fs/cgroup");
+        let hierarchies = fs::read_dir(groups).into_iter().flatten().flatten().map(|entry| entry.path());
+        for hierarchy in hierarchies.chain([groups.to_owned()]) {
+            // What is not there, or not empty, stays.
+            for part in [name.clone(), format!("{name}/container"), name.replace("libpod-", "libpod-conmon-")]
+            {
+                let _ = fs::remove_dir(hierarchy.join("libpod_parent").join(part));
+            }
+        }
+    }
+}
