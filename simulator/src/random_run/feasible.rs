@@ -3,7 +3,7 @@
 use crate::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::placement::{Affinity, AffinityRule};
-use ha_api_types::resource::{RequestedState, Resource};
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -11,9 +11,22 @@ impl World {
     /// A node that is up and may take the service as things are; `None`: there is none. Conservative: a node that only a
     /// move of another service would free does not count.
     pub(super) fn feasible_node(&self, name: &str, resource: &Resource) -> Option<String> {
+        if self.waits_in_order(resource) {
+            return None;
+        }
         let rules = self.rules_in_force();
         let running = self.running();
         self.machines.keys().find(|node| self.may_take(node, name, resource, &rules, &running)).cloned()
+    }
+
+    /// Whether somebody that it comes after is not running as wanted.
+    fn waits_in_order(&self, resource: &Resource) -> bool {
+        resource.spec.after.iter().any(|first| {
+            let wanted = self.typed::<Resource>(Kind::Resource, first).map(|first| first.spec.state);
+            let status = self.status_of::<ResourceStatus>(Kind::Resource, first).unwrap_or_default();
+            wanted != Some(RequestedState::Ignored)
+                && (wanted != Some(RequestedState::Started) || status.state != ServiceState::Started)
+        })
     }
 
     fn may_take(

@@ -98,8 +98,10 @@ fn explanation(status: &ResourceStatus) -> Option<&str> {
 /// like every other; one that is wanted Stopped stays in Recovery until there is one, as only Disabled is a way out of it.
 fn is_waiting(resource: &Resource, status: &ResourceStatus, nodes: &[String]) -> bool {
     let says_so = status.conditions.iter().any(|condition| {
-        matches!(condition.reason, Reason::NoFeasibleNode | Reason::Preempted)
-            && !condition.message.is_empty()
+        matches!(
+            condition.reason,
+            Reason::NoFeasibleNode | Reason::Preempted | Reason::StartOrder | Reason::StopOrder
+        ) && !condition.message.is_empty()
     });
     let waits = match resource.spec.state {
         RequestedState::Started => true,

@@ -17,6 +17,9 @@ impl Cluster {
             self.objects.push(object("Resource", &name, &spec));
             self.resources.push(name);
         }
+        if random.chance(0.3) {
+            self.put_in_order(random);
+        }
         if random.chance(0.2) {
             let spec = self.spec(random, &groups, false);
             self.later.push(object("Resource", "added", &spec));
@@ -25,6 +28,24 @@ impl Cluster {
         for number in 0..random.below(4) {
             let spec = self.rule(random);
             self.objects.push(object("AffinityRule", &format!("rule{number}"), &spec));
+        }
+    }
+
+    /// Some services come after one or two others.
+    fn put_in_order(&mut self, random: &mut Random) {
+        for index in 1..self.resources.len() {
+            if random.chance(0.6) {
+                continue;
+            }
+            let first: BTreeSet<String> =
+                (0..=random.below(2)).map(|_| pick(random, &self.resources[..index])).collect();
+            let name = &self.resources[index];
+            let named = |object: &&mut Value| {
+                object["kind"] == "Resource" && object["metadata"]["name"] == name.as_str()
+            };
+            if let Some(object) = self.objects.iter_mut().find(named) {
+                object["spec"]["after"] = json!(first);
+            }
         }
     }
 
