@@ -3,7 +3,7 @@
 mod check;
 mod simplify;
 
-pub use check::{drop_unknown, prune_nulls, shape, suggestion, unknown_fields};
+pub use check::{check_value, drop_unknown, prune_nulls, shape, suggestion, unknown_fields};
 
 use crate::cluster::Cluster;
 use crate::kind::Kind;

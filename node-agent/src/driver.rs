@@ -1,6 +1,7 @@
 //! The `Driver` seam: how a service is started, stopped, watched and moved on this node.
 
 pub mod exec;
+pub mod external;
 pub mod ocf;
 pub mod podman;
 pub mod program;

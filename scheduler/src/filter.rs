@@ -117,14 +117,14 @@ fn of_member(member: &Member<'_>, node_name: &str, node: &NodeFacts, refuse: Tel
             )
         });
     }
-    match service.driver {
+    match &service.driver {
         None => refuse(Reason::BadConfiguration, &|| {
             (
                 "the resource names no driver, or more than one".to_owned(),
                 "set exactly one key under spec.driver".to_owned(),
             )
         }),
-        Some(driver) if !node.drivers.is_empty() && !node.drivers.contains(driver.name()) => {
+        Some(driver) if !node.drivers.is_empty() && !node.drivers.contains(driver) => {
             refuse(Reason::DriverMissing, &|| {
                 (
                     format!("the node's agent cannot serve driver {driver}"),

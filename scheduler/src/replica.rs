@@ -75,7 +75,7 @@ mod tests {
         let node = node.to_owned();
         ServiceFacts {
             uses: BTreeSet::from([node.clone()]),
-            driver: Some(ha_api_types::driver::DriverKind::Exec),
+            driver: Some("exec".to_owned()),
             storage_pool: Some("disks".to_owned()),
             storage_nodes: Some(BTreeSet::from([node.clone(), secondary.to_owned()])),
             requests: disk(gibibytes),

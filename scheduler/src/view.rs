@@ -3,7 +3,6 @@
 use crate::rules::Rules;
 use crate::services::{NodeUse, Services};
 use ha_api_types::cluster::{ReservationSpec, SchedulerMode, SchedulerSpec};
-use ha_api_types::driver::DriverKind;
 use ha_api_types::node::AllocationPolicy;
 use ha_api_types::placement::GroupSpec;
 use ha_api_types::quantity::Amounts;
@@ -63,8 +62,9 @@ pub struct ServiceFacts {
     /// Every node that it uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error
     /// services use none.
     pub uses: BTreeSet<String>,
-    /// Its driver; `None` when the spec is not valid.
-    pub driver: Option<DriverKind>,
+    /// What a node must list among its drivers ([`ha_api_types::driver::DriverSpec::capability`]); `None` when the spec is not
+    /// valid.
+    pub driver: Option<String>,
     /// The group that it names.
     pub group: Option<String>,
     /// It goes back to a preferred node.

@@ -22,6 +22,14 @@ pub fn shape(schema: &Value, value: &Value) -> Vec<Problem> {
     found
 }
 
+/// Everything that is wrong with a value that stands at this path: unknown fields, types, ranges, what is missing.
+pub fn check_value(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
+    let mut found = Vec::new();
+    walk_unknown(schema, value, path, &mut found);
+    walk_shape(schema, value, path, &mut found);
+    found
+}
+
 /// Removes members that are null where the schema wants something: to write null is to leave it out.
 pub fn prune_nulls(schema: &Value, value: &mut Value) {
     match value {

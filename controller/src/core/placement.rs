@@ -177,7 +177,7 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
     ServiceFacts {
         node: status.node.clone(),
         uses: uses(status),
-        driver: spec.driver.kind(),
+        driver: spec.driver.capability(),
         group: spec.group.clone(),
         failback: spec.failback,
         requests: spec.requests,

@@ -1,6 +1,7 @@
 //! Programs that a driver runs on this node: where their services' folders and control groups are, what they find in their
 //! environment, and what is left of them.
 
+mod begun;
 pub(in crate::driver) mod cgroup;
 pub(in crate::driver) mod clearing;
 pub(in crate::driver) mod folder;
@@ -141,6 +142,12 @@ impl Programs {
         variables.into_iter().collect()
     }
 
+    /// What a program that belongs to no service sees.
+    pub(in crate::driver) fn plain_environment(&self) -> Vec<(String, String)> {
+        let own = [("PATH", PATH), ("HA_NODE", &self.settings.node)];
+        own.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+    }
+
     /// What runs or ran last in this boot under a supervisor.
     pub(in crate::driver) fn record(&self, service: &ServiceDefinition) -> Option<Record> {
         let record = self.folder_of(&service.name).record();
@@ -169,6 +176,12 @@ impl Drop for Programs {
             root.tidy();
         }
     }
+}
+
+/// For a program that only asks: it is nothing of the service, should it be found.
+pub(in crate::driver) fn unmarked(mut environment: Vec<(String, String)>) -> Vec<(String, String)> {
+    environment.retain(|(name, _)| name != MARK);
+    environment
 }
 
 /// Where programs are looked for unless the resource says otherwise.

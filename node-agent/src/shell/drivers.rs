@@ -5,6 +5,7 @@ use super::options::Options;
 use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
+use crate::driver::external::{ExternalDriver, ExternalSettings};
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::podman::{PodmanDriver, PodmanSettings};
 use crate::driver::program::ProgramSettings;
@@ -46,6 +47,12 @@ impl Drivers {
             run: options.ocf_run_dir.clone(),
         };
         let ocf = OcfDriver::new(ocf, events.clone()).with_context(folder)?;
+        let external = ExternalSettings {
+            programs: programs.clone(),
+            folders: std::env::split_paths(&options.driver_path).collect(),
+            monitor_interval: Duration::from_secs(10),
+        };
+        let external = ExternalDriver::new(external, events.clone()).with_context(folder)?;
         let exec = ExecDriver::new(ExecSettings::new(programs), events.clone()).with_context(folder)?;
         let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
         let simulated =
@@ -54,8 +61,14 @@ impl Drivers {
             .context("this machine's mounts cannot be read")?;
         let podman = PodmanSettings::new(options.node.clone(), options.podman_socket.clone());
         let podman = PodmanDriver::new(podman, events);
-        let all: [Arc<dyn Driver>; 5] =
-            [Arc::new(exec), Arc::new(ocf), Arc::new(podman), Arc::new(simulated), Arc::new(systemd)];
+        let all: [Arc<dyn Driver>; 6] = [
+            Arc::new(exec),
+            Arc::new(external),
+            Arc::new(ocf),
+            Arc::new(podman),
+            Arc::new(simulated),
+            Arc::new(systemd),
+        ];
         let forwarded = inputs.clone();
         tokio::spawn(async move {
             while let Some(event) = noticed.recv().await {

@@ -32,6 +32,9 @@ pub struct Options {
     /// Where OCF resource agents keep what does not outlive a boot; agents that share a machine must not share it
     #[arg(long, default_value = "/run", value_name = "DIR")]
     pub ocf_run_dir: PathBuf,
+    /// Folders of third parties' drivers; the first that has one of a name wins
+    #[arg(long, default_value = crate::driver::external::DEFAULT_FOLDERS, value_name = "DIR:DIR…")]
+    pub driver_path: String,
     /// Where this boot's id is read
     #[arg(long, default_value = "/proc/sys/kernel/random/boot_id", value_name = "FILE")]
     pub boot_id_file: PathBuf,

@@ -1,6 +1,5 @@
 //! Large clusters as the leader sees them, for benchmarks.
 
-use ha_api_types::driver::DriverKind;
 use ha_scheduler::{NodeFacts, ServiceFacts, View};
 use std::collections::BTreeSet;
 
@@ -30,7 +29,7 @@ pub(crate) fn cluster(nodes: u64, services: u64, memory: &str) -> View {
         let mut service = ServiceFacts {
             node: Some(node.clone()),
             uses: BTreeSet::from([node]),
-            driver: Some(DriverKind::Exec),
+            driver: Some("exec".to_owned()),
             wanted: true,
             movable: true,
             exclusive: true,

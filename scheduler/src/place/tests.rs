@@ -4,7 +4,6 @@ use super::*;
 use crate::view::NodeFacts;
 use crate::{Declared, Rules};
 use ha_api_types::cluster::SchedulerMode;
-use ha_api_types::driver::DriverKind;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 use proptest::prelude::*;
 
@@ -12,7 +11,7 @@ fn service(node: Option<&str>, group: Option<&str>) -> ServiceFacts {
     ServiceFacts {
         node: node.map(str::to_owned),
         uses: node.map(str::to_owned).into_iter().collect(),
-        driver: Some(DriverKind::Exec),
+        driver: Some("exec".to_owned()),
         group: group.map(str::to_owned),
         failback: true,
         exclusive: true,
@@ -56,6 +55,22 @@ fn the_highest_class_with_a_feasible_node_wins() {
     check(&view, &service(None, Some("g")), Some("node2"), Reason::Placed);
     offline(&mut view, &["node2", "node3"]);
     check(&view, &service(None, Some("g")), Some("node4"), Reason::Placed);
+}
+
+#[test]
+fn a_node_must_have_the_driver_and_of_third_parties_that_one() {
+    let mut view = cluster(false);
+    let drivers: [&[&str]; 4] =
+        [&["exec"], &["exec", "external:other"], &["exec", "external:zpool"], &["exec", "podman"]];
+    for (node, drivers) in view.nodes.values_mut().zip(drivers) {
+        node.drivers = drivers.iter().map(|driver| (*driver).to_owned()).collect();
+    }
+    let mut service = service(None, Some("g"));
+    check(&view, &service, Some("node1"), Reason::Placed);
+    service.driver = Some("external:zpool".to_owned());
+    check(&view, &service, Some("node3"), Reason::Placed);
+    service.driver = Some("external:absent".to_owned());
+    check(&view, &service, None, Reason::NoFeasibleNode);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use super::*;
 use crate::filter::refusals;
 use crate::place;
 use crate::view::NodeFacts;
-use ha_api_types::driver::DriverKind;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, ResourceAffinity};
 use ha_api_types::quantity::{Amounts, Quantity};
 use proptest::prelude::*;
@@ -19,7 +18,7 @@ fn service(priority: i32, takes: i128, node: Option<&str>) -> ServiceFacts {
         priority,
         node: node.map(str::to_owned),
         uses: node.map(str::to_owned).into_iter().collect(),
-        driver: Some(DriverKind::Simulated),
+        driver: Some("simulated".to_owned()),
         requests: memory(takes),
         ..ServiceFacts::default()
     }

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::place::{Verdict, place};
-use ha_api_types::driver::DriverKind;
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 
@@ -19,7 +18,7 @@ fn service(node: &str, cpu: i128, memory: i128) -> ServiceFacts {
     ServiceFacts {
         node: Some(node.to_owned()),
         uses: BTreeSet::from([node.to_owned()]),
-        driver: Some(DriverKind::Exec),
+        driver: Some("exec".to_owned()),
         requests: amounts(cpu, memory),
         moves_live: true,
         movable: true,

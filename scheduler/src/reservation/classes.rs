@@ -3,14 +3,13 @@
 use super::bits::Bits;
 use crate::score::{NodeGroupRank, node_group_rank};
 use crate::view::{NodeFacts, ServiceFacts, View};
-use ha_api_types::driver::DriverKind;
 use ha_api_types::reason::Reason;
 use std::collections::BTreeMap;
 
 /// What services that are alike have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Likeness {
-    driver: Option<DriverKind>,
+    driver: Option<String>,
     /// The node-affinity rule, else the group.
     rule: Option<String>,
     group: Option<String>,
@@ -32,7 +31,7 @@ impl Likeness {
         let rule = view.rules.node_rule(name).map(|rule| rule.name.clone());
         let group = if rule.is_some() { None } else { service.group.clone() };
         Likeness {
-            driver: service.driver,
+            driver: service.driver.clone(),
             rule,
             group,
             pool: service.storage_pool.clone(),
@@ -88,8 +87,8 @@ pub(crate) fn against(
     if let (true, Err(reason)) = (service.exclusive, node.fenceable) {
         return Some(reason);
     }
-    let Some(driver) = service.driver else { return Some(Reason::BadConfiguration) };
-    if !node.drivers.is_empty() && !node.drivers.contains(driver.name()) {
+    let Some(driver) = &service.driver else { return Some(Reason::BadConfiguration) };
+    if !node.drivers.is_empty() && !node.drivers.contains(driver) {
         return Some(Reason::DriverMissing);
     }
     let reaches = service.storage_pool.as_ref().is_none_or(|pool| node.storage_pools.contains(pool));

@@ -8,7 +8,6 @@ use super::*;
 use crate::rules::{Declared, Rules};
 use crate::view::{NodeFacts, ServiceFacts};
 use ha_api_types::cluster::ReservationBasis;
-use ha_api_types::driver::DriverKind;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
         let mut service = ServiceFacts {
             node: Some(words[1].to_owned()),
             uses: BTreeSet::from([words[1].to_owned()]),
-            driver: Some(DriverKind::Exec),
+            driver: Some("exec".to_owned()),
             exclusive: true,
             wanted: true,
             movable: true,

@@ -3,7 +3,6 @@
 use super::*;
 use crate::place::place;
 use crate::view::NodeFacts;
-use ha_api_types::driver::DriverKind;
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 
@@ -20,7 +19,7 @@ fn service(node: Option<&str>, requests: Amounts, measured: Amounts) -> ServiceF
     ServiceFacts {
         node: node.map(str::to_owned),
         uses: node.map(str::to_owned).into_iter().collect(),
-        driver: Some(DriverKind::Exec),
+        driver: Some("exec".to_owned()),
         requests,
         measured,
         wanted: true,

@@ -3,7 +3,6 @@
 use super::*;
 use crate::rules::{Declared, Rules};
 use crate::view::NodeFacts;
-use ha_api_types::driver::DriverKind;
 use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorities, ResourceAffinity};
 
 /// `a@1>2`: a is on node1 and its group prefers node2 to all others; `a@1`: it is content.
@@ -20,7 +19,7 @@ fn cluster(nodes: usize, services: &[&str], rules: &[(Affinity, &[&str])]) -> Vi
         let mut facts = ServiceFacts {
             node: Some(node.clone()),
             uses: BTreeSet::from([node]),
-            driver: Some(DriverKind::Simulated),
+            driver: Some("simulated".to_owned()),
             failback: true,
             wanted: true,
             movable: true,

@@ -81,6 +81,11 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
         let items = reader.list(value, &path);
         let mut found = Vec::new();
         for (at, item) in items.iter().enumerate() {
+            // A third party's driver, by its own name.
+            if let Some(external) = item.as_str().filter(|text| text.starts_with("external:")) {
+                found.push(external.to_owned());
+                continue;
+            }
             let kind = reader.word(item, &format!("{path}[{at}]"), &drivers);
             found.extend(kind.map(|kind| kind.name().to_owned()));
         }

@@ -236,6 +236,7 @@ impl Command<'_> {
             cgroup: self.cgroup,
             input: None,
             output: Output::Log,
+            dies_with_agent: false,
         };
         context.programs.run(&service.name, run, self.limit_ms).await
     }

@@ -5,13 +5,12 @@ use super::request::{self, Action, Place, Request};
 use super::{Context, OcfSpec};
 use crate::core::DriverFailure;
 use crate::driver::program::run::{End, Output, Run};
-use crate::driver::program::{broken, failed};
+use crate::driver::program::{failed, unmarked};
 use ha_api_types::ocf::{AgentMetadata, AgentName, METADATA_LIMIT_SECONDS};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::resource::{ServiceDefinition, TimeoutsSpec};
 use ha_api_types::time::Millis;
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,20 +24,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long the stop action may take after everything was killed.
 const KILLED_STOP_MS: Millis = 20_000;
 
-/// In the service's folder while this agent may have something running: written before it is told to start.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Begun {
-    uid: String,
-    boot_id: String,
-}
-
-const BEGUN: &str = "begun.json";
-
 impl Context {
     /// Whether it runs; a running one is watched from here on.
     pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
-        let begun = self.is_begun(service);
+        let begun = self.programs.is_begun(service);
         let seen = self.monitor(service, Action::Probe).await;
         let observed = observed(seen, begun);
         match &observed {
@@ -50,7 +39,7 @@ impl Context {
             Observed::Unknown(_) => {}
             // A start of an agent that has ended may still be under way.
             Observed::NotRunning => match self.programs.remains(service).await {
-                Ok(remains) if remains.is_empty() => self.forget(service),
+                Ok(remains) if remains.is_empty() => self.programs.forget_begun(service),
                 Ok(remains) => {
                     let left = remains.describe();
                     return Observed::Unknown(format!("its agent says no, but left are processes {left}"));
@@ -69,7 +58,7 @@ impl Context {
             seen = self.monitor(service, Action::Probe).await;
         }
         match seen {
-            Seen::Running => self.begin(service)?,
+            Seen::Running => self.programs.begin(service)?,
             Seen::NotRunning => self.start_afresh(service).await?,
             Seen::Failing(_) | Seen::Unclear(_) => {
                 self.kill(service).await?;
@@ -82,7 +71,7 @@ impl Context {
 
     async fn start_afresh(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.validate(service).await?;
-        self.begin(service)?;
+        self.programs.begin(service)?;
         let timeout_ms = self.timeouts(service).await.start_ms();
         let outcome = self.ask(service, Request { action: Action::Start, timeout_ms }).await;
         if !outcome.is_success() {
@@ -156,7 +145,7 @@ impl Context {
         let seen = loop {
             match self.monitor(service, Action::Probe).await {
                 Seen::NotRunning => {
-                    self.forget(service);
+                    self.programs.forget_begun(service);
                     if let Some(cgroup) = self.programs.cgroup_of(&service.name) {
                         cgroup.remove();
                     }
@@ -185,7 +174,7 @@ impl Context {
         service: &ServiceDefinition,
         source: &str,
     ) -> Result<(), DriverFailure> {
-        self.begin(service)?;
+        self.programs.begin(service)?;
         let timeout_ms = self.timeouts(service).await.migrate_ms();
         let outcome = self.ask(service, Request { action: Action::MigrateFrom { source }, timeout_ms }).await;
         if outcome.is_success() { Ok(()) } else { Err(outcome.failure("migrate_from", Reason::MoveFailed)) }
@@ -223,7 +212,7 @@ impl Context {
     /// Asks the agent whether it runs.
     pub(super) async fn monitor(&self, service: &ServiceDefinition, action: Action<'_>) -> Seen {
         let timeout_ms = self.timeouts(service).await.monitor_ms();
-        self.ask(service, Request { action, timeout_ms }).await.seen(self.is_begun(service))
+        self.ask(service, Request { action, timeout_ms }).await.seen(self.programs.is_begun(service))
     }
 
     /// How long its agent's actions may take.
@@ -280,56 +269,32 @@ impl Context {
     ) -> io::Result<End> {
         let (name, spec) = named(service).map_err(|failure| io::Error::other(failure.message))?;
         self.agents.make_state_folder()?;
-        let cgroup = match request.action {
-            // What these start is the service.
-            Action::Start | Action::MigrateFrom { .. } => self.programs.make_cgroup(&service.name)?,
-            Action::Probe
-            | Action::Monitor { .. }
-            | Action::Validate
-            | Action::Metadata
-            | Action::Stop
-            | Action::MigrateTo { .. } => None,
-        };
         let place =
             Place { node: &self.programs.settings.node, root: &self.agents.root, run: &self.agents.run };
         let variables = request::environment(place, &service.name, &name, spec, request);
+        let environment = self.programs.environment(service, &variables, None);
+        let (environment, cgroup) = match request.action {
+            // What these start is the service.
+            Action::Start | Action::MigrateFrom { .. } => {
+                (environment, self.programs.make_cgroup(&service.name)?)
+            }
+            Action::Stop | Action::MigrateTo { .. } => (environment, None),
+            Action::Probe | Action::Monitor { .. } | Action::Validate | Action::Metadata => {
+                (unmarked(environment), None)
+            }
+        };
         let program = name.program(&self.agents.root).display().to_string();
         let run = Run {
             program: &[program, request.action.name().to_owned()],
-            environment: self.programs.environment(service, &variables, None),
+            environment,
             working_directory: "/".into(),
             user: None,
             cgroup,
             input: None,
             output,
+            dies_with_agent: false,
         };
         self.programs.run(&service.name, run, request.timeout_ms).await
-    }
-
-    /// Whether the agent has been told to start it in this boot, and nobody has confirmed since that it does not run.
-    fn is_begun(&self, service: &ServiceDefinition) -> bool {
-        let begun = self.programs.folder_of(&service.name).read::<Begun>(BEGUN);
-        match begun {
-            Ok(begun) => begun.is_some_and(|begun| begun.boot_id == self.programs.settings.boot_id),
-            // Something was written there once.
-            Err(error) => {
-                tracing::warn!(resource = service.name, %error, "whether it was started cannot be read");
-                true
-            }
-        }
-    }
-
-    fn begin(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
-        let folder = self.programs.folder_of(&service.name);
-        let begun = Begun { uid: service.uid.clone(), boot_id: self.programs.settings.boot_id.clone() };
-        let written = folder.make().and_then(|()| folder.write(BEGUN, &begun));
-        written.map_err(|error| broken("what was started cannot be noted", &error))
-    }
-
-    fn forget(&self, service: &ServiceDefinition) {
-        if let Err(error) = self.programs.folder_of(&service.name).remove(BEGUN) {
-            tracing::warn!(resource = service.name, %error, "that it has ended cannot be noted");
-        }
     }
 }
 

@@ -35,6 +35,8 @@ pub(in crate::driver) struct Run<'a> {
     pub(in crate::driver) input: Option<String>,
     /// Where its standard output goes.
     pub(in crate::driver) output: Output,
+    /// Whether the kernel kills it when the agent ends, however that ends.
+    pub(in crate::driver) dies_with_agent: bool,
 }
 
 /// Where a program's standard output goes. Its standard error goes to the service's log always.
@@ -100,7 +102,7 @@ impl Programs {
         limit_ms: Millis,
     ) -> io::Result<End> {
         let whole = async {
-            match self.begin(resource, run).await? {
+            match self.begin_run(resource, run).await? {
                 Ok(running) => running.end().await.map(End::Ended),
                 Err(failure) => Ok(End::NotLaunched(failure)),
             }
@@ -109,7 +111,7 @@ impl Programs {
     }
 
     /// Starts a program; it has been executed when this returns.
-    pub(in crate::driver) async fn begin(
+    pub(in crate::driver) async fn begin_run(
         &self,
         resource: &str,
         run: Run<'_>,
@@ -119,13 +121,11 @@ impl Programs {
         let from = output::end(&folder.log());
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&self.settings.shim);
-        command
-            .arg(LAUNCH)
-            .env_clear()
-            .envs(run.environment)
-            .stdin(OwnedFd::from(theirs))
-            .process_group(0)
-            .kill_on_drop(true);
+        command.arg(LAUNCH).env_clear().envs(run.environment).stdin(OwnedFd::from(theirs)).kill_on_drop(true);
+        if !run.dies_with_agent {
+            // Otherwise it makes a session of its own, which is a group too.
+            command.process_group(0);
+        }
         match run.output {
             Output::Log => command.stdout(log.try_clone()?),
             Output::Captured => command.stdout(Stdio::piped()),
@@ -139,7 +139,7 @@ impl Programs {
             working_directory: run.working_directory,
             user: run.user,
             cgroup: run.cgroup.map(|cgroup| cgroup.path().to_owned()),
-            supervisor: None,
+            supervisor: run.dies_with_agent.then(|| std::process::id().cast_signed()),
             input: run.input,
         };
         let output = group.child.stdout.take();
@@ -157,6 +157,11 @@ impl Running {
         let status = self.collect(&mut printed).await?;
         let said = output::since(&self.folder.log(), self.from);
         Ok(Ended { status, said, output: String::from_utf8_lossy(&printed).into_owned() })
+    }
+
+    /// Its standard output, for whoever reads it while it runs; only once, and only when it is captured.
+    pub(in crate::driver) fn take_output(&mut self) -> Option<ChildStdout> {
+        self.output.take()
     }
 
     async fn collect(&mut self, printed: &mut Vec<u8>) -> io::Result<ExitStatus> {

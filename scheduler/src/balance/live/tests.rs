@@ -9,7 +9,6 @@ use crate::balance::text;
 use crate::rules::{Declared, Rules};
 use crate::services::Changing;
 use crate::view::{NodeFacts, ServiceFacts, View};
-use ha_api_types::driver::DriverKind;
 use ha_api_types::placement::{
     Affinity, AffinityRuleSpec, GroupSpec, NodeAffinity, NodePriorities, ResourceAffinity,
 };
@@ -52,7 +51,7 @@ fn service(node: &str) -> ServiceFacts {
     ServiceFacts {
         node: Some(node.to_owned()),
         uses: names(&[node]),
-        driver: Some(DriverKind::Exec),
+        driver: Some("exec".to_owned()),
         requests: Amounts { cpu: cores(500), memory: gib(2), disk: None },
         wanted: true,
         movable: true,

@@ -8,7 +8,6 @@ use crate::rules::Partners;
 use crate::score::class_of;
 use crate::sets::join;
 use crate::view::{ServiceFacts, View};
-use ha_api_types::driver::DriverKind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The ties of every service, by its position.
@@ -50,7 +49,7 @@ fn may_come(view: &View, name: &str, facts: &ServiceFacts, node_name: &str) -> b
 /// The nodes on which a new service that no rule names could run, by position: it needs this pool, if any.
 pub fn open_to(view: &View, pool: Option<&str>) -> BTreeSet<usize> {
     let facts = ServiceFacts {
-        driver: Some(DriverKind::Exec),
+        driver: Some("exec".to_owned()),
         exclusive: true,
         storage_pool: pool.map(str::to_owned),
         ..ServiceFacts::default()

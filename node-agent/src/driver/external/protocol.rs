@@ -1,0 +1,459 @@
+//! What agent and a third party's driver say to each other (docs/external.md), and nothing of how.
+
+use crate::core::{DriverFailure, Meter};
+use crate::driver::Sample;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::time::{Millis, Mono};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The version of the protocol.
+const PROTOCOL: u32 = 1;
+
+/// What a driver can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Action {
+    /// What it is, and whether this node can serve it.
+    Describe,
+    /// Whether the service runs here.
+    Probe,
+    /// Start it, or leave it be when it runs.
+    Start,
+    /// Stop it gracefully.
+    Stop,
+    /// End it at once.
+    Kill,
+    /// Target of a live migration: prepare.
+    Receive,
+    /// Source of a live migration: move it.
+    Migrate,
+    /// Target of a live migration: the source has handed it over.
+    Arrive,
+    /// What it uses.
+    Measure,
+    /// Tell what happens to it, for as long as it is not ended.
+    Monitor,
+}
+
+impl Action {
+    /// As in the protocol.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Action::Describe => "describe",
+            Action::Probe => "probe",
+            Action::Start => "start",
+            Action::Stop => "stop",
+            Action::Kill => "kill",
+            Action::Receive => "receive",
+            Action::Migrate => "migrate",
+            Action::Arrive => "arrive",
+            Action::Measure => "measure",
+            Action::Monitor => "monitor",
+        }
+    }
+
+    /// What a failure of it is called.
+    fn reason(self) -> Reason {
+        match self {
+            Action::Stop | Action::Kill => Reason::StopFailed,
+            Action::Receive | Action::Migrate | Action::Arrive => Reason::MoveFailed,
+            Action::Describe | Action::Probe | Action::Start | Action::Measure | Action::Monitor => {
+                Reason::StartFailed
+            }
+        }
+    }
+}
+
+/// A request: one JSON object on the driver's standard input.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Request<'a> {
+    pub(super) protocol: u32,
+    pub(super) action: Action,
+    pub(super) node: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resource: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) uid: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) settings: Option<&'a BTreeMap<String, Value>>,
+    /// For a move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<&'a str>,
+    /// For a move.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<&'a str>,
+    /// After so long it is killed; none for `monitor`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timeout_milliseconds: Option<Millis>,
+}
+
+impl<'a> Request<'a> {
+    /// A request without anything that only some have.
+    pub(super) fn new(action: Action, node: &'a str) -> Request<'a> {
+        Request {
+            protocol: PROTOCOL,
+            action,
+            node,
+            resource: None,
+            uid: None,
+            settings: None,
+            source: None,
+            target: None,
+            timeout_milliseconds: None,
+        }
+    }
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Said {
+    Running,
+    NotRunning,
+    Unknown,
+    Done,
+    Failed,
+}
+
+/// An answer: one JSON object on the driver's standard output. Members that this version does not know are passed over.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    result: Said,
+    #[serde(default)]
+    message: String,
+    /// Of a failure: where to try next.
+    #[serde(default)]
+    class: Option<Class>,
+    #[serde(flatten)]
+    more: More,
+}
+
+/// What only some answers say.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct More {
+    name: String,
+    version: String,
+    actions: Vec<String>,
+    settings: Option<Value>,
+    cpu_seconds: Option<f64>,
+    memory_bytes: Option<u64>,
+    disk_bytes: Option<u64>,
+    network_bytes: Option<u64>,
+}
+
+/// Where to try next, as the protocol spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Class {
+    RetryHere,
+    TryElsewhere,
+    NeverHere,
+    ConfigurationWrong,
+}
+
+/// What a driver says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Description {
+    /// Its own version.
+    pub(super) version: String,
+    /// The optional actions that it has.
+    pub(super) actions: Vec<Action>,
+    /// What it is given, as a JSON schema.
+    pub(super) settings: Option<Value>,
+}
+
+impl Description {
+    /// Whether it has an optional action.
+    pub(super) fn has(&self, action: Action) -> bool {
+        self.actions.contains(&action)
+    }
+}
+
+/// Something that happened, of a `monitor`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "event")]
+pub(super) enum Event {
+    /// The service ended without being told to.
+    #[serde(rename_all = "camelCase")]
+    Exited {
+        /// How.
+        #[serde(default)]
+        message: String,
+        /// With its own tool rather than by a crash.
+        #[serde(default)]
+        by_hand: bool,
+    },
+    /// It runs without having been told to.
+    Appeared,
+}
+
+impl Event {
+    /// Reads a line of a `monitor`.
+    pub(super) fn parse(line: &str) -> Result<Event, String> {
+        serde_json::from_str(line)
+            .map_err(|error| format!("printed {}, which is no event: {error}", quoted(line)))
+    }
+}
+
+impl Answer {
+    /// Reads what a driver printed: one object, and nothing else.
+    pub(super) fn parse(action: Action, printed: &str) -> Result<Answer, String> {
+        let name = action.name();
+        let printed = printed.trim();
+        if printed.is_empty() {
+            return Err(format!("the driver's {name} gave no answer"));
+        }
+        serde_json::from_str(printed).map_err(|error| {
+            format!("the driver's {name} printed {}, which is no answer: {error}", quoted(printed))
+        })
+    }
+
+    /// To `describe`; otherwise why this node cannot serve it.
+    pub(super) fn description(self, file: &str) -> Result<Description, String> {
+        match self.result {
+            Said::Done => {}
+            Said::Failed => return Err(self.or("the driver cannot work on this node")),
+            Said::Running | Said::NotRunning | Said::Unknown => {
+                return Err(self.out_of_place(Action::Describe));
+            }
+        }
+        if self.more.name != file {
+            return Err(format!("the driver calls itself {:?}, and its file {file:?}", self.more.name));
+        }
+        let optional = [
+            Action::Kill,
+            Action::Receive,
+            Action::Migrate,
+            Action::Arrive,
+            Action::Measure,
+            Action::Monitor,
+        ];
+        // Of actions that this version does not know it makes no use.
+        let actions = optional
+            .into_iter()
+            .filter(|action| self.more.actions.iter().any(|known| known == action.name()));
+        Ok(Description {
+            version: self.more.version,
+            actions: actions.collect(),
+            settings: self.more.settings,
+        })
+    }
+
+    /// To `probe`.
+    pub(super) fn observed(self) -> Observed {
+        match self.result {
+            Said::Running => Observed::Running,
+            Said::NotRunning => Observed::NotRunning,
+            Said::Unknown | Said::Failed => Observed::Unknown(self.or("the driver cannot tell")),
+            Said::Done => Observed::Unknown(self.out_of_place(Action::Probe)),
+        }
+    }
+
+    /// To an order.
+    pub(super) fn done(self, action: Action) -> Result<(), DriverFailure> {
+        let (class, message) = match self.result {
+            Said::Done => return Ok(()),
+            Said::Failed => (self.class(), self.or(&format!("the driver's {} failed", action.name()))),
+            Said::Running | Said::NotRunning | Said::Unknown => {
+                (FailureClass::RetryHere, self.out_of_place(action))
+            }
+        };
+        let reason = match class {
+            FailureClass::ConfigurationWrong => Reason::BadConfiguration,
+            FailureClass::RetryHere | FailureClass::TryElsewhere | FailureClass::NeverHere => action.reason(),
+        };
+        Err(DriverFailure { class, reason, message })
+    }
+
+    /// To `measure`.
+    pub(super) fn sample(self, at: Mono) -> Option<Sample> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a negative time is none"
+        )]
+        let microseconds = |seconds: f64| (seconds * 1e6) as u64;
+        (self.result == Said::Done).then(|| Sample {
+            at,
+            cpu: self.more.cpu_seconds.map(|seconds| Meter::Total(microseconds(seconds))),
+            memory: self.more.memory_bytes,
+            disk: self.more.disk_bytes.map(Meter::Total),
+            network: self.more.network_bytes.map(Meter::Total),
+        })
+    }
+
+    fn class(&self) -> FailureClass {
+        match self.class {
+            None | Some(Class::RetryHere) => FailureClass::RetryHere,
+            Some(Class::TryElsewhere) => FailureClass::TryElsewhere,
+            Some(Class::NeverHere) => FailureClass::NeverHere,
+            Some(Class::ConfigurationWrong) => FailureClass::ConfigurationWrong,
+        }
+    }
+
+    fn or(&self, otherwise: &str) -> String {
+        if self.message.is_empty() { otherwise.to_owned() } else { self.message.clone() }
+    }
+
+    fn out_of_place(&self, action: Action) -> String {
+        let result = format!("{:?}", self.result);
+        format!("the driver's {} answered {result}, which is no answer to it", action.name())
+    }
+}
+
+/// A failure that is not the driver's word.
+pub(super) fn failure(action: Action, message: &str) -> DriverFailure {
+    crate::driver::program::failed(action.reason(), message)
+}
+
+/// What was printed, short enough for a message.
+fn quoted(text: &str) -> String {
+    const CHARACTERS: usize = 120;
+    let short: String = text.chars().take(CHARACTERS).collect();
+    let more = if text.chars().count() > CHARACTERS { " …" } else { "" };
+    format!("{short:?}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(text: &str) -> Answer {
+        Answer::parse(Action::Probe, text).expect(text)
+    }
+
+    #[test]
+    fn a_request_is_one_object() {
+        let settings = BTreeMap::from([("path".to_owned(), Value::from("/srv"))]);
+        let request = Request {
+            resource: Some("web"),
+            settings: Some(&settings),
+            timeout_milliseconds: Some(5),
+            ..Request::new(Action::Start, "n1")
+        };
+        let text = serde_json::to_string(&request).expect("a request");
+        assert_eq!(
+            text,
+            r#"{"protocol":1,"action":"start","node":"n1","resource":"web","settings":{"path":"/srv"},"timeoutMilliseconds":5}"#
+        );
+    }
+
+    #[test]
+    fn answers_to_a_probe() {
+        let check = |text: &str, expected: &str| {
+            let word = match answer(text).observed() {
+                Observed::Running => "running".to_owned(),
+                Observed::NotRunning => "not running".to_owned(),
+                Observed::Unknown(message) => message,
+            };
+            assert_eq!(word, expected, "{text}");
+        };
+        check(r#"{"result": "running"}"#, "running");
+        check(" {\"result\": \"notRunning\", \"later\": 1}\n", "not running");
+        check(r#"{"result": "unknown", "message": "no daemon"}"#, "no daemon");
+        check(r#"{"result": "failed"}"#, "the driver cannot tell");
+        check(r#"{"result": "done"}"#, "the driver's probe answered Done, which is no answer to it");
+    }
+
+    #[test]
+    fn answers_to_an_order() {
+        assert_eq!(answer(r#"{"result": "done"}"#).done(Action::Start), Ok(()));
+        let check = |text: &str, action: Action, class: FailureClass, reason: Reason, message: &str| {
+            let failure = answer(text).done(action).expect_err(text);
+            assert_eq!((failure.class, failure.reason, failure.message.as_str()), (class, reason, message));
+        };
+        check(
+            r#"{"result": "failed", "message": "no disk"}"#,
+            Action::Start,
+            FailureClass::RetryHere,
+            Reason::StartFailed,
+            "no disk",
+        );
+        check(
+            r#"{"result": "failed", "class": "configurationWrong", "message": "no such path"}"#,
+            Action::Start,
+            FailureClass::ConfigurationWrong,
+            Reason::BadConfiguration,
+            "no such path",
+        );
+        check(
+            r#"{"result": "failed", "class": "neverHere"}"#,
+            Action::Stop,
+            FailureClass::NeverHere,
+            Reason::StopFailed,
+            "the driver's stop failed",
+        );
+        check(
+            r#"{"result": "running"}"#,
+            Action::Migrate,
+            FailureClass::RetryHere,
+            Reason::MoveFailed,
+            "the driver's migrate answered Running, which is no answer to it",
+        );
+    }
+
+    #[test]
+    fn garbage_is_told_with_what_it_was() {
+        let check = |printed: &str, expected: &str| {
+            let error = Answer::parse(Action::Stop, printed).expect_err(printed);
+            assert!(error.starts_with(expected), "{error}");
+        };
+        check("", "the driver's stop gave no answer");
+        check("stopped!", "the driver's stop printed \"stopped!\", which is no answer: ");
+        check(
+            "{\"result\": \"ok\"}",
+            "the driver's stop printed \"{\\\"result\\\": \\\"ok\\\"}\", which is no answer: unknown variant `ok`",
+        );
+        check("{\"result\": \"done\"}\n{\"result\": \"done\"}", "the driver's stop printed ");
+        check(r#"{"result": "failed", "class": "perhaps"}"#, "the driver's stop printed ");
+    }
+
+    #[test]
+    fn descriptions() {
+        let text = r#"{"result": "done", "name": "flag", "version": "1.2", "actions": ["monitor", "levitate"],
+            "settings": {"type": "object"}}"#;
+        let found = answer(text).description("flag").expect("a description");
+        assert_eq!((found.version.as_str(), found.actions.as_slice()), ("1.2", &[Action::Monitor][..]));
+        assert!(found.has(Action::Monitor) && !found.has(Action::Kill));
+        for (text, expected) in [
+            (r#"{"result": "failed", "message": "zfs is missing"}"#, "zfs is missing"),
+            (
+                r#"{"result": "done", "name": "other"}"#,
+                "the driver calls itself \"other\", and its file \"flag\"",
+            ),
+        ] {
+            assert_eq!(answer(text).description("flag").expect_err(text), expected);
+        }
+    }
+
+    #[test]
+    fn samples_and_events() {
+        let sample = answer(r#"{"result": "done", "cpuSeconds": 1.5, "memoryBytes": 4096}"#).sample(Mono(7));
+        let expected = Sample {
+            at: Mono(7),
+            cpu: Some(Meter::Total(1_500_000)),
+            memory: Some(4096),
+            disk: None,
+            network: None,
+        };
+        assert_eq!(sample, Some(expected));
+        assert_eq!(answer(r#"{"result": "failed"}"#).sample(Mono(7)), None);
+        let exited = Event::Exited { message: "exit status 1".to_owned(), by_hand: true };
+        assert_eq!(
+            Event::parse(r#"{"event": "exited", "message": "exit status 1", "byHand": true}"#),
+            Ok(exited)
+        );
+        assert_eq!(Event::parse(r#"{"event": "appeared"}"#), Ok(Event::Appeared));
+        assert!(
+            Event::parse("it is gone")
+                .expect_err("garbage")
+                .starts_with("printed \"it is gone\", which is no event")
+        );
+    }
+}

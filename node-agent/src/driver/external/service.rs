@@ -1,0 +1,418 @@
+//! What is done with a service by its driver: probe, start or adopt, stop, kill, move, measure.
+
+use super::protocol::{Action, Answer, Description, Request, failure};
+use super::{Context, ExternalSpec};
+use crate::core::DriverFailure;
+use crate::driver::Sample;
+use crate::driver::program::order::LaunchFailure;
+use crate::driver::program::run::{End, Output, Run, describe};
+use crate::driver::program::{broken, failed, measure, unmarked};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::resource::ServiceDefinition;
+use ha_api_types::schema;
+use ha_api_types::time::{Millis, Mono};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long a driver may take to say what it is, and what a service uses.
+const DESCRIBE_MS: Millis = 5_000;
+const MEASURE_MS: Millis = 4_000;
+/// For how long after a stop a probe may still see the service, and how often it is asked meanwhile.
+const AFTERGLOW: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the driver may take to kill, or to clear up after everything was killed.
+const KILL_MS: Millis = 20_000;
+
+/// One question or order for a driver, besides the service.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    action: Action,
+    limit_ms: Millis,
+    source: Option<&'a str>,
+    target: Option<&'a str>,
+}
+
+impl Asked<'_> {
+    fn plain(action: Action, limit_ms: Millis) -> Asked<'static> {
+        Asked { action, limit_ms, source: None, target: None }
+    }
+}
+
+impl Context {
+    /// What a driver says of itself; otherwise why this node cannot serve it.
+    pub(super) async fn description(&self, name: &str) -> Result<Arc<Description>, String> {
+        let program = self.folders.program(name)?;
+        if let Some(known) = self.folders.known(&program) {
+            return Ok(known);
+        }
+        let action = Action::Describe;
+        let request = Request {
+            timeout_milliseconds: Some(DESCRIBE_MS),
+            ..Request::new(action, &self.programs.settings.node)
+        };
+        let input = serde_json::to_string(&request).map_err(|error| error.to_string())?;
+        let run = Run {
+            program: &[program.display().to_string()],
+            environment: self.programs.plain_environment(),
+            working_directory: "/".into(),
+            user: None,
+            cgroup: None,
+            input: Some(input),
+            output: Output::Captured,
+            dies_with_agent: false,
+        };
+        // No resource has a colon in its name.
+        let end = self.programs.run(&format!("driver:{name}"), run, DESCRIBE_MS).await;
+        let answer = answer(action, end).map_err(|failure| failure.message)?;
+        let description = Arc::new(answer.description(name)?);
+        tracing::info!(driver = name, version = description.version, actions = ?description.actions, "driver found");
+        self.folders.remember(&program, &description);
+        Ok(description)
+    }
+
+    /// Whether it runs; a running one is watched from here on, and one that may be told of when it appears.
+    pub(super) async fn probe(self: &Arc<Context>, service: &ServiceDefinition) -> Observed {
+        let observed = self.seen(service).await;
+        match &observed {
+            Observed::Running => self.watch(service, true).await,
+            Observed::NotRunning => self.watch(service, false).await,
+            Observed::Unknown(_) => {}
+        }
+        observed
+    }
+
+    /// Whether it runs.
+    pub(super) async fn seen(&self, service: &ServiceDefinition) -> Observed {
+        let observed = match named(service) {
+            Ok(spec) => match self.folders.program(&spec.name) {
+                Ok(_) => {
+                    let asked = Asked::plain(Action::Probe, service.timeouts.monitor_ms());
+                    match self.ask(service, asked).await {
+                        Ok(answer) => answer.observed(),
+                        Err(failure) => Observed::Unknown(failure.message),
+                    }
+                }
+                Err(why) if self.programs.is_begun(service) => Observed::Unknown(why),
+                Err(_) => Observed::NotRunning,
+            },
+            Err(failure) => Observed::Unknown(failure.message),
+        };
+        if observed != Observed::NotRunning {
+            return observed;
+        }
+        // A start of an agent that has ended may still be under way.
+        match self.programs.remains(service).await {
+            Ok(remains) if remains.is_empty() => {
+                self.programs.forget_begun(service);
+                Observed::NotRunning
+            }
+            Ok(remains) => Observed::Unknown(format!(
+                "its driver says no, but left are processes {}",
+                remains.describe()
+            )),
+            Err(failure) => Observed::Unknown(failure.message),
+        }
+    }
+
+    /// Starts it, unless it runs.
+    pub(super) async fn start(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        self.usable(service).await?;
+        let runs = self.seen(service).await == Observed::Running;
+        self.programs.begin(service)?;
+        if !runs {
+            self.watches.end(&service.name);
+            let asked = Asked::plain(Action::Start, service.timeouts.start_ms());
+            self.ask(service, asked).await?.done(Action::Start)?;
+            match self.seen(service).await {
+                Observed::Running => {}
+                Observed::NotRunning => {
+                    let message = "after its start its driver says that it does not run";
+                    return Err(failed(Reason::StartFailed, message));
+                }
+                Observed::Unknown(message) => {
+                    return Err(failed(Reason::StartFailed, &format!("after its start: {message}")));
+                }
+            }
+        }
+        self.watch(service, true).await;
+        Ok(())
+    }
+
+    /// Stops it; what outlasts the driver's stop of the service's processes is killed.
+    pub(super) async fn stop(
+        self: &Arc<Context>,
+        service: &ServiceDefinition,
+        graceful_ms: Millis,
+    ) -> Result<(), DriverFailure> {
+        self.watches.end(&service.name);
+        if graceful_ms == 0 {
+            return self.kill(service).await;
+        }
+        match self.order(service, Asked::plain(Action::Stop, graceful_ms)).await {
+            Ok(()) => self.confirm_stopped(service, None).await,
+            Err(failure) => {
+                tracing::warn!(
+                    resource = service.name,
+                    message = failure.message,
+                    "the stop failed: killing"
+                );
+                self.kill(service).await
+            }
+        }
+    }
+
+    /// Kills the service's processes, then lets the driver kill or stop what is more than processes.
+    pub(super) async fn kill(self: &Arc<Context>, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        self.watches.end(&service.name);
+        self.programs.clear_remains(service).await?;
+        let description = match named(service) {
+            Ok(spec) => self.description(&spec.name).await.ok(),
+            Err(_) => None,
+        };
+        let has_kill = description.is_some_and(|description| description.has(Action::Kill));
+        let action = if has_kill { Action::Kill } else { Action::Stop };
+        let ended = self.order(service, Asked::plain(action, KILL_MS)).await;
+        self.confirm_stopped(service, ended.err()).await
+    }
+
+    /// After a stop: nothing that the driver started may be left, and its probe must agree.
+    async fn confirm_stopped(
+        self: &Arc<Context>,
+        service: &ServiceDefinition,
+        stop: Option<DriverFailure>,
+    ) -> Result<(), DriverFailure> {
+        self.programs.clear_remains(service).await?;
+        let until = Instant::now() + AFTERGLOW;
+        let seen = loop {
+            match self.seen(service).await {
+                Observed::NotRunning => {
+                    if let Some(cgroup) = self.programs.cgroup_of(&service.name) {
+                        cgroup.remove();
+                    }
+                    self.watch(service, false).await;
+                    return Ok(());
+                }
+                Observed::Running if Instant::now() < until => sleep(LOOK).await,
+                Observed::Running => break "its driver says that it still runs".to_owned(),
+                Observed::Unknown(message) => break message,
+            }
+        };
+        let why = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));
+        Err(failed(Reason::StopFailed, &format!("{why}{seen}")))
+    }
+
+    /// Target of a move.
+    pub(super) async fn receive(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
+        let description = self.usable(service).await?;
+        can_move(service, &description)?;
+        if !description.has(Action::Receive) {
+            return Ok(());
+        }
+        self.watches.end(&service.name);
+        self.programs.begin(service)?;
+        self.order(service, Asked::plain(Action::Receive, service.timeouts.start_ms())).await
+    }
+
+    /// Source of a move.
+    pub(super) async fn migrate(
+        &self,
+        service: &ServiceDefinition,
+        target: &str,
+    ) -> Result<(), DriverFailure> {
+        let description = self.usable(service).await?;
+        can_move(service, &description)?;
+        self.watches.end(&service.name);
+        let asked = Asked::plain(Action::Migrate, service.timeouts.migrate_ms());
+        self.order(service, Asked { target: Some(target), ..asked }).await
+    }
+
+    /// Target of a move, once the source has handed it over.
+    pub(super) async fn arrive(
+        &self,
+        service: &ServiceDefinition,
+        source: &str,
+    ) -> Result<(), DriverFailure> {
+        let description = self.usable(service).await?;
+        self.programs.begin(service)?;
+        if !description.has(Action::Arrive) {
+            return Ok(());
+        }
+        let asked = Asked::plain(Action::Arrive, service.timeouts.migrate_ms());
+        self.order(service, Asked { source: Some(source), ..asked }).await
+    }
+
+    /// What it uses: as its driver says, else as its processes do.
+    pub(super) async fn measure(
+        self: &Arc<Context>,
+        service: &ServiceDefinition,
+        at: Mono,
+    ) -> Option<Sample> {
+        let spec = named(service).ok()?;
+        if self.description(&spec.name).await.ok()?.has(Action::Measure) {
+            let answer = self.ask(service, Asked::plain(Action::Measure, MEASURE_MS)).await;
+            return answer.ok()?.sample(at);
+        }
+        let (context, service) = (Arc::clone(self), service.clone());
+        // Reading files may block.
+        let read = move || measure::of_service(&context.programs, &service, at);
+        tokio::task::spawn_blocking(read).await.ok().flatten()
+    }
+
+    /// The description of a driver that is here and takes these settings.
+    async fn usable(&self, service: &ServiceDefinition) -> Result<Arc<Description>, DriverFailure> {
+        let spec = named(service)?;
+        let description = self.description(&spec.name).await.map_err(|message| DriverFailure {
+            class: FailureClass::NeverHere,
+            reason: Reason::NotInstalled,
+            message,
+        })?;
+        let settings: Map<String, Value> = spec.settings.clone().into_iter().collect();
+        let wrong = description.settings.as_ref().map(|wanted| {
+            schema::check_value(wanted, &Value::Object(settings), "spec.driver.external.settings")
+        });
+        match wrong.unwrap_or_default().as_slice() {
+            [] => Ok(description),
+            problems => {
+                let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                Err(wrong_configuration(all.join("; ")))
+            }
+        }
+    }
+
+    async fn order(&self, service: &ServiceDefinition, asked: Asked<'_>) -> Result<(), DriverFailure> {
+        self.ask(service, asked).await?.done(asked.action)
+    }
+
+    /// Has the driver do something.
+    async fn ask(&self, service: &ServiceDefinition, asked: Asked<'_>) -> Result<Answer, DriverFailure> {
+        let request = Request {
+            source: asked.source,
+            target: asked.target,
+            timeout_milliseconds: Some(asked.limit_ms),
+            ..self.request(service, asked.action)?
+        };
+        let run = self.run_of(service, &request)?;
+        answer(asked.action, self.programs.run(&service.name, run.as_run(), asked.limit_ms).await)
+    }
+
+    /// A request about a service.
+    pub(super) fn request<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+        action: Action,
+    ) -> Result<Request<'a>, DriverFailure> {
+        let spec = named(service)?;
+        Ok(Request {
+            resource: Some(&service.name),
+            uid: Some(&service.uid),
+            settings: Some(&spec.settings),
+            ..Request::new(action, &self.programs.settings.node)
+        })
+    }
+
+    /// How a request is put to the driver.
+    pub(super) fn run_of(
+        &self,
+        service: &ServiceDefinition,
+        request: &Request<'_>,
+    ) -> Result<Prepared, DriverFailure> {
+        let spec = named(service)?;
+        let program = self.folders.program(&spec.name).map_err(|message| DriverFailure {
+            class: FailureClass::NeverHere,
+            reason: Reason::NotInstalled,
+            message,
+        })?;
+        let environment =
+            self.programs.environment(service, &std::collections::BTreeMap::new(), request.target);
+        let made = || {
+            let made = self.programs.make_cgroup(&service.name);
+            made.map_err(|error| broken("its control group cannot be made", &error))
+        };
+        let (environment, cgroup) = match request.action {
+            // What these start is the service.
+            Action::Start | Action::Receive | Action::Arrive => (environment, made()?),
+            Action::Stop | Action::Kill | Action::Migrate => (environment, None),
+            Action::Describe | Action::Probe | Action::Measure | Action::Monitor => {
+                (unmarked(environment), None)
+            }
+        };
+        let input = serde_json::to_string(request)
+            .map_err(|error| failure(request.action, &format!("the request cannot be written: {error}")))?;
+        let program = [program.display().to_string()];
+        Ok(Prepared {
+            program,
+            environment,
+            cgroup,
+            input,
+            dies_with_agent: request.action == Action::Monitor,
+        })
+    }
+}
+
+/// A run that is ready.
+pub(super) struct Prepared {
+    program: [String; 1],
+    environment: Vec<(String, String)>,
+    cgroup: Option<crate::driver::program::cgroup::ServiceCgroup>,
+    input: String,
+    dies_with_agent: bool,
+}
+
+impl Prepared {
+    /// As the launcher wants it.
+    pub(super) fn as_run(&self) -> Run<'_> {
+        Run {
+            program: &self.program,
+            environment: self.environment.clone(),
+            working_directory: "/".into(),
+            user: None,
+            cgroup: self.cgroup.clone(),
+            input: Some(self.input.clone()),
+            output: Output::Captured,
+            dies_with_agent: self.dies_with_agent,
+        }
+    }
+}
+
+/// What a driver answered; otherwise why that is no answer.
+fn answer(action: Action, end: std::io::Result<End>) -> Result<Answer, DriverFailure> {
+    let name = action.name();
+    match end {
+        Ok(End::Ended(ended)) if ended.status.success() => {
+            Answer::parse(action, &ended.output).map_err(|message| failure(action, &message))
+        }
+        Ok(End::Ended(ended)) => {
+            let how = describe(ended.status);
+            Err(failure(action, &format!("the driver's {name}: {how}{}", ended.said_last())))
+        }
+        Ok(End::TimedOut) => {
+            Err(failed(Reason::TimedOut, &format!("the driver's {name} did not end in time and was killed")))
+        }
+        Ok(End::NotLaunched(failure)) => Err(LaunchFailure::to_driver_failure(&failure)),
+        Err(error) => Err(broken(&format!("the driver's {name} cannot be run"), &error)),
+    }
+}
+
+fn can_move(service: &ServiceDefinition, description: &Description) -> Result<(), DriverFailure> {
+    let spec = named(service)?;
+    if !spec.allow_migrate {
+        return Err(failed(Reason::MoveFailed, "spec.driver.external.allowMigrate is not set"));
+    }
+    if !description.has(Action::Migrate) {
+        let message = format!("driver {} cannot move a service live: it has no action migrate", spec.name);
+        return Err(failed(Reason::MoveFailed, &message));
+    }
+    Ok(())
+}
+
+fn named(service: &ServiceDefinition) -> Result<&ExternalSpec, DriverFailure> {
+    let spec = service.driver.external.as_ref();
+    spec.ok_or_else(|| wrong_configuration("it has no spec.driver.external".to_owned()))
+}
+
+fn wrong_configuration(message: String) -> DriverFailure {
+    DriverFailure { class: FailureClass::ConfigurationWrong, reason: Reason::BadConfiguration, message }
+}

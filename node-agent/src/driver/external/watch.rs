@@ -1,0 +1,207 @@
+//! Watching services: what their driver tells by itself, and a probe now and then behind it.
+
+use super::Context;
+use super::protocol::{Action, Event};
+use crate::core::DriverEvent;
+use crate::driver::program::run::Running;
+use ha_api_types::record::Observed;
+use ha_api_types::resource::ServiceDefinition;
+use ha_runtime::reconcile::Backoff;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::ChildStdout;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Between two runs of a driver's `monitor`: doubled each time, from the first to the second.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// For how long one that does not run here is watched for.
+const STOPPED: Duration = Duration::from_secs(3600);
+
+/// A longer line is none of the protocol.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+
+impl Context {
+    /// Watches a service from here on. One that does not run is watched only by what its driver tells by itself.
+    pub(super) async fn watch(self: &Arc<Context>, service: &ServiceDefinition, runs: bool) {
+        let Some(spec) = &service.driver.external else { return };
+        let description = self.description(&spec.name).await;
+        let tells = description.is_ok_and(|description| description.has(Action::Monitor));
+        if !runs && !tells {
+            return;
+        }
+        // The task must not keep the driver alive: it ends with it.
+        let watched = Watched {
+            driver: Arc::downgrade(self),
+            service: service.clone(),
+            runs,
+            until: Instant::now() + STOPPED,
+        };
+        let key = (format!("{} {runs}", service.uid), spec.clone());
+        self.watches.ensure(&service.name, key, || watched.run(tells));
+    }
+}
+
+/// A service that is watched.
+struct Watched {
+    driver: Weak<Context>,
+    service: ServiceDefinition,
+    /// Whether it runs, as far as is known.
+    runs: bool,
+    /// When it is watched for no longer, unless it runs.
+    until: Instant,
+}
+
+impl Watched {
+    async fn run(mut self, tells: bool) {
+        let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
+        let Some(interval) = self.driver.upgrade().map(|context| context.monitor_interval) else { return };
+        let mut next_look = Instant::now() + interval;
+        let mut stream = if tells { self.listen().await } else { None };
+        let mut next_stream = Instant::now() + backoff.advance();
+        while self.runs || (tells && Instant::now() < self.until) {
+            tokio::select! {
+                heard = hear(&mut stream) => match heard {
+                    Some(Ok(event)) => self.happened(event).await,
+                    Some(Err(message)) => {
+                        tracing::warn!(resource = self.service.name, message, "the driver's monitor");
+                        stream = None;
+                        next_stream = Instant::now() + backoff.advance();
+                    }
+                    None => {
+                        stream = None;
+                        next_stream = Instant::now() + backoff.advance();
+                    }
+                },
+                () = sleep_until(next_stream), if tells && stream.is_none() => {
+                    stream = self.listen().await;
+                    next_stream = Instant::now() + backoff.advance();
+                }
+                () = sleep_until(next_look), if self.runs => {
+                    if self.is_gone().await {
+                        self.exited("its driver says that it does not run".to_owned(), false);
+                    }
+                    next_look = Instant::now() + interval;
+                }
+            }
+        }
+    }
+
+    /// Says what was heard, if a probe agrees.
+    async fn happened(&mut self, event: Event) {
+        let Some(context) = self.driver.upgrade() else { return };
+        let seen = context.seen(&self.service).await;
+        match (event, seen) {
+            (Event::Exited { message, by_hand }, Observed::NotRunning) if self.runs => {
+                let message = if message.is_empty() { "its driver says so".to_owned() } else { message };
+                self.exited(message, by_hand);
+            }
+            (Event::Appeared, Observed::Running) if !self.runs => {
+                self.runs = true;
+                // The receiver is gone only when the agent is ending; so below.
+                let _ = context.events.send(DriverEvent::Appeared {
+                    name: self.service.name.clone(),
+                    uid: self.service.uid.clone(),
+                });
+            }
+            (event, seen) => {
+                tracing::debug!(resource = self.service.name, ?event, ?seen, "the probe does not agree");
+            }
+        }
+    }
+
+    /// Twice in a row: one that restarts by itself has not ended.
+    async fn is_gone(&self) -> bool {
+        for _ in 0..2 {
+            let Some(context) = self.driver.upgrade() else { return false };
+            if context.seen(&self.service).await != Observed::NotRunning {
+                return false;
+            }
+            drop(context);
+            sleep(Duration::from_millis(100)).await;
+        }
+        true
+    }
+
+    fn exited(&mut self, message: String, by_hand: bool) {
+        self.runs = false;
+        self.until = Instant::now() + STOPPED;
+        if let Some(context) = self.driver.upgrade() {
+            let _ = context.events.send(DriverEvent::Exited {
+                name: self.service.name.clone(),
+                uid: self.service.uid.clone(),
+                message,
+                by_hand,
+            });
+        }
+    }
+
+    /// Begins a run of the driver's `monitor`.
+    async fn listen(&self) -> Option<Stream> {
+        let context = self.driver.upgrade()?;
+        let begun = async {
+            let request =
+                context.request(&self.service, Action::Monitor).map_err(|failure| failure.message)?;
+            let run = context.run_of(&self.service, &request).map_err(|failure| failure.message)?;
+            let begun = context.programs.begin_run(&self.service.name, run.as_run()).await;
+            begun.map_err(|error| error.to_string())?.map_err(|failure| failure.message)
+        };
+        match begun.await {
+            Ok(running) => Stream::of(running),
+            Err(message) => {
+                tracing::warn!(resource = self.service.name, message, "the driver's monitor cannot be run");
+                None
+            }
+        }
+    }
+}
+
+/// A `monitor` that runs. Dropping it ends it.
+struct Stream {
+    events: mpsc::Receiver<Result<Event, String>>,
+    _reading: JoinSet<()>,
+    _running: Running,
+}
+
+impl Stream {
+    fn of(mut running: Running) -> Option<Stream> {
+        let output = running.take_output()?;
+        let (sender, events) = mpsc::channel(16);
+        let mut reading = JoinSet::new();
+        reading.spawn(read(output, sender));
+        Some(Stream { events, _reading: reading, _running: running })
+    }
+}
+
+/// The next thing that is heard; `None`: the monitor has ended. Without one this never returns.
+async fn hear(stream: &mut Option<Stream>) -> Option<Result<Event, String>> {
+    match stream {
+        Some(stream) => stream.events.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn read(output: ChildStdout, events: mpsc::Sender<Result<Event, String>>) {
+    let mut reader = BufReader::new(output);
+    loop {
+        let mut line = Vec::new();
+        // An error is an end.
+        let length = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await.unwrap_or(0);
+        if length == 0 {
+            return;
+        }
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        let event = Event::parse(line);
+        let is_garbage = event.is_err();
+        if events.send(event).await.is_err() || is_garbage {
+            return;
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Drivers that answer nothing, garbage, or too late; and moves, measures and what a driver leaves behind.
+
+use crate::node::{Node, service, until};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::time::Mono;
+use ha_node_agent::core::Meter;
+use ha_node_agent::driver::Driver;
+use serde_json::json;
+
+/// A driver that keeps a file while the service runs. What a test puts before it goes first.
+const FILE: &str = r#"
+printf '%s\n' "$request" >> $HERE/asked
+case $action in
+  describe) echo '{"result":"done","name":"test","version":"1","actions":["receive","migrate","arrive","measure","kill"]}' ;;
+  probe) if [ -e $HERE/runs ]; then echo '{"result":"running"}'; else echo '{"result":"notRunning"}'; fi ;;
+  start|arrive) touch $HERE/runs; echo '{"result":"done"}' ;;
+  stop|kill|migrate) rm -f $HERE/runs; echo '{"result":"done"}' ;;
+  receive) echo '{"result":"done"}' ;;
+  measure) echo '{"result":"done","cpuSeconds":2.5,"memoryBytes":1024,"networkBytes":7}' ;;
+esac
+"#;
+
+fn before(first: &str) -> String {
+    format!("{first}\n{FILE}")
+}
+
+fn of_test() -> ha_api_types::resource::ServiceDefinition {
+    service("test", &json!({}))
+}
+
+#[tokio::test]
+async fn garbage_or_no_answer_is_a_failure_that_says_what_came() {
+    for (action, script, reason, message) in [
+        ("start", "exit 0", Reason::StartFailed, "the driver's start gave no answer"),
+        (
+            "start",
+            "echo started; exit 0",
+            Reason::StartFailed,
+            "the driver's start printed \"started\", which is no answer: expected value at line 1 column 1",
+        ),
+        (
+            "start",
+            "echo 'no disk' >&2; exit 3",
+            Reason::StartFailed,
+            "the driver's start: exit status 3: no disk",
+        ),
+        ("start", "kill -9 $$", Reason::StartFailed, "the driver's start: killed by signal 9"),
+        ("start", "sleep 1000000", Reason::TimedOut, "the driver's start did not end in time and was killed"),
+        (
+            "start",
+            "echo '{\"result\":\"done\"}'; exit 0",
+            Reason::StartFailed,
+            "after its start its driver says that it does not run",
+        ),
+    ] {
+        let node = Node::with_driver(&before(&format!("[ $action != {action} ] || {{ {script}; }}")));
+        let mut service = of_test();
+        service.timeouts.start_seconds = 0.5;
+        let failure = node.driver.start(&service).await.unwrap_err();
+        assert_eq!(
+            (failure.class, failure.reason, failure.message.as_str()),
+            (FailureClass::RetryHere, reason, message)
+        );
+        node.driver.stop(&service, 20_000).await.unwrap();
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    }
+    let node = Node::with_driver(&before("[ $action != probe ] || { echo maybe; exit 0; }"));
+    let Observed::Unknown(message) = node.driver.probe(&of_test()).await else { panic!("it cannot tell") };
+    assert!(message.starts_with("the driver's probe printed \"maybe\""), "{message}");
+}
+
+#[tokio::test]
+async fn what_cannot_serve_a_node_says_why() {
+    let node = Node::with_driver(r#"echo '{"result":"failed","message":"the kernel module is missing"}'"#);
+    assert_eq!(node.driver.able().await.unwrap_err(), "test: the kernel module is missing");
+    let failure = node.driver.start(&of_test()).await.unwrap_err();
+    assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::NotInstalled));
+    // Installed beside it, and mended.
+    node.install("second", "other", r#"echo '{"result":"done","name":"other"}'"#);
+    assert_eq!(node.driver.serves().await.unwrap(), ["external:other"]);
+    node.install("first", "test", FILE);
+    assert_eq!(node.driver.serves().await.unwrap(), ["external:other", "external:test"]);
+}
+
+#[tokio::test]
+async fn what_is_not_installed_runs_nowhere_unless_it_was_started() {
+    let node = Node::with_driver(FILE);
+    let absent = service("absent", &json!({}));
+    assert_eq!(node.driver.probe(&absent).await, Observed::NotRunning);
+    let failure = node.driver.start(&absent).await.unwrap_err();
+    assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::NotInstalled));
+    node.driver.stop(&absent, 20_000).await.unwrap();
+    let there = of_test();
+    node.driver.start(&there).await.unwrap();
+    std::fs::remove_file(node.path("second/test")).unwrap();
+    assert!(matches!(node.driver.probe(&there).await, Observed::Unknown(_)));
+    assert_eq!(node.driver.stop(&there, 20_000).await.unwrap_err().reason, Reason::StopFailed);
+    let why = node.driver.able().await.unwrap_err();
+    assert!(why.starts_with("there are no drivers in "), "{why}");
+}
+
+#[tokio::test]
+async fn what_a_start_leaves_running_is_found_and_killed() {
+    let leaving = "[ $action != start ] || { setsid tail -f $HERE/token > /dev/null 2>&1 & }";
+    let node = Node::with_driver(&before(leaving));
+    let service = of_test();
+    node.driver.start(&service).await.unwrap();
+    assert_eq!(node.processes().len(), 1);
+    node.driver.stop(&service, 20_000).await.unwrap();
+    until("nothing is left", || node.processes().is_empty()).await;
+    node.driver.start(&service).await.unwrap();
+    std::fs::remove_file(node.path("runs")).unwrap();
+    let Observed::Unknown(message) = node.driver.probe(&service).await else { panic!("something is left") };
+    assert!(message.starts_with("its driver says no, but left are processes "), "{message}");
+    node.driver.kill(&service).await.unwrap();
+    assert!(node.processes().is_empty());
+}
+
+#[tokio::test]
+async fn a_stop_that_fails_is_followed_by_a_kill() {
+    for stop in ["exit 1", "sleep 1000000", r#"echo '{"result":"failed"}'; exit 0"#] {
+        let node = Node::with_driver(&before(&format!("[ $action != stop ] || {{ {stop}; }}")));
+        let service = of_test();
+        node.driver.start(&service).await.unwrap();
+        node.driver.stop(&service, 500).await.unwrap();
+        assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+    }
+    let node = Node::with_driver(&before("case $action in stop|kill) echo 'busy' >&2; exit 1;; esac"));
+    let service = of_test();
+    node.driver.start(&service).await.unwrap();
+    let failure = node.driver.stop(&service, 500).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::StopFailed);
+    assert_eq!(failure.message, "the driver's kill: exit status 1: busy; its driver says that it still runs");
+}
+
+#[tokio::test]
+async fn a_service_moves_live_and_the_requests_say_how() {
+    let (one, two) = (Node::with_driver(FILE), Node::with_driver(FILE));
+    let service = of_test();
+    one.driver.start(&service).await.unwrap();
+    two.driver.receive(&service).await.unwrap();
+    one.driver.migrate(&service, "node2").await.unwrap();
+    assert_eq!(one.driver.probe(&service).await, Observed::NotRunning);
+    two.driver.arrive(&service, "node1").await.unwrap();
+    assert_eq!(two.driver.probe(&service).await, Observed::Running);
+    let request = |node: &Node, action: &str| -> serde_json::Value {
+        let asked = node.read("asked");
+        let line = asked.lines().rfind(|line| line.contains(&format!("\"action\":\"{action}\""))).unwrap();
+        serde_json::from_str(line).unwrap()
+    };
+    assert_eq!(
+        request(&one, "migrate"),
+        json!({"protocol": 1, "action": "migrate", "node": "node1", "resource": "web", "uid": "uid-1", "settings": {},
+            "target": "node2", "timeoutMilliseconds": 600_000})
+    );
+    assert_eq!(request(&two, "arrive")["source"], "node1");
+    let sample = two.driver.measure(&service, Mono(5)).await.unwrap();
+    assert_eq!((sample.cpu, sample.memory), (Some(Meter::Total(2_500_000)), Some(1024)));
+
+    let mut staying = of_test();
+    staying.driver.external.as_mut().unwrap().allow_migrate = false;
+    assert_eq!(two.driver.migrate(&staying, "node1").await.unwrap_err().reason, Reason::MoveFailed);
+}
+
+#[tokio::test]
+async fn a_monitor_that_ends_is_begun_again_and_ends_with_the_watch() {
+    let mut node = Node::with_driver(
+        r#"case $action in
+        describe) echo '{"result":"done","name":"test","version":"1","actions":["monitor"]}' ;;
+        probe) echo >> $HERE/probes; if [ -e $HERE/runs ]; then echo '{"result":"running"}'; else echo '{"result":"notRunning"}'; fi ;;
+        start) touch $HERE/runs; echo '{"result":"done"}' ;;
+        stop) rm -f $HERE/runs; echo '{"result":"done"}' ;;
+        monitor)
+            echo >> $HERE/monitors
+            [ $(wc -l < $HERE/monitors) -gt 1 ] || { echo nonsense; exit 0; }
+            echo '{"event":"exited","message":"a false alarm"}'
+            while [ -e $HERE/runs ]; do sleep 0.05; done
+            echo '{"event":"exited","message":"no more file"}'
+            exec tail -f $HERE/token ;;
+        esac"#,
+    );
+    let service = of_test();
+    node.driver.start(&service).await.unwrap();
+    let probes = node.read("probes").lines().count();
+    until("the false alarm was looked into", || node.read("probes").lines().count() > probes).await;
+    std::fs::remove_file(node.path("runs")).unwrap();
+    let event = node.event().await;
+    let ha_node_agent::driver::DriverEvent::Exited { message, .. } = event else { panic!("it ended") };
+    assert_eq!(message, "no more file", "what a probe does not confirm is not told");
+    // It follows the token for ever by now, and ends with the agent.
+    until("the monitor follows", || !node.processes().is_empty()).await;
+    let node = node.restart_agent();
+    until("the monitor has ended", || node.processes().is_empty()).await;
+}

@@ -1,0 +1,162 @@
+//! What the tests share: a node with its driver, and third parties' drivers in its folder.
+
+use ha_api_types::driver::DriverSpec;
+use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_node_agent::driver::DriverEvent;
+use ha_node_agent::driver::external::{ExternalDriver, ExternalSettings};
+use ha_node_agent::driver::program::ProgramSettings;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Long enough for the slowest machine; only what fails waits for it.
+const CEILING: Duration = Duration::from_secs(60);
+
+/// A node's folders and the driver on it.
+pub(crate) struct Node {
+    folder: Folder,
+    pub(crate) driver: ExternalDriver,
+    events: UnboundedReceiver<DriverEvent>,
+    settings: ExternalSettings,
+}
+
+impl Node {
+    /// A node that asks for what runs so often.
+    pub(crate) fn new(name: &str, monitor_interval: Duration) -> Node {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        let settings = ExternalSettings {
+            programs: ProgramSettings {
+                node: name.to_owned(),
+                boot_id: "boot1".to_owned(),
+                state_directory: folder.path().join("state"),
+                shim: env!("CARGO_BIN_EXE_ha-exec-shim").into(),
+                cgroups: true,
+                log_bytes_max: 1024 * 1024,
+            },
+            folders: vec![folder.path().join("first"), folder.path().join("second")],
+            monitor_interval,
+        };
+        for folder in &settings.folders {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(folder.path().join("token"), "").unwrap();
+        let (driver, events) = driver(&settings);
+        Node { folder, driver, events, settings }
+    }
+
+    /// A node with a driver `test`: a shell script that finds the action in `$action`, the request in `$request` and the node's
+    /// folder in `$HERE`.
+    pub(crate) fn with_driver(script: &str) -> Node {
+        let node = Node::new("node1", Duration::from_secs(3600));
+        node.install("second", "test", script);
+        node
+    }
+
+    /// The agent ends; another one comes.
+    pub(crate) fn restart_agent(self) -> Node {
+        let Node { folder, driver: old, events, settings } = self;
+        drop((old, events));
+        let (driver, events) = driver(&settings);
+        Node { folder, driver, events, settings }
+    }
+
+    /// Writes a driver.
+    pub(crate) fn install(&self, folder: &str, name: &str, script: &str) {
+        let text = format!(
+            "#!/bin/sh\nHERE={}\nrequest=$(cat)\naction=${{request#*'\"action\":\"'}}; action=${{action%%'\"'*}}\n{script}\n",
+            self.folder.path().display()
+        );
+        // Written under another name: a process forked meanwhile by another test could keep it open for writing, and the kernel
+        // refuses to execute it then.
+        let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
+        let program = self.path(folder).join(name);
+        let status =
+            std::process::Command::new("sh").args(["-c", command, "sh", &text]).arg(&program).status();
+        assert!(status.unwrap().success());
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The next event.
+    pub(crate) async fn event(&mut self) -> DriverEvent {
+        tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
+    }
+
+    /// Living processes with the node's folder on their command line.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        living("cmdline", self.folder.path())
+    }
+}
+
+/// A service of this driver with these settings.
+pub(crate) fn service(driver: &str, settings: &Value) -> ServiceDefinition {
+    let mut resource = Resource::default();
+    resource.metadata.name = "web".into();
+    resource.metadata.uid = "uid-1".into();
+    let external = json!({"name": driver, "settings": settings, "allowMigrate": true});
+    resource.spec.driver = serde_json::from_value::<DriverSpec>(json!({"external": external})).unwrap();
+    ServiceDefinition::of(&resource)
+}
+
+/// The node's folder.
+struct Folder(TempDir);
+
+impl Folder {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Folder {
+    /// A test that failed must not leave processes behind.
+    fn drop(&mut self) {
+        for file in ["cmdline", "environ"] {
+            for pid in living(file, self.path()) {
+                kill(pid);
+            }
+        }
+    }
+}
+
+fn driver(settings: &ExternalSettings) -> (ExternalDriver, UnboundedReceiver<DriverEvent>) {
+    let (sender, events) = unbounded_channel();
+    (ExternalDriver::new(settings.clone(), sender).unwrap(), events)
+}
+
+fn living(file: &str, folder: &Path) -> Vec<i32> {
+    let folder = folder.display().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap() {
+        let Some(pid) = entry.unwrap().file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let text = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        if String::from_utf8_lossy(&text).contains(&folder) && pid != std::process::id().cast_signed() {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Kills a process from outside.
+pub(crate) fn kill(pid: i32) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+}
+
+/// Waits until it holds.
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < CEILING, "waited too long until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
