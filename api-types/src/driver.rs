@@ -10,7 +10,9 @@ mod systemd;
 
 pub use exec::ExecDriver;
 pub use external::ExternalDriver;
-pub use libvirt::{LibvirtDriver, LibvirtMigration};
+pub use libvirt::{
+    DefinitionError, DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, is_domain_name,
+};
 pub use ocf::OcfDriver;
 pub use podman::{HealthCheck, Mount, PodmanDriver, Port, Protocol};
 pub use simulated::SimulatedDriver;

@@ -1,14 +1,193 @@
 //! Checks of driver `libvirt`.
 
 use super::super::context::Context;
-use super::printable;
-use crate::driver::LibvirtDriver;
+use super::{absolute, printable};
+use crate::driver::{DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, is_domain_name};
+use crate::problem::member;
+
+const PATH: &str = "spec.driver.libvirt";
+/// A thousand gibibytes a second; libvirt's own limit is not far above.
+const MAX_BANDWIDTH_MEBIBYTES: u64 = 1 << 20;
+/// As QEMU has it: 2,000 s.
+const MAX_DOWNTIME_MS: u64 = 2_000_000;
+/// A day.
+const MAX_SECONDS: u64 = 86_400;
 
 pub(super) fn check(libvirt: &LibvirtDriver, context: &mut Context) {
-    if libvirt.domain.is_empty() && libvirt.definition.is_empty() {
-        context.required("spec.driver.libvirt.domain", "name the domain");
+    let at = |field: &str| member(PATH, field);
+    let (domain, definition, xml) = (&libvirt.domain, &libvirt.definition, &libvirt.xml);
+    match (domain.is_empty(), definition.is_empty(), xml.is_empty()) {
+        (_, false, false) => context.invalid(
+            &at("xml"),
+            "there is a definition file too: give the definition either in the resource or in a file",
+        ),
+        // Without the file it must still be possible to find and stop it.
+        (true, false, true) => context.required(
+            &at("domain"),
+            "name the domain as its definition does, so that it is found without the file",
+        ),
+        (true, true, true) => context.required(
+            &at("domain"),
+            "name the domain, and give its definition as xml or as a file, or define it on every node",
+        ),
+        (_, true, false) => match DomainDefinition::parse(xml) {
+            Ok(read) if !domain.is_empty() && *domain != read.name => {
+                context
+                    .invalid(&at("domain"), format!("is {domain:?}, and the name in xml is {:?}", read.name));
+            }
+            Ok(read) => {
+                if let Some(uuid) = read.uuid.filter(|uuid| !is_uuid(uuid)) {
+                    context.invalid(&at("xml"), format!("{uuid:?} is not a uuid"));
+                }
+            }
+            Err(error) => context.invalid(&at("xml"), error.to_string()),
+        },
+        (false, _, true) => {}
     }
-    if libvirt.domain.starts_with('-') || !printable(&libvirt.domain) {
-        context.invalid("spec.driver.libvirt.domain", format!("{:?} is not a name", libvirt.domain));
+    if !domain.is_empty() && !is_domain_name(domain) {
+        context.invalid(&at("domain"), format!("{domain:?} is not the name of a domain that hactl can use"));
+    }
+    if !definition.is_empty() && !absolute(definition) {
+        context.invalid(&at("definition"), "must be an absolute path");
+    }
+    if libvirt.uri.as_deref().is_some_and(|uri| !is_local(uri)) {
+        context.invalid(&at("uri"), "must be QEMU's libvirt of the node itself, as qemu:///system");
+    }
+    check_migration(&libvirt.migration, context);
+}
+
+fn check_migration(migration: &LibvirtMigration, context: &mut Context) {
+    let path = member(PATH, "migration");
+    for (field, uri) in [("uri", &migration.uri), ("dataUri", &migration.data_uri)] {
+        let Some(uri) = uri else { continue };
+        let at = member(&path, field);
+        let example = if field == "uri" { "qemu+tls://{node}/system" } else { "tcp://{node}" };
+        let without = uri.replace(NODE_PLACEHOLDER, "");
+        if !uri.contains(NODE_PLACEHOLDER) {
+            context.invalid(&at, format!("must have the target's name in it, as {example}"));
+        } else if without.contains(['{', '}']) {
+            context.invalid(&at, format!("knows no placeholder but {NODE_PLACEHOLDER}"));
+        } else if !uri.contains("://") || uri.starts_with('-') || !printable(uri) {
+            context.invalid(&at, format!("is not an address, as {example}"));
+        }
+    }
+    let numbers = [
+        ("bandwidthMebibytes", migration.bandwidth_mebibytes, MAX_BANDWIDTH_MEBIBYTES),
+        ("downtimeMilliseconds", migration.downtime_milliseconds, MAX_DOWNTIME_MS),
+        ("postCopyAfterSeconds", migration.post_copy_after_seconds, MAX_SECONDS),
+    ];
+    for (field, number, most) in numbers {
+        if number.is_some_and(|number| !(1..=most).contains(&number)) {
+            context.invalid(&member(&path, field), format!("must be between 1 and {most}"));
+        }
+    }
+}
+
+/// `qemu:///system`, perhaps with a transport and parameters; nothing between the second and the third slash.
+fn is_local(uri: &str) -> bool {
+    let Some((scheme, rest)) = uri.split_once("://") else { return false };
+    matches!(scheme, "qemu" | "qemu+unix") && rest.starts_with('/') && rest.len() > 1 && printable(uri)
+}
+
+/// Thirty-two hexadecimal digits, as libvirt reads them: hyphens are for people.
+fn is_uuid(text: &str) -> bool {
+    let digits = text.bytes().filter(|byte| *byte != b'-');
+    digits.clone().count() == 32 && digits.clone().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::driver::DriverSpec;
+    use crate::validation::context::Context;
+    use serde_json::{Value, json};
+
+    fn check(libvirt: &Value, expected: &[&str]) {
+        let driver: DriverSpec =
+            serde_json::from_value(json!({"libvirt": libvirt})).expect("of the right types");
+        let mut context = Context::default();
+        super::super::check(&driver, &mut context);
+        let found: Vec<String> = context.into_problems().iter().map(ToString::to_string).collect();
+        assert_eq!(found, expected, "{libvirt}");
+    }
+
+    #[test]
+    fn a_name_and_one_definition() {
+        let xml = "<domain><name>a</name></domain>";
+        check(&json!({"domain": "a"}), &[]);
+        check(&json!({"domain": "a", "definition": "/srv/a.xml"}), &[]);
+        check(&json!({"xml": xml}), &[]);
+        check(&json!({"xml": xml, "domain": "a"}), &[]);
+        check(
+            &json!({}),
+            &[
+                "spec.driver.libvirt.domain: name the domain, and give its definition as xml or as a file, or define it on every node",
+            ],
+        );
+        check(
+            &json!({"definition": "/srv/a.xml"}),
+            &[
+                "spec.driver.libvirt.domain: name the domain as its definition does, so that it is found without the file",
+            ],
+        );
+        check(
+            &json!({"domain": "a", "definition": "/srv/a.xml", "xml": xml}),
+            &[
+                "spec.driver.libvirt.xml: there is a definition file too: give the definition either in the resource or in a file",
+            ],
+        );
+        check(
+            &json!({"domain": "b", "xml": xml}),
+            &["spec.driver.libvirt.domain: is \"b\", and the name in xml is \"a\""],
+        );
+        check(
+            &json!({"xml": "<domain>\n<name>a</name"}),
+            &["spec.driver.libvirt.xml: line 2: it is no XML: unexpected end of stream"],
+        );
+        check(
+            &json!({"xml": "<domain><name>a</name><uuid>7</uuid></domain>"}),
+            &["spec.driver.libvirt.xml: \"7\" is not a uuid"],
+        );
+        check(
+            &json!({"domain": "-x", "definition": "a.xml"}),
+            &[
+                "spec.driver.libvirt.domain: \"-x\" is not the name of a domain that hactl can use",
+                "spec.driver.libvirt.definition: must be an absolute path",
+            ],
+        );
+    }
+
+    #[test]
+    fn addresses() {
+        let wrong = "spec.driver.libvirt.uri: must be QEMU's libvirt of the node itself, as qemu:///system";
+        for (uri, expected) in [
+            ("qemu:///system", &[][..]),
+            ("qemu+unix:///system?socket=/run/a/libvirt-sock", &[]),
+            ("qemu+ssh://other/system", &[wrong]),
+            ("lxc:///", &[wrong]),
+            ("qemu", &[wrong]),
+        ] {
+            check(&json!({"domain": "a", "uri": uri}), expected);
+        }
+        let at = "spec.driver.libvirt.migration";
+        for (field, uri, expected) in [
+            ("uri", "qemu+tcp://{node}/system", None),
+            ("dataUri", "tcp://{node}:49152", None),
+            (
+                "uri",
+                "qemu+tcp://node2/system",
+                Some("must have the target's name in it, as qemu+tls://{node}/system"),
+            ),
+            ("dataUri", "tcp://{target}", Some("must have the target's name in it, as tcp://{node}")),
+            ("dataUri", "tcp://{node}:{port}", Some("knows no placeholder but {node}")),
+            ("uri", "{node}", Some("is not an address, as qemu+tls://{node}/system")),
+        ] {
+            let expected: Vec<String> = expected.iter().map(|text| format!("{at}.{field}: {text}")).collect();
+            let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+            check(&json!({"domain": "a", "migration": {field: uri}}), &expected);
+        }
+        check(
+            &json!({"domain": "a", "migration": {"bandwidthMebibytes": 0, "downtimeMilliseconds": 300}}),
+            &["spec.driver.libvirt.migration.bandwidthMebibytes: must be between 1 and 1048576"],
+        );
     }
 }

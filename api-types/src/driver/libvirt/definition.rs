@@ -1,0 +1,204 @@
+//! Domain XML: what hactl reads of a virtual machine's definition.
+
+use crate::quantity::{Amounts, Quantity};
+use roxmltree::{Document, Node};
+
+/// What is read of a definition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DomainDefinition {
+    /// The domain's name.
+    pub name: String,
+    /// Its uuid, as it is written.
+    pub uuid: Option<String>,
+    /// Bytes of memory and number of processors.
+    pub amounts: Amounts,
+    /// Where the name's element ends, in bytes.
+    name_end: usize,
+}
+
+/// Why a definition cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct DefinitionError {
+    /// Where, from 1.
+    pub line: u32,
+    /// What is wrong, and what to write instead.
+    pub problem: String,
+}
+
+impl DomainDefinition {
+    /// Reads a definition.
+    ///
+    /// # Errors
+    /// When it is no XML, or not that of a domain with a name.
+    pub fn parse(xml: &str) -> Result<DomainDefinition, DefinitionError> {
+        let document = Document::parse(xml).map_err(|error| DefinitionError {
+            line: line_of(&error, xml),
+            problem: format!("it is no XML: {error}"),
+        })?;
+        let root = document.root_element();
+        let wrong = |node: Node<'_, '_>, problem: String| DefinitionError {
+            line: document.text_pos_at(node.range().start).row,
+            problem,
+        };
+        if !root.has_tag_name("domain") {
+            let tag = root.tag_name().name();
+            return Err(wrong(root, format!("the outermost element must be domain, got {tag}")));
+        }
+        let Some(name) = child(root, "name") else {
+            return Err(wrong(root, "the domain has no name: write <name>NAME</name> in it".to_owned()));
+        };
+        let text = text_of(name);
+        if !is_domain_name(&text) {
+            return Err(wrong(name, format!("{text:?} is not the name of a domain that hactl can use")));
+        }
+        let memory = child(root, "memory").map(memory_of).transpose().map_err(|(node, text)| {
+            wrong(node, format!("{text} is no amount of memory: write <memory unit='MiB'>NUMBER</memory>"))
+        })?;
+        let processors = child(root, "vcpu").map(processors_of).transpose().map_err(|(node, text)| {
+            wrong(node, format!("{text} is no number of processors: write <vcpu>NUMBER</vcpu>"))
+        })?;
+        Ok(DomainDefinition {
+            name: text,
+            uuid: child(root, "uuid").map(text_of).filter(|uuid| !uuid.is_empty()),
+            amounts: Amounts { cpu: Some(processors.unwrap_or(Quantity::from_units(1))), memory, disk: None },
+            name_end: name.range().end,
+        })
+    }
+
+    /// The XML that was read, with this uuid when it has none of its own.
+    pub fn with_uuid(&self, xml: &str, uuid: &str) -> String {
+        match (&self.uuid, xml.split_at_checked(self.name_end)) {
+            (None, Some((before, after))) => format!("{before}<uuid>{uuid}</uuid>{after}"),
+            (Some(_), _) | (None, None) => xml.to_owned(),
+        }
+    }
+}
+
+/// Whether it is a name that can be given to programs and read back from their output.
+pub fn is_domain_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('-')
+        && !text.contains(['/', '\'', '"', '\\', ';'])
+        && !text.chars().any(|c| c.is_control() || c.is_whitespace())
+}
+
+/// Where the reader stopped; it gives no place for the end.
+fn line_of(error: &roxmltree::Error, xml: &str) -> u32 {
+    if matches!(error, roxmltree::Error::UnexpectedEndOfStream) {
+        return u32::try_from(xml.lines().count()).unwrap_or(u32::MAX).max(1);
+    }
+    error.pos().row
+}
+
+fn child<'a, 'input>(parent: Node<'a, 'input>, name: &str) -> Option<Node<'a, 'input>> {
+    parent.children().find(|node| node.has_tag_name(name))
+}
+
+fn text_of(node: Node<'_, '_>) -> String {
+    node.text().unwrap_or_default().trim().to_owned()
+}
+
+type Wrong<'a, 'input> = (Node<'a, 'input>, String);
+
+/// Bytes; libvirt counts in KiB unless told otherwise.
+fn memory_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, 'input>> {
+    let (text, unit) = (text_of(node), node.attribute("unit").unwrap_or("KiB"));
+    let factor: Option<i128> = match unit {
+        "b" | "bytes" => Some(1),
+        "KB" => Some(1000),
+        "k" | "KiB" => Some(1 << 10),
+        "MB" => Some(1_000_000),
+        "M" | "MiB" => Some(1 << 20),
+        "GB" => Some(1_000_000_000),
+        "G" | "GiB" => Some(1 << 30),
+        "TB" => Some(1_000_000_000_000),
+        "T" | "TiB" => Some(1 << 40),
+        _ => None,
+    };
+    match (text.parse::<u64>(), factor) {
+        (Ok(number), Some(factor)) => Ok(Quantity::from_units(i128::from(number) * factor)),
+        (_, _) => Err((node, format!("\"{text}\" {unit}"))),
+    }
+}
+
+/// Those that it starts with; more may be added while it runs.
+fn processors_of<'a, 'input>(node: Node<'a, 'input>) -> Result<Quantity, Wrong<'a, 'input>> {
+    let text = node.attribute("current").map_or_else(|| text_of(node), str::to_owned);
+    match text.parse::<u32>() {
+        Ok(number) if number > 0 => Ok(Quantity::from_units(i128::from(number))),
+        Ok(_) | Err(_) => Err((node, format!("\"{text}\""))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(xml: &str, expected: &str) {
+        let found = match DomainDefinition::parse(xml) {
+            Ok(found) => {
+                let amount =
+                    |amount: Option<Quantity>| amount.map_or("-".to_owned(), |amount| amount.to_string());
+                format!(
+                    "{} {} {} {}",
+                    found.name,
+                    found.uuid.as_deref().unwrap_or("-"),
+                    amount(found.amounts.cpu),
+                    amount(found.amounts.memory)
+                )
+            }
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found, expected, "{xml}");
+    }
+
+    #[test]
+    fn definitions() {
+        check("<domain type='kvm'><name>a</name></domain>", "a - 1 -");
+        check("<domain><name> a </name><uuid>u</uuid><memory>1024</memory></domain>", "a u 1 1Mi");
+        check("<domain><name>a</name><memory unit='GiB'>2</memory><vcpu>4</vcpu></domain>", "a - 4 2Gi");
+        check("<domain><name>a</name><memory unit='MB'>2</memory></domain>", "a - 1 2000000");
+        check("<domain><name>a</name><vcpu placement='static' current='2'>8</vcpu></domain>", "a - 2 -");
+        // Devices have names and memory too.
+        check("<domain><devices><name>x</name></devices><name>a</name></domain>", "a - 1 -");
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        check(
+            "<domain>\n<name>a</nam></domain>",
+            "line 2: it is no XML: expected 'name' tag, not 'nam' at 2:8",
+        );
+        check(
+            "<network><name>a</name></network>",
+            "line 1: the outermost element must be domain, got network",
+        );
+        check("\n<domain></domain>", "line 2: the domain has no name: write <name>NAME</name> in it");
+        check(
+            "<domain>\n <name>a b</name></domain>",
+            "line 2: \"a b\" is not the name of a domain that hactl can use",
+        );
+        check(
+            "<domain><name>a</name>\n\n<memory unit='parsec'>1</memory></domain>",
+            "line 3: \"1\" parsec is no amount of memory: write <memory unit='MiB'>NUMBER</memory>",
+        );
+        check(
+            "<domain><name>a</name><vcpu>0</vcpu></domain>",
+            "line 1: \"0\" is no number of processors: write <vcpu>NUMBER</vcpu>",
+        );
+        check(
+            "<!DOCTYPE d [<!ENTITY a 'b'>]><domain><name>&a;</name></domain>",
+            "line 1: it is no XML: XML with DTD detected",
+        );
+    }
+
+    #[test]
+    fn a_uuid_is_added_only_where_there_is_none() {
+        let without = "<domain><name>a</name><vcpu>1</vcpu></domain>";
+        let with = "<domain><name>a</name><uuid>u</uuid><vcpu>1</vcpu></domain>";
+        for (xml, uuid) in [(without, "u"), (with, "v")] {
+            assert_eq!(DomainDefinition::parse(xml).unwrap().with_uuid(xml, uuid), with);
+        }
+    }
+}
