@@ -3,6 +3,7 @@
 //! It never awaits, reads no clock and draws no random number. What happens comes in through [`Controller::handle`], what
 //! it wants goes out through [`Controller::poll_effect`].
 
+pub mod asked;
 pub mod commands;
 pub mod explain;
 pub mod fencing;

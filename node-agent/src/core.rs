@@ -7,6 +7,7 @@ mod arming;
 pub mod command;
 mod commits;
 mod disarm;
+mod driver_events;
 pub mod effect;
 mod examining;
 mod heartbeat;
@@ -274,7 +275,7 @@ impl AgentCore {
             }
             Input::JournalWritten { id, result } => self.journal_written(now, id, result),
             Input::Ended { id, result } => self.ended(now, id, result),
-            Input::Driver(event) => self.driver_event(event),
+            Input::Driver(event) => self.driver_event(now, event),
             Input::Watchdog(news) => self.watchdog_news(now, news),
             Input::Examined(facts) => self.examined(facts),
             Input::Measured { id, measured } => {

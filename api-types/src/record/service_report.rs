@@ -1,6 +1,7 @@
 //! What an agent states about a service on its node.
 
 use super::ReplacementReport;
+use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,15 @@ pub struct ServiceReport {
     /// How far the replacement of its secondary is that its assignment asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementReport>,
+    /// What its definition on this node asks for, where the resource does not say it.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub asked: Amounts,
     /// When, for people.
     pub at: Timestamp,
+}
+
+fn is_nothing(amounts: &Amounts) -> bool {
+    *amounts == Amounts::default()
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -116,6 +124,9 @@ pub enum Observed {
     Running,
     /// It does not.
     NotRunning,
+    /// It does not, and never will by itself, but something of it is left and has to be cleared away, and what: a live migration
+    /// that has not arrived, half of one that broke.
+    Remnant(String),
     /// It cannot be told, and why.
     Unknown(String),
 }

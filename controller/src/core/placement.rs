@@ -1,5 +1,6 @@
 //! The cluster as the scheduler sees it, kept up to date while a plan is made.
 
+use super::asked::requests;
 use super::health::{Health, NodeTable};
 use super::pause;
 use super::situation::Situation;
@@ -180,7 +181,7 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         driver: spec.driver.capability(),
         group: spec.group.clone(),
         failback: spec.failback,
-        requests: spec.requests,
+        requests: requests(world, resource),
         moves_live: spec.driver.can_migrate(),
         replaces_secondary: spec.exclusive && spec.driver.can_replace_secondary(),
         measured: usage::of_service(world, resource, status).map(Usage::amounts).unwrap_or_default(),

@@ -1,5 +1,6 @@
 //! What nodes and services use now, for people.
 
+use super::asked::requests;
 use super::placement::uses;
 use super::stored_view::status_of;
 use super::usage;
@@ -26,7 +27,7 @@ pub fn overview(world: &World) -> UsageOverview {
             type_name: resource.spec.driver.type_name(),
             node,
             usage: usage::of_service(world, resource, &status).copied(),
-            requests: resource.spec.requests,
+            requests: requests(world, resource),
         })
     });
     UsageOverview { nodes: nodes.collect(), resources: resources.collect() }

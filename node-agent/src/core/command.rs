@@ -1,5 +1,6 @@
 //! What the core asks of drivers, and what drivers say.
 
+use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::time::Millis;
@@ -107,4 +108,34 @@ pub enum DriverEvent {
         /// The resource's uid.
         uid: String,
     },
+    /// How far its live migration from here is; every few seconds at most, as it becomes a write.
+    Progress {
+        /// The resource.
+        name: String,
+        /// The resource's uid.
+        uid: String,
+        /// In a sentence (`45 % of 4 GiB`).
+        message: String,
+    },
+    /// What its definition on this node asks for, where that is not in the resource.
+    Asks {
+        /// The resource.
+        name: String,
+        /// The resource's uid.
+        uid: String,
+        /// Processors and memory.
+        amounts: Amounts,
+    },
+}
+
+impl DriverEvent {
+    /// The name and the uid of the resource that it is about.
+    pub fn about(&self) -> (&str, &str) {
+        match self {
+            DriverEvent::Exited { name, uid, .. }
+            | DriverEvent::Appeared { name, uid }
+            | DriverEvent::Progress { name, uid, .. }
+            | DriverEvent::Asks { name, uid, .. } => (name, uid),
+        }
+    }
 }

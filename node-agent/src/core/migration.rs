@@ -162,6 +162,12 @@ impl AgentCore {
                 );
                 service.go(Step::Rest);
             }
+            // What is left here is of no use to anybody, and the target has what can be had.
+            Observed::Remnant(message) => {
+                service.presence = Presence::Unclear;
+                self.event(now, service, true, Reason::MoveFailed, &message);
+                self.kill(now, service, KillReason::HalfLeft);
+            }
             Observed::Unknown(message) => {
                 service.presence = Presence::Unclear;
                 service.message = message;

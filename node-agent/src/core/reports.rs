@@ -37,6 +37,7 @@ impl AgentCore {
             message: message.to_owned(),
             failure: None,
             replacement: self.replacement_said(service),
+            asked: service.asked,
             at: now.timestamp(),
         }
     }

@@ -4,7 +4,8 @@ use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
 use super::permit::Permit;
 use super::replacement::Replacing;
-use ha_api_types::record::{Phase, ReplacementReport, ServiceReport};
+use ha_api_types::quantity::Amounts;
+use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
@@ -60,7 +61,7 @@ pub(super) enum Step {
 }
 
 /// What a probe is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum ProbeFor {
     /// To know.
     Presence,
@@ -72,6 +73,8 @@ pub(super) enum ProbeFor {
     Interrupted { uid: String },
     /// Target of a migration: whether it has arrived.
     Received { uid: String },
+    /// It was the target of a migration whose source is gone, and is told to start it: whether it has arrived.
+    TakeOver { assignment: Box<Assignment> },
 }
 
 /// Why a service is killed.
@@ -85,6 +88,8 @@ pub(super) enum KillReason {
     NotHere,
     /// Its migration to this node has failed.
     NotReceived,
+    /// Its migration from this node broke, and what is left here does not run.
+    HalfLeft,
 }
 
 /// Why the machine may be about to be reset.
@@ -164,6 +169,8 @@ pub(super) struct Service {
     pub(super) forgotten: bool,
     /// What a driver said last.
     pub(super) message: String,
+    /// What its definition on this node asks for, as its driver read it.
+    pub(super) asked: Amounts,
 }
 
 impl Service {
@@ -195,6 +202,7 @@ impl Service {
             replacement_answer: None,
             forgotten: false,
             message: String::new(),
+            asked: Amounts::default(),
         }
     }
 
@@ -257,6 +265,7 @@ impl Step {
                 ProbeFor::Adopt { uid } | ProbeFor::Interrupted { uid } | ProbeFor::Received { uid } => {
                     Some(uid)
                 }
+                ProbeFor::TakeOver { assignment } => Some(&assignment.action_uid),
                 ProbeFor::Presence | ProbeFor::Unassigned { .. } => None,
             },
             Step::Rest | Step::Kill { .. } | Step::KillVerify { .. } => None,

@@ -246,6 +246,13 @@ impl AgentCore {
             None if self.journal_begun(service, uid) => {
                 service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
             }
+            // FENCING 8: of a migration whose source was lost, an active copy is kept.
+            None if service.presence == Presence::Unclear
+                && self.current(service).is_some_and(|report| report.phase == Phase::Receiving) =>
+            {
+                let assignment = Box::new(assignment.clone());
+                service.go(Step::Probe { purpose: ProbeFor::TakeOver { assignment } });
+            }
             None => self.ask_permit(service, assignment, Phase::Starting),
         }
     }

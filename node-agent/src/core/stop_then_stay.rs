@@ -283,7 +283,7 @@ impl AgentCore {
             // Only looked at so far.
             _ if tries == 0 => 0,
             KillReason::BeforeReset(_) => KILL_RETRY_MS,
-            KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived => {
+            KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived | KillReason::HalfLeft => {
                 (KILL_RETRY_MS << tries.min(10)).min(LONGEST_KILL_RETRY_MS)
             }
         };
@@ -321,6 +321,7 @@ impl AgentCore {
             ),
             KillReason::NotHere => (Reason::StartedOutside, "it must not run here and was killed"),
             KillReason::NotReceived => (Reason::MoveFailed, "its migration to this node did not take place"),
+            KillReason::HalfLeft => (Reason::MoveFailed, "what its broken migration left here was killed"),
         };
         self.event(now, service, why != KillReason::NotReceived, reason, message);
         let Some(current) = self.current(service) else { return };

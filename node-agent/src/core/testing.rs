@@ -56,6 +56,8 @@ pub(super) struct Copy {
     pub(super) stop_fails: bool,
     pub(super) kill_fails: bool,
     pub(super) probe_unknown: bool,
+    /// Something is left that does not run.
+    pub(super) remnant: bool,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fault that a test switches on")]
@@ -386,6 +388,9 @@ impl World {
             Command::Probe if copy.probe_unknown => {
                 CommandResult::Observed(Observed::Unknown("cannot tell".to_owned()))
             }
+            Command::Probe if copy.remnant => {
+                CommandResult::Observed(Observed::Remnant("it has not arrived".to_owned()))
+            }
             Command::Probe if copy.running => CommandResult::Observed(Observed::Running),
             Command::Probe => CommandResult::Observed(Observed::NotRunning),
             Command::Start if copy.fail_starts > 0 => {
@@ -412,6 +417,7 @@ impl World {
             }
             Command::Stop { .. } | Command::Kill | Command::Migrate { .. } => {
                 copy.running = false;
+                copy.remnant = false;
                 CommandResult::Done
             }
         };

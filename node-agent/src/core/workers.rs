@@ -1,6 +1,6 @@
 //! Workers: which commands run now, and what their ends mean.
 
-use super::command::{Command, CommandId, CommandResult, DriverEvent};
+use super::command::{Command, CommandId, CommandResult};
 use super::effect::Effect;
 use super::migration::interrupted;
 use super::service::{ExitSeen, Presence, ProbeFor, Service, Step};
@@ -187,6 +187,10 @@ impl AgentCore {
                     let message = format!("{}; it was stopped and still runs", failure.message);
                     self.stop_failed(now, service, Some(&uid), &message);
                 }
+                Observed::Remnant(text) => {
+                    let message = format!("{}; it was stopped, and yet {text}", failure.message);
+                    self.stop_failed(now, service, Some(&uid), &message);
+                }
                 Observed::Unknown(text) => {
                     let message =
                         format!("{}; whether anything is left cannot be told: {text}", failure.message);
@@ -221,7 +225,9 @@ impl AgentCore {
             Step::KillVerify { why, tries } => match observed(result) {
                 Observed::NotRunning => self.killed(now, service, why),
                 Observed::Running => self.kill_again(now, service, why, tries, String::new()),
-                Observed::Unknown(message) => self.kill_again(now, service, why, tries, message),
+                Observed::Remnant(message) | Observed::Unknown(message) => {
+                    self.kill_again(now, service, why, tries, message);
+                }
             },
         }
     }
@@ -258,10 +264,12 @@ impl AgentCore {
     }
 
     fn probed(&mut self, now: &Now, service: &mut Service, purpose: ProbeFor, seen: Observed) {
+        let remnant = matches!(seen, Observed::Remnant(_));
         let (presence, message) = match seen {
             Observed::Running => (Presence::Running, String::new()),
             Observed::NotRunning => (Presence::Stopped, String::new()),
-            Observed::Unknown(message) => (Presence::Unclear, message),
+            // It counts as running until it is cleared away.
+            Observed::Remnant(message) | Observed::Unknown(message) => (Presence::Unclear, message),
         };
         service.presence = presence;
         self.remember_found(service);
@@ -278,6 +286,10 @@ impl AgentCore {
             ProbeFor::Adopt { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
                 Presence::Stopped => {}
+                Presence::Unclear | Presence::Unprobed if remnant => {
+                    service.exit = Some(ExitSeen { message, by_hand: false });
+                    self.crashed(now, service, &uid);
+                }
                 Presence::Unclear | Presence::Unprobed => service.not_before = Some(now.raw + PROBE_RETRY_MS),
             },
             ProbeFor::Interrupted { uid } => match service.presence {
@@ -289,11 +301,21 @@ impl AgentCore {
             },
             ProbeFor::Received { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),
-                Presence::Stopped => {
+                Presence::Unclear | Presence::Unprobed if !remnant => {
+                    service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                }
+                Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
                     let failure = interrupted("the source handed it over, but it has not arrived here");
                     service.go(Step::Unwind { uid, failure });
                 }
-                Presence::Unclear | Presence::Unprobed => service.not_before = Some(now.raw + PROBE_RETRY_MS),
+            },
+            ProbeFor::TakeOver { assignment } => match service.presence {
+                Presence::Unclear | Presence::Unprobed if !remnant => {
+                    service.not_before = Some(now.raw + PROBE_RETRY_MS);
+                }
+                Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
+                    self.ask_permit(service, &assignment, Phase::Starting);
+                }
             },
         }
     }
@@ -329,38 +351,6 @@ impl AgentCore {
             service.go(Step::Journal { uid, write: None });
         }
         self.changed = true;
-    }
-
-    pub(super) fn driver_event(&mut self, event: DriverEvent) {
-        self.changed = true;
-        let (DriverEvent::Exited { name, .. } | DriverEvent::Appeared { name, .. }) = &event;
-        self.stale.insert(name.clone());
-        match event {
-            DriverEvent::Exited { name, uid, message, by_hand } => {
-                let Some(service) = self.services.get_mut(&name) else { return };
-                if service.definition.uid != uid {
-                    return;
-                }
-                // While a command is under way its own end tells.
-                if matches!(
-                    service.step,
-                    Step::Rest | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. }
-                ) && service.presence == Presence::Running
-                {
-                    service.presence = Presence::Stopped;
-                    service.exit = Some(ExitSeen { message, by_hand });
-                }
-            }
-            DriverEvent::Appeared { name, uid } => {
-                let Some(service) = self.services.get_mut(&name) else { return };
-                if service.definition.uid == uid
-                    && service.presence == Presence::Stopped
-                    && service.task.is_none()
-                {
-                    service.presence = Presence::Running;
-                }
-            }
-        }
     }
 }
 

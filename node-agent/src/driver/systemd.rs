@@ -178,7 +178,7 @@ impl Context {
                 match observed {
                     Observed::Running => watch::begin(self, service, &unit, true),
                     Observed::NotRunning => watch::begin(self, service, &unit, false),
-                    Observed::Unknown(_) => {}
+                    Observed::Remnant(_) | Observed::Unknown(_) => {}
                 }
                 observed
             }

@@ -54,7 +54,7 @@ async fn a_monitor_tells_by_its_exit_status() {
         let seen = match node.driver.probe(&service).await {
             Observed::Running => "running".to_owned(),
             Observed::NotRunning => "not running".to_owned(),
-            Observed::Unknown(message) => message,
+            Observed::Remnant(message) | Observed::Unknown(message) => message,
         };
         assert_eq!(seen, expected, "{script}");
     }

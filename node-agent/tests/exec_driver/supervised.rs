@@ -15,7 +15,9 @@ fn exited(event: DriverEvent) -> String {
             assert_eq!((name.as_str(), uid.as_str(), by_hand), ("web", "uid-1", false));
             message
         }
-        DriverEvent::Appeared { .. } => panic!("{event:?}"),
+        DriverEvent::Appeared { .. } | DriverEvent::Progress { .. } | DriverEvent::Asks { .. } => {
+            panic!("{event:?}")
+        }
     }
 }
 

@@ -72,7 +72,11 @@ impl Node {
                 assert_eq!((name.as_str(), uid.as_str()), ("web", "uid-1"));
                 (message, by_hand)
             }
-            DriverEvent::Appeared { .. } => panic!("it appeared"),
+            other @ (DriverEvent::Appeared { .. }
+            | DriverEvent::Progress { .. }
+            | DriverEvent::Asks { .. }) => {
+                panic!("{other:?}")
+            }
         }
     }
 

@@ -81,6 +81,7 @@ impl World {
         let is_so = match &event {
             DriverEvent::Appeared { name, .. } => runs(name),
             DriverEvent::Exited { name, .. } => !runs(name),
+            DriverEvent::Progress { .. } | DriverEvent::Asks { .. } => true,
         };
         if is_so {
             self.tell_agent(node, generation, Input::Driver(event));

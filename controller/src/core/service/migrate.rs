@@ -143,7 +143,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             _ => draft.wait(Reason::Migrating, format!("{source} is at work on it")),
         },
         (Side::HandingOver, _) => {
-            draft.wait(Reason::Migrating, format!("it is being handed over from {source} to {target}"));
+            let far = source_report.map(|report| report.value.message.as_str()).unwrap_or_default();
+            let far = if far.is_empty() { String::new() } else { format!(": {far}") };
+            draft.wait(Reason::Migrating, format!("it is being handed over from {source} to {target}{far}"));
         }
         (Side::Gone, Side::Doubtful) if target_phase == Some(Phase::StopFailed) => {
             left_behind(planner, service, draft, target, &said);

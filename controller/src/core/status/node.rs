@@ -1,6 +1,7 @@
 //! The status of nodes.
 
 use super::{condition, remove, write};
+use crate::core::asked::requests;
 use crate::core::fencing::probes;
 use crate::core::health::{Health, NodeHealth, NodeTable};
 use crate::core::placement::not_online;
@@ -100,8 +101,12 @@ fn loads(situation: &Situation<'_>) -> BTreeMap<String, (u32, Amounts)> {
             Action::Start | Action::Restart | Action::Migrate { .. } => true,
             Action::Stop { .. } | Action::Leave => false,
         };
-        let requests =
-            situation.world.resources.get(name).map(|known| known.value.spec.requests).unwrap_or_default();
+        let requests = situation
+            .world
+            .resources
+            .get(name)
+            .map(|known| requests(situation.world, &known.value))
+            .unwrap_or_default();
         let (count, total) = loads.entry(assignment.value.node.clone()).or_default();
         if runs {
             *count += 1;

@@ -293,3 +293,118 @@ fn a_target_that_is_restarted_while_it_starts_anew_what_had_arrived_ends_the_mov
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Failed, Some(uid)));
     assert!(!world.copies["web"].running);
 }
+
+#[test]
+fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
+    // The source is proven gone, or says that it handed over; or the leader was quicker and tells the target to start it.
+    for told in ["fenced", "handed over", "start"] {
+        for arrived in [false, true] {
+            let mut world = World::active();
+            let uid = world.migrate_here();
+            world.advance(2_000);
+            assert_eq!(world.service("web").phase, Phase::Receiving);
+            let copy = world.copies.entry("web".into()).or_default();
+            (copy.running, copy.remnant) = (arrived, !arrived);
+            match told {
+                "fenced" => world.peer_fenced(),
+                "handed over" => world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved),
+                _ => {
+                    world.assign("web", Action::Start);
+                }
+            }
+            world.advance(3_000);
+            let expected = match (told, arrived) {
+                (_, true) => (Phase::Running, 0),
+                ("start", false) => (Phase::Running, 1),
+                (_, false) => (Phase::Failed, 0),
+            };
+            let copy = &world.copies["web"];
+            assert_eq!((world.service("web").phase, copy.starts), expected, "{told}, arrived: {arrived}");
+            assert!(!copy.remnant, "{told}, arrived: {arrived}");
+            assert_eq!(
+                world.count("web", "kill") + world.count("web", "stop"),
+                usize::from(!arrived),
+                "{told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_broken_migration_left_at_the_source_is_killed_and_counts_as_handed_over() {
+    let mut world = World::running();
+    world.peer_open();
+    world.hold.insert("migrate");
+    let uid = world.assign("web", to_peer());
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(1_000);
+    let (id, _, _) = world.held.pop().expect("a migration");
+    let copy = world.copies.get_mut("web").expect("there");
+    (copy.running, copy.remnant) = (false, true);
+    world.input(Input::Ended { id, result: CommandResult::Cancelled });
+    world.advance(2_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::HandedOver, Some(uid)));
+    assert_eq!(world.count("web", "kill"), 1);
+    assert!(!world.copies["web"].remnant);
+}
+
+#[test]
+fn a_remnant_counts_as_running_until_it_is_cleared_away() {
+    // Found by the probe that adopts what ran before: it has crashed.
+    let mut world = World::running();
+    let copy = world.copies.get_mut("web").expect("there");
+    (copy.running, copy.remnant) = (false, true);
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert_eq!(
+        (world.service("web").phase, world.service("web").reason),
+        (Phase::Running, Reason::Restarted)
+    );
+    assert_eq!((world.count("web", "kill"), world.copies["web"].starts), (1, 2));
+    // Found by one that only looks.
+    let mut world = World::active();
+    world.copies.entry("web".into()).or_default().remnant = true;
+    world.resource("web");
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::ProbedUnknown);
+}
+
+#[test]
+fn how_far_a_migration_is_stands_in_the_report_while_it_is_under_way() {
+    let mut world = World::running();
+    world.peer_open();
+    let progress = |world: &mut World, message: &str| {
+        let (name, uid, message) = ("web".to_owned(), "uid-web".to_owned(), message.to_owned());
+        world.input(Input::Driver(DriverEvent::Progress { name, uid, message }));
+        world.advance(500);
+    };
+    progress(&mut world, "too early");
+    assert_eq!(world.service("web").phase, Phase::Running);
+    world.hold.insert("migrate");
+    let uid = world.assign("web", to_peer());
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(1_000);
+    progress(&mut world, "45 %");
+    let report = world.service("web");
+    assert_eq!((report.phase, report.message.as_str()), (Phase::HandingOver, "45 %"));
+    world.hold.clear();
+    world.finish_held();
+    world.advance(1_000);
+    progress(&mut world, "too late");
+    assert_eq!(world.service("web").phase, Phase::HandedOver);
+    assert_eq!(world.service("web").message, "");
+}
+
+#[test]
+fn what_a_definition_asks_for_goes_with_the_report() {
+    let mut world = World::running();
+    let memory = Some(ha_api_types::quantity::Quantity::from_units(1 << 30));
+    let amounts = ha_api_types::quantity::Amounts { memory, ..Default::default() };
+    let (name, uid) = ("web".to_owned(), "uid-web".to_owned());
+    world.input(Input::Driver(DriverEvent::Asks { name, uid, amounts }));
+    world.advance(500);
+    assert_eq!((world.service("web").phase, world.service("web").asked), (Phase::Running, amounts));
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(1_000);
+    assert_eq!((world.service("web").phase, world.service("web").asked), (Phase::Stopped, amounts));
+}

@@ -31,7 +31,7 @@ pub(super) async fn probe(context: &Arc<Context>, service: &ServiceDefinition, e
     let observed = monitor(context, service, exec).await;
     match &observed {
         Observed::Running => watch::ensure(context, service, None),
-        Observed::Unknown(_) => {}
+        Observed::Remnant(_) | Observed::Unknown(_) => {}
         Observed::NotRunning => match context.programs.remains(service).await {
             Ok(remains) if remains.is_empty() => {}
             Ok(remains) => {
@@ -68,7 +68,9 @@ pub(super) async fn start(
                     "after the start command the monitor command says that it does not run",
                 ));
             }
-            Observed::Unknown(message) => return Err(failed(Reason::StartFailed, &message)),
+            Observed::Remnant(message) | Observed::Unknown(message) => {
+                return Err(failed(Reason::StartFailed, &message));
+            }
         }
     }
     watch::ensure(context, service, None);
@@ -176,7 +178,7 @@ async fn confirm_stopped(
             Observed::NotRunning => return Ok(()),
             Observed::Running if Instant::now() < until => sleep(LOOK).await,
             Observed::Running => break "the monitor command says that it still runs".to_owned(),
-            Observed::Unknown(message) => break message,
+            Observed::Remnant(message) | Observed::Unknown(message) => break message,
         }
     };
     let why = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));

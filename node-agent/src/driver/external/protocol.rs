@@ -350,7 +350,7 @@ mod tests {
             let word = match answer(text).observed() {
                 Observed::Running => "running".to_owned(),
                 Observed::NotRunning => "not running".to_owned(),
-                Observed::Unknown(message) => message,
+                Observed::Remnant(message) | Observed::Unknown(message) => message,
             };
             assert_eq!(word, expected, "{text}");
         };

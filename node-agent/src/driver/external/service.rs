@@ -79,7 +79,7 @@ impl Context {
         match &observed {
             Observed::Running => self.watch(service, true).await,
             Observed::NotRunning => self.watch(service, false).await,
-            Observed::Unknown(_) => {}
+            Observed::Remnant(_) | Observed::Unknown(_) => {}
         }
         observed
     }
@@ -132,7 +132,7 @@ impl Context {
                     let message = "after its start its driver says that it does not run";
                     return Err(failed(Reason::StartFailed, message));
                 }
-                Observed::Unknown(message) => {
+                Observed::Remnant(message) | Observed::Unknown(message) => {
                     return Err(failed(Reason::StartFailed, &format!("after its start: {message}")));
                 }
             }
@@ -197,7 +197,7 @@ impl Context {
                 }
                 Observed::Running if Instant::now() < until => sleep(LOOK).await,
                 Observed::Running => break "its driver says that it still runs".to_owned(),
-                Observed::Unknown(message) => break message,
+                Observed::Remnant(message) | Observed::Unknown(message) => break message,
             }
         };
         let why = stop.map_or_else(String::new, |failure| format!("{}; ", failure.message));

@@ -191,7 +191,7 @@ mod tests {
             let word = |begun: bool| match observed(outcome.seen(begun), begun) {
                 Observed::Running => "running",
                 Observed::NotRunning => "not running",
-                Observed::Unknown(_) => "unknown",
+                Observed::Remnant(_) | Observed::Unknown(_) => "unknown",
             };
             assert_eq!((word(true), word(false)), (begun, not_begun), "{outcome:?}");
         };

@@ -36,7 +36,7 @@ impl Context {
                     self.watch(service, spec);
                 }
             }
-            Observed::Unknown(_) => {}
+            Observed::Remnant(_) | Observed::Unknown(_) => {}
             // A start of an agent that has ended may still be under way.
             Observed::NotRunning => match self.programs.remains(service).await {
                 Ok(remains) if remains.is_empty() => self.programs.forget_begun(service),

@@ -1,0 +1,93 @@
+//! What a service asks for: as its resource says, else as its definition does.
+
+use super::world::World;
+use ha_api_types::quantity::Amounts;
+use ha_api_types::resource::Resource;
+
+/// What a service asks for. Processors and memory that the resource does not name are those of a virtual machine's definition: of
+/// the one in the resource, else of the one that an agent has read last.
+pub fn requests(world: &World, resource: &Resource) -> Amounts {
+    let said = resource.spec.requests;
+    let Some(libvirt) = resource.spec.driver.libvirt.as_ref() else { return said };
+    if said.cpu.is_some() && said.memory.is_some() {
+        return said;
+    }
+    let defined = if libvirt.xml.is_empty() { reported(world, resource) } else { libvirt.asked() };
+    Amounts { cpu: said.cpu.or(defined.cpu), memory: said.memory.or(defined.memory), disk: said.disk }
+}
+
+fn reported(world: &World, resource: &Resource) -> Amounts {
+    let reports = world.service_reports.get(&resource.metadata.name);
+    reports
+        .into_iter()
+        .flat_map(|of_nodes| of_nodes.values())
+        .filter(|report| report.value.uid == resource.metadata.uid)
+        .filter(|report| report.value.asked != Amounts::default())
+        .max_by_key(|report| report.modified)
+        .map(|report| report.value.asked)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::world::Versioned;
+    use ha_api_types::driver::{DriverSpec, LibvirtDriver};
+    use ha_api_types::keys::Keys;
+    use ha_api_types::quantity::Quantity;
+    use ha_api_types::record::{Revision, ServiceReport};
+    use ha_api_types::time::Mono;
+
+    fn amounts(cpu: i128, gibibytes: i128) -> Amounts {
+        let memory = (gibibytes > 0).then(|| Quantity::from_units(gibibytes << 30));
+        Amounts { cpu: (cpu > 0).then(|| Quantity::from_units(cpu)), memory, disk: None }
+    }
+
+    fn machine(xml: &str, said: Amounts) -> Resource {
+        let libvirt = serde_json::from_value(serde_json::json!({"domain": "a", "xml": xml}));
+        let libvirt: LibvirtDriver = libvirt.expect("the fields of a virtual machine");
+        let mut resource = Resource::default();
+        "a".clone_into(&mut resource.metadata.name);
+        "uid-a".clone_into(&mut resource.metadata.uid);
+        resource.spec.driver = DriverSpec { libvirt: Some(libvirt), ..DriverSpec::default() };
+        resource.spec.requests = said;
+        resource
+    }
+
+    fn world(reports: &[(&str, &str, Revision, Amounts)]) -> World {
+        let mut world = World::new(Keys::new("default"));
+        let table = world.service_reports.entry("a".to_owned()).or_default();
+        for (node, uid, modified, asked) in reports {
+            let value = ServiceReport { uid: (*uid).to_owned(), asked: *asked, ..ServiceReport::default() };
+            table.insert(
+                (*node).to_owned(),
+                Versioned { value, created: 1, modified: *modified, seen: Mono(0) },
+            );
+        }
+        world
+    }
+
+    #[test]
+    fn the_resource_then_its_definition_then_what_was_read_last() {
+        let xml = "<domain><name>a</name><memory unit='GiB'>4</memory><vcpu>2</vcpu></domain>";
+        let reports = [
+            ("node1", "uid-a", 5, amounts(1, 1)),
+            ("node2", "uid-a", 7, amounts(8, 8)),
+            ("node3", "uid-a", 9, Amounts::default()),
+            ("node4", "uid of another", 10, amounts(9, 9)),
+        ];
+        for (xml, said, expected) in [
+            (xml, amounts(0, 0), amounts(2, 4)),
+            (xml, amounts(1, 0), amounts(1, 4)),
+            (xml, amounts(1, 3), amounts(1, 3)),
+            ("", amounts(0, 0), amounts(8, 8)),
+            ("", amounts(0, 3), amounts(8, 3)),
+        ] {
+            assert_eq!(requests(&world(&reports), &machine(xml, said)), expected, "{xml} {said:?}");
+        }
+        assert_eq!(requests(&world(&[]), &machine("", amounts(0, 0))), Amounts::default());
+        let mut other = machine(xml, amounts(0, 0));
+        other.spec.driver.libvirt = None;
+        assert_eq!(requests(&world(&reports), &other), Amounts::default());
+    }
+}

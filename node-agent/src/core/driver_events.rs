@@ -1,0 +1,63 @@
+//! What drivers notice by themselves.
+
+use super::command::DriverEvent;
+use super::service::{ExitSeen, Presence, Service, Step};
+use super::{AgentCore, Now};
+use ha_api_types::quantity::Amounts;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Phase, ServiceReport};
+
+impl AgentCore {
+    pub(super) fn driver_event(&mut self, now: &Now, event: DriverEvent) {
+        self.changed = true;
+        let (name, uid) = event.about();
+        let name = name.to_owned();
+        self.stale.insert(name.clone());
+        if self.services.get(&name).is_none_or(|service| service.definition.uid != uid) {
+            return;
+        }
+        self.with_service(&name, |core, service| match event {
+            DriverEvent::Exited { message, by_hand, .. } => exited(service, message, by_hand),
+            DriverEvent::Appeared { .. } => {
+                if service.presence == Presence::Stopped && service.task.is_none() {
+                    service.presence = Presence::Running;
+                }
+            }
+            DriverEvent::Progress { message, .. } => core.migration_goes_on(now, service, &message),
+            DriverEvent::Asks { amounts, .. } => core.asks(now, service, amounts),
+        });
+    }
+
+    /// How far a live migration is, into the source's report, from where the leader shows it.
+    fn migration_goes_on(&mut self, now: &Now, service: &mut Service, message: &str) {
+        let Step::Migrate { uid, .. } = &service.step else { return };
+        let uid = uid.clone();
+        let is_under_way = self.current(service).is_some_and(|report| {
+            report.phase == Phase::HandingOver && report.action_uid.as_ref() == Some(&uid)
+        });
+        if is_under_way && service.task.is_some() {
+            let report =
+                self.report(now, service, Some(&uid), Phase::HandingOver, Reason::Migrating, message);
+            self.set_desired(service, report);
+        }
+    }
+
+    /// What its definition on this node asks for goes with every report from here on; the one that stands is completed.
+    fn asks(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
+        service.asked = amounts;
+        let Some(report) = self.current(service) else { return };
+        if report.asked != amounts && service.task.is_none() {
+            self.set_desired(service, ServiceReport { asked: amounts, at: now.timestamp(), ..report });
+        }
+    }
+}
+
+fn exited(service: &mut Service, message: String, by_hand: bool) {
+    // While a command is under way its own end tells.
+    let tells =
+        matches!(service.step, Step::Rest | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. });
+    if tells && service.presence == Presence::Running {
+        service.presence = Presence::Stopped;
+        service.exit = Some(ExitSeen { message, by_hand });
+    }
+}
