@@ -2,6 +2,7 @@
 
 pub mod exec;
 pub mod external;
+pub mod libvirt;
 pub mod ocf;
 pub mod podman;
 pub mod program;

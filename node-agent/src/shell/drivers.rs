@@ -6,6 +6,7 @@ use crate::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 use crate::driver::Driver;
 use crate::driver::exec::{ExecDriver, ExecSettings};
 use crate::driver::external::{ExternalDriver, ExternalSettings};
+use crate::driver::libvirt::LibvirtDriver;
 use crate::driver::ocf::{OcfDriver, OcfSettings};
 use crate::driver::podman::{PodmanDriver, PodmanSettings};
 use crate::driver::program::ProgramSettings;
@@ -57,13 +58,15 @@ impl Drivers {
         let pretended = options.simulated_dir.clone().unwrap_or_else(|| options.state_dir.join("simulated"));
         let simulated =
             SimulatedDriver::new(options.node.clone(), boot_id.to_owned(), pretended).with_context(folder)?;
+        let libvirt = LibvirtDriver::new(&options.state_dir, events.clone()).with_context(folder)?;
         let systemd = SystemdDriver::new(SystemdSettings::new(options.node.clone()), events.clone())
             .context("this machine's mounts cannot be read")?;
         let podman = PodmanSettings::new(options.node.clone(), options.podman_socket.clone());
         let podman = PodmanDriver::new(podman, events);
-        let all: [Arc<dyn Driver>; 6] = [
+        let all: [Arc<dyn Driver>; 7] = [
             Arc::new(exec),
             Arc::new(external),
+            Arc::new(libvirt),
             Arc::new(ocf),
             Arc::new(podman),
             Arc::new(simulated),

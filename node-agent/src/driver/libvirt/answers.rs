@@ -1,0 +1,246 @@
+//! What `virsh` prints, read.
+
+use crate::core::Meter;
+use crate::driver::Sample;
+use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::time::{Millis, Mono};
+use std::fmt;
+
+/// A domain that libvirt knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) uuid: String,
+    pub(super) name: String,
+}
+
+/// `list --uuid --name`.
+pub(super) fn domains(printed: &str) -> Vec<Listed> {
+    let listed = |line: &str| {
+        let (uuid, name) = line.trim().split_once(char::is_whitespace)?;
+        Some(Listed { uuid: uuid.to_owned(), name: name.trim().to_owned() })
+    };
+    printed.lines().filter_map(listed).collect()
+}
+
+/// A domain's state, with the reason for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) state: String,
+    pub(super) reason: String,
+}
+
+/// `domstate --reason`: `paused (migrating)`.
+pub(super) fn state(printed: &str) -> Option<State> {
+    let line = printed.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let (state, reason) = line.split_once(" (").unwrap_or((line, ""));
+    Some(State { state: state.to_owned(), reason: reason.trim_end_matches(')').to_owned() })
+}
+
+/// What libvirt is at with a domain.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Job {
+    /// Nothing.
+    None,
+    /// It is moving away.
+    Outgoing(Outgoing),
+    /// It is moving here.
+    Incoming,
+    /// Something else, as a backup.
+    Other(String),
+}
+
+/// A live migration from here.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Outgoing {
+    /// For so long.
+    pub(super) elapsed_ms: Millis,
+    /// What has still to be sent, and of how much; bytes.
+    pub(super) remaining: Option<f64>,
+    pub(super) total: Option<f64>,
+    /// As printed.
+    pub(super) bandwidth: Option<String>,
+    /// How often all of the memory was gone through.
+    pub(super) iteration: Option<u64>,
+}
+
+/// `domjobinfo`, or what it says in place of it.
+pub(super) fn job(answer: Result<&str, &str>) -> Option<Job> {
+    let printed = match answer {
+        Ok(printed) => printed,
+        // Only the source has figures.
+        Err(said) if said.contains("only on the source host") => return Some(Job::Incoming),
+        Err(_) => return None,
+    };
+    let field = |name: &str| {
+        printed.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.split_whitespace().collect::<Vec<_>>().join(" "))
+        })
+    };
+    let kind = field("Job type")?;
+    if kind == "None" {
+        return Some(Job::None);
+    }
+    let number = |name: &str| field(name)?.split(' ').next()?.parse::<u64>().ok();
+    let operation = field("Operation").unwrap_or_default();
+    Some(match operation.as_str() {
+        "Outgoing migration" => Job::Outgoing(Outgoing {
+            elapsed_ms: number("Time elapsed").unwrap_or(0),
+            remaining: field("Data remaining").and_then(|text| bytes(&text)),
+            total: field("Data total").and_then(|text| bytes(&text)),
+            bandwidth: field("Memory bandwidth"),
+            iteration: number("Iteration"),
+        }),
+        "Incoming migration" => Job::Incoming,
+        _ => Job::Other(if operation.is_empty() { kind } else { operation }),
+    })
+}
+
+/// `118.723 MiB`.
+fn bytes(text: &str) -> Option<f64> {
+    let (number, unit) = text.split_once(' ')?;
+    let power = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter().position(|known| *known == unit)?;
+    Some(number.parse::<f64>().ok()? * 1024_f64.powi(i32::try_from(power).ok()?))
+}
+
+impl fmt::Display for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.remaining, self.total) {
+            (Some(remaining), Some(total)) if total > 0.0 => {
+                let sent = ((total - remaining) / total * 100.0).clamp(0.0, 100.0);
+                let mebibytes = |bytes: f64| bytes / 1024.0 / 1024.0;
+                write!(
+                    f,
+                    "{sent:.0} % sent, {:.0} of {:.0} MiB left",
+                    mebibytes(remaining),
+                    mebibytes(total)
+                )?;
+            }
+            (_, _) => write!(f, "it begins")?,
+        }
+        if let Some(bandwidth) = &self.bandwidth {
+            write!(f, ", {bandwidth}")?;
+        }
+        match self.iteration {
+            Some(iteration) if iteration > 1 => write!(f, ", round {iteration}"),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// What `dominfo` says that is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Info {
+    /// Libvirt starts it by itself at boot.
+    pub(super) autostart: bool,
+    /// Processors and memory.
+    pub(super) amounts: Amounts,
+}
+
+/// `dominfo`.
+pub(super) fn info(printed: &str) -> Info {
+    let field = |name: &str| {
+        printed.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key == name).then(|| value.trim())
+        })
+    };
+    let units = |text: &str| text.parse::<i128>().ok().map(Quantity::from_units);
+    let kibibytes = |text: &str| text.strip_suffix(" KiB")?.parse::<i128>().ok();
+    Info {
+        autostart: field("Autostart") == Some("enable"),
+        amounts: Amounts {
+            cpu: field("CPU(s)").and_then(units),
+            memory: field("Max memory").and_then(kibibytes).map(|number| Quantity::from_units(number << 10)),
+            disk: None,
+        },
+    }
+}
+
+/// `domstats`.
+pub(super) fn sample(printed: &str, at: Mono) -> Sample {
+    let fields = || printed.lines().filter_map(|line| line.trim().split_once('='));
+    let number = |name: &str| fields().find(|(key, _)| *key == name)?.1.parse::<u64>().ok();
+    let sum = |prefix: &str, suffixes: [&str; 2]| {
+        let counts = fields().filter(|(key, _)| {
+            key.starts_with(prefix) && suffixes.iter().any(|suffix| key.ends_with(suffix))
+        });
+        let counts: Vec<u64> = counts.filter_map(|(_, value)| value.parse().ok()).collect();
+        (!counts.is_empty()).then(|| Meter::Total(counts.into_iter().fold(0, u64::saturating_add)))
+    };
+    Sample {
+        at,
+        cpu: number("cpu.time").map(|nanoseconds| Meter::Total(nanoseconds / 1000)),
+        memory: number("balloon.rss").map(|kibibytes| kibibytes.saturating_mul(1024)),
+        disk: sum("block.", [".rd.bytes", ".wr.bytes"]),
+        network: sum("net.", [".rx.bytes", ".tx.bytes"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_states() {
+        let printed =
+            "e9179356-0344-471b-84d6-d658b58985c7 g1 \n2ad2ffdd-0cb6-45df-8d3e-cd41ba16c7f0  100\n\n";
+        let listed = domains(printed);
+        let names: Vec<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();
+        assert_eq!(names, ["g1", "100"]);
+        assert_eq!(listed[1].uuid, "2ad2ffdd-0cb6-45df-8d3e-cd41ba16c7f0");
+        assert_eq!(domains(""), []);
+        for (printed, expected) in [
+            ("running (booted)\n\n", Some(("running", "booted"))),
+            ("paused (I/O error)\n", Some(("paused", "I/O error"))),
+            ("in shutdown (user)\n", Some(("in shutdown", "user"))),
+            ("running\n", Some(("running", ""))),
+            ("\n", None),
+        ] {
+            let expected =
+                expected.map(|(state, reason)| State { state: state.into(), reason: reason.into() });
+            assert_eq!(state(printed), expected, "{printed:?}");
+        }
+    }
+
+    #[test]
+    fn jobs() {
+        let outgoing = "Job type:         Unbounded   \nOperation:        Outgoing migration\n\
+            Time elapsed:     84127        ms\nData processed:   8.867 MiB\nData remaining:   96.000 MiB\n\
+            Data total:       128.000 MiB\nMemory processed: 8.867 MiB\nMemory bandwidth: 3.952 MiB/s\n\
+            Iteration:        2           \n";
+        let Some(Job::Outgoing(found)) = job(Ok(outgoing)) else { panic!("{:?}", job(Ok(outgoing))) };
+        assert_eq!(found.elapsed_ms, 84_127);
+        assert_eq!(found.to_string(), "25 % sent, 96 of 128 MiB left, 3.952 MiB/s, round 2");
+        assert_eq!(Outgoing::default().to_string(), "it begins");
+        assert_eq!(job(Ok("Job type:         None        \n\n")), Some(Job::None));
+        let said = "Operation not supported: migration statistics are available only on the source host";
+        assert_eq!(job(Err(said)), Some(Job::Incoming));
+        assert_eq!(job(Err("failed to get domain 'x'")), None);
+        assert_eq!(
+            job(Ok("Job type:         Unbounded\nOperation:        Backup\n")),
+            Some(Job::Other("Backup".into()))
+        );
+        assert_eq!(job(Ok("Job type:   Unbounded\nOperation:   Incoming migration\n")), Some(Job::Incoming));
+    }
+
+    #[test]
+    fn figures() {
+        let printed = "Id:             1\nName:           g1\nCPU(s):         2\nMax memory:     131072 KiB\n\
+            Used memory:    65536 KiB\nPersistent:     no\nAutostart:      disable\n";
+        let found = info(printed);
+        assert!(!found.autostart);
+        assert_eq!(found.amounts.cpu, Some(Quantity::from_units(2)));
+        assert_eq!(found.amounts.memory, Some(Quantity::from_units(128 << 20)));
+        assert!(info("Autostart:      enable\n").autostart);
+        let printed = "Domain: 'g1'\n  cpu.time=2800000000\n  cpu.user=1\n  balloon.rss=1000\n  net.count=2\n\
+            \x20 net.0.rx.bytes=5\n  net.0.tx.bytes=6\n  net.1.rx.bytes=7\n  block.count=1\n  block.0.rd.bytes=10\n\
+            \x20 block.0.rd.times=99\n  block.0.wr.bytes=20\n";
+        let found = sample(printed, Mono(7));
+        assert_eq!(found.cpu, Some(Meter::Total(2_800_000)));
+        assert_eq!(found.memory, Some(1_024_000));
+        assert_eq!((found.disk, found.network), (Some(Meter::Total(30)), Some(Meter::Total(18))));
+        let nothing = sample("Domain: 'g1'\n", Mono(7));
+        assert_eq!((nothing.cpu, nothing.memory, nothing.disk), (None, None, None));
+    }
+}

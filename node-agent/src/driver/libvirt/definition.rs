@@ -1,0 +1,114 @@
+//! Where a domain's definition comes from, and what libvirt is given of it.
+
+use super::failure::{elsewhere, nowhere};
+use crate::core::DriverFailure;
+use ha_api_types::driver::{DomainDefinition, LibvirtDriver as LibvirtSpec};
+use ha_api_types::reason::Reason;
+use std::time::Duration;
+use uuid::{Builder, Uuid};
+
+/// Where it comes from.
+pub(super) enum Source<'a> {
+    /// The resource.
+    Resource(&'a str),
+    /// A file.
+    File(&'a str),
+    /// It is defined in libvirt.
+    Libvirt,
+}
+
+impl Source<'_> {
+    pub(super) fn of(spec: &LibvirtSpec) -> Source<'_> {
+        if !spec.xml.is_empty() {
+            Source::Resource(&spec.xml)
+        } else if !spec.definition.is_empty() {
+            Source::File(&spec.definition)
+        } else {
+            Source::Libvirt
+        }
+    }
+}
+
+/// Reads the file. Storage that hangs is storage that this node does not reach.
+pub(super) async fn read(path: &str, limit: Duration) -> Result<String, DriverFailure> {
+    let failed = |why: String| elsewhere(Reason::StartFailed, format!("{path} cannot be read: {why}"));
+    match tokio::time::timeout(limit, tokio::fs::read_to_string(path)).await {
+        Ok(Ok(xml)) => Ok(xml),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed(format!("it took longer than {} s", limit.as_secs()))),
+    }
+}
+
+/// What libvirt is given: the definition as it is written, with a uuid that is the same on every node.
+pub(super) fn prepare(
+    xml: &str,
+    domain: &str,
+    resource_uid: &str,
+) -> Result<(DomainDefinition, String), DriverFailure> {
+    let read = DomainDefinition::parse(xml).map_err(|error| nowhere(format!("its definition, {error}")))?;
+    if read.name != domain {
+        return Err(nowhere(format!(
+            "its definition has the name {:?}, and spec.driver.libvirt.domain is {domain:?}",
+            read.name
+        )));
+    }
+    let with_uuid = read.with_uuid(xml, &uuid_of(resource_uid).to_string());
+    Ok((read, with_uuid))
+}
+
+/// The domain's uuid is the resource's.
+fn uuid_of(resource_uid: &str) -> Uuid {
+    Uuid::parse_str(resource_uid).unwrap_or_else(|_| {
+        // FNV-1a in 128 bits: the same in every version of the agent.
+        let hash = resource_uid.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
+            (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        });
+        Builder::from_custom_bytes(hash.to_be_bytes()).into_uuid()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::record::FailureClass;
+
+    #[test]
+    fn a_definition_gets_the_resources_uuid_and_keeps_its_own() {
+        let uid = "3e1fb0a1-7c7f-4f0e-9d50-1f2b3c4d5e6f";
+        for (xml, uid, expected) in [
+            ("<domain><name>a</name></domain>", uid, Ok(uid)),
+            ("<domain><name>a</name><uuid>own</uuid></domain>", uid, Ok("<uuid>own</uuid>")),
+            (
+                "<domain><name>a</name></domain>",
+                "uid-1",
+                Ok("<uuid>bf74f5b8-f183-894f-b081-6770c5484e33</uuid>"),
+            ),
+            (
+                "<domain><name>b</name></domain>",
+                uid,
+                Err("its definition has the name \"b\", and spec.driver.libvirt.domain is \"a\""),
+            ),
+            (
+                "<domain>",
+                uid,
+                Err("its definition, line 1: it is no XML: the root node was opened but never closed"),
+            ),
+        ] {
+            match (prepare(xml, "a", uid), expected) {
+                (Ok((_, found)), Ok(expected)) => assert!(found.contains(expected), "{found}"),
+                (Err(found), Err(expected)) => {
+                    assert_eq!(found.message, expected);
+                    assert_eq!(found.class, FailureClass::ConfigurationWrong);
+                }
+                (found, _) => panic!("{xml}: {found:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_here_is_tried_elsewhere() {
+        let failure = read("/nonexistent/a.xml", Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!(failure.class, FailureClass::TryElsewhere);
+        assert!(failure.message.starts_with("/nonexistent/a.xml cannot be read: "), "{}", failure.message);
+    }
+}

@@ -1,0 +1,107 @@
+//! What libvirt tells of domains by itself: the lines of `virsh event`, and what they mean for a service.
+
+/// A change in a domain's life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LifecycleEvent {
+    /// The domain's name.
+    pub(super) domain: String,
+    pub(super) change: Change,
+}
+
+/// What happened to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It runs, or is about to, or is being received.
+    Started,
+    /// It switches off; that it did follows.
+    SwitchesOff {
+        /// On the host's behalf, rather than the guest's.
+        by_host: bool,
+    },
+    /// It ended.
+    Ended {
+        /// How, in a sentence.
+        message: &'static str,
+        /// By libvirt's own tools.
+        by_hand: bool,
+    },
+    /// Anything else.
+    Other,
+}
+
+/// `event 'lifecycle' for domain 'web': Stopped Destroyed`.
+pub(super) fn parse(line: &str) -> Option<LifecycleEvent> {
+    let (_, rest) = line.split_once("event 'lifecycle' for domain ")?;
+    let (domain, what) = rest.rsplit_once(": ")?;
+    let domain = domain.trim().trim_matches('\'').to_owned();
+    let (event, detail) = what.trim().split_once(' ').unwrap_or((what.trim(), ""));
+    let ended = |message, by_hand| Change::Ended { message, by_hand };
+    let change = match (event, detail) {
+        ("Started", _) => Change::Started,
+        ("Shutdown", detail) => Change::SwitchesOff { by_host: detail.contains("host") },
+        ("Stopped", "Shutdown") => ended("the guest switched itself off", false),
+        ("Stopped", "Destroyed") => ended("it was destroyed by libvirt's own tools", true),
+        ("Stopped", "Crashed") => ended("the guest crashed", false),
+        ("Stopped", "Migrated") => ended("it was migrated by libvirt's own tools", true),
+        ("Stopped", "Saved") => ended("it was saved by libvirt's own tools", true),
+        ("Stopped", "Snapshot") => ended("it was put back to a snapshot by libvirt's own tools", true),
+        ("Stopped", "Failed") => ended("its QEMU ended unexpectedly", false),
+        ("Stopped", _) => ended("it stopped", false),
+        ("Crashed", _) => ended("the guest's kernel panicked", false),
+        (_, _) => Change::Other,
+    };
+    Some(LifecycleEvent { domain, change })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines() {
+        let check = |line: &str, domain: &str, expected: Change| {
+            let found = parse(line).expect(line);
+            assert_eq!((found.domain.as_str(), found.change), (domain, expected), "{line}");
+        };
+        let ended = |message, by_hand| Change::Ended { message, by_hand };
+        check("event 'lifecycle' for domain 'g1': Started Booted", "g1", Change::Started);
+        check("event 'lifecycle' for domain g1: Started Migrated", "g1", Change::Started);
+        check(
+            "2026-11-23 02:49:07.165+0000: event 'lifecycle' for domain 'g:1': Resumed Unpaused",
+            "g:1",
+            Change::Other,
+        );
+        check(
+            "event 'lifecycle' for domain 'g1': Shutdown Finished after guest request",
+            "g1",
+            Change::SwitchesOff { by_host: false },
+        );
+        check(
+            "event 'lifecycle' for domain 'g1': Shutdown Finished after host request",
+            "g1",
+            Change::SwitchesOff { by_host: true },
+        );
+        check(
+            "event 'lifecycle' for domain 'g1': Stopped Shutdown",
+            "g1",
+            ended("the guest switched itself off", false),
+        );
+        check(
+            "event 'lifecycle' for domain 'g1': Stopped Destroyed",
+            "g1",
+            ended("it was destroyed by libvirt's own tools", true),
+        );
+        check(
+            "event 'lifecycle' for domain 'g1': Stopped Failed",
+            "g1",
+            ended("its QEMU ended unexpectedly", false),
+        );
+        check(
+            "event 'lifecycle' for domain 'g1': Crashed Panicked",
+            "g1",
+            ended("the guest's kernel panicked", false),
+        );
+        assert_eq!(parse("events received: 7"), None);
+        assert_eq!(parse("event 'reboot' for domain 'g1'"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Which kind of failure it is that libvirt tells of.
+
+use super::virsh::VirshError;
+use crate::core::DriverFailure;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::FailureClass;
+
+/// Of a start. Libvirt has error numbers, which `virsh` does not print: its words are all there is.
+pub(super) fn of_start(error: &VirshError) -> DriverFailure {
+    let message = error.to_string();
+    let (class, reason) = match error {
+        VirshError::Missing => (FailureClass::NeverHere, Reason::NotInstalled),
+        VirshError::TimedOut { .. } => (FailureClass::RetryHere, Reason::TimedOut),
+        VirshError::Broken(_) => (FailureClass::RetryHere, Reason::StartFailed),
+        VirshError::Said(said) => {
+            let says = |texts: &[&str]| texts.iter().any(|text| said.contains(text));
+            if says(&NOWHERE) {
+                (FailureClass::ConfigurationWrong, Reason::BadConfiguration)
+            } else if says(&NEVER_HERE) {
+                (FailureClass::NeverHere, Reason::NotInstalled)
+            } else if says(&ELSEWHERE) {
+                (FailureClass::TryElsewhere, Reason::StartFailed)
+            } else {
+                (FailureClass::RetryHere, Reason::StartFailed)
+            }
+        }
+    };
+    DriverFailure { class, reason, message }
+}
+
+/// The definition is wrong on every node.
+const NOWHERE: [&str; 3] = ["XML error", "XML document failed to validate", "(domain_definition)"];
+/// What this node is made of does not suffice.
+const NEVER_HERE: [&str; 7] = [
+    "does not support virt type",
+    "could not find capabilities for",
+    "Cannot check QEMU binary",
+    "unsupported machine type",
+    "does not support machine type",
+    "guest CPU doesn't match specification",
+    "unknown OS type",
+];
+/// What it needs is not there, or not enough of it.
+const ELSEWHERE: [&str; 9] = [
+    "No such file or directory",
+    "Cannot access storage file",
+    "Cannot access backing file",
+    "Cannot get interface MTU",
+    "Cannot allocate memory",
+    "cannot set up guest memory",
+    "Network not found",
+    "is not active",
+    "already exists with uuid",
+];
+
+/// A failure that may pass.
+pub(super) fn passing(reason: Reason, message: impl Into<String>) -> DriverFailure {
+    DriverFailure { class: FailureClass::RetryHere, reason, message: message.into() }
+}
+
+/// A failure of this node.
+pub(super) fn elsewhere(reason: Reason, message: impl Into<String>) -> DriverFailure {
+    DriverFailure { class: FailureClass::TryElsewhere, reason, message: message.into() }
+}
+
+/// The resource is wrong on every node.
+pub(super) fn nowhere(message: impl Into<String>) -> DriverFailure {
+    let class = FailureClass::ConfigurationWrong;
+    DriverFailure { class, reason: Reason::BadConfiguration, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_to_try_next() {
+        for (said, expected) in [
+            ("Failed to create domain from /x: XML error: no OS", FailureClass::ConfigurationWrong),
+            ("(domain_definition):3: Opening and ending tag mismatch", FailureClass::ConfigurationWrong),
+            (
+                "unsupported configuration: Emulator '/usr/bin/qemu-system-x86_64' does not support virt type 'kvm'",
+                FailureClass::NeverHere,
+            ),
+            (
+                "the CPU is incompatible with host CPU: guest CPU doesn't match specification",
+                FailureClass::NeverHere,
+            ),
+            (
+                "Cannot access storage file '/srv/a.qcow2': No such file or directory",
+                FailureClass::TryElsewhere,
+            ),
+            ("Requested operation is not valid: network 'default' is not active", FailureClass::TryElsewhere),
+            ("internal error: qemu unexpectedly closed the monitor", FailureClass::RetryHere),
+        ] {
+            assert_eq!(of_start(&VirshError::Said(said.to_owned())).class, expected, "{said}");
+        }
+        assert_eq!(of_start(&VirshError::Missing).class, FailureClass::NeverHere);
+    }
+}

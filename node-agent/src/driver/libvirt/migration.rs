@@ -1,0 +1,236 @@
+//! Live migration, peer to peer: the source's libvirt talks to the target's, and only this node's libvirt is asked.
+//!
+//! Libvirt would let the guest go on at the target by itself, and at the source again when it hears no answer to that: cut the link in
+//! just that moment, and it runs twice. So it arrives paused, and the target lets it go on once the source has committed that
+//! nothing is left there.
+
+use super::answers::{self, Job, Outgoing};
+use super::domain::{Domain, QUICK};
+use super::failure::{elsewhere, passing};
+use super::standing::Standing;
+use super::virsh::VirshError;
+use crate::core::{DriverEvent, DriverFailure};
+use ha_api_types::driver::LibvirtMigration;
+use ha_api_types::reason::Reason;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+/// How often libvirt is asked how far it is.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often that is told.
+const TELL: Duration = Duration::from_secs(5);
+/// How long libvirt may take to call a migration off: a lost connection is noticed after half a minute.
+const CALL_OFF: Duration = Duration::from_secs(90);
+
+impl Domain {
+    /// Prepares to receive it.
+    pub(super) async fn receive(&self) -> Result<(), DriverFailure> {
+        let hand = self.hand();
+        let _held = hand.lock().await;
+        self.end_watch();
+        let mut seen = self.look().await.map_err(|error| elsewhere(Reason::MoveFailed, error.to_string()))?;
+        if matches!(seen.standing, Standing::Arriving | Standing::Broken(_)) {
+            let destroyed = self.virsh.ask(QUICK, &["destroy", &seen.uuid]).await;
+            destroyed.map_err(|error| elsewhere(Reason::MoveFailed, error.to_string()))?;
+            seen = self.look().await.map_err(|error| elsewhere(Reason::MoveFailed, error.to_string()))?;
+        }
+        match &seen.standing {
+            Standing::Absent | Standing::Off => {}
+            Standing::Runs | Standing::Paused { .. } => {
+                return Err(elsewhere(
+                    Reason::MoveFailed,
+                    format!("a domain {} runs here already", self.name),
+                ));
+            }
+            Standing::Leaving(_) | Standing::Changing(_) | Standing::Arriving | Standing::Broken(_) => {
+                let message = format!("a domain {} is here already, and libvirt is at work on it", self.name);
+                return Err(elsewhere(Reason::MoveFailed, message));
+            }
+        }
+        // Should it have to be started afresh here, it must be possible.
+        if let Some(path) = self.definition(&seen).await? {
+            let _ = std::fs::remove_file(path);
+        }
+        std::fs::write(self.receiving(), "").map_err(|error| self.unwritable(&error))
+    }
+
+    /// Moves it to a node. When this is dropped, the migration is called off, and until that is done probes say that it is under
+    /// way.
+    pub(super) async fn migrate(self: &Arc<Self>, target: &str) -> Result<(), DriverFailure> {
+        // Dropped with this future: that calls it off.
+        let (_goes_on, called_off) = oneshot::channel();
+        let (domain, target) = (Arc::clone(self), target.to_owned());
+        let moving = tokio::spawn(async move { domain.migrate_it(&target, called_off).await });
+        moving.await.unwrap_or_else(|error| Err(failed(error.to_string())))
+    }
+
+    async fn migrate_it(
+        &self,
+        target: &str,
+        mut called_off: oneshot::Receiver<()>,
+    ) -> Result<(), DriverFailure> {
+        let _held = self.hand().lock_owned().await;
+        let seen = self.look().await.map_err(|error| failed(error.to_string()))?;
+        match seen.standing {
+            Standing::Runs => {}
+            Standing::Paused { .. } => {
+                return Err(failed(format!("it is paused: virsh resume {}", self.name)));
+            }
+            Standing::Leaving(_) => return Err(failed("another migration of it is under way".to_owned())),
+            Standing::Absent | Standing::Off => return Err(failed("it does not run here".to_owned())),
+            Standing::Arriving | Standing::Broken(_) | Standing::Changing(_) => {
+                return Err(failed(format!("libvirt says that {:?}", seen.standing)));
+            }
+        }
+        self.end_watch();
+        if called_off.try_recv() != Err(oneshot::error::TryRecvError::Empty) {
+            return Err(failed("it was called off".to_owned()));
+        }
+        let arguments = arguments(&self.spec.migration, &seen.uuid, target);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let running = self.virsh.begin(&arguments).map_err(|error| failed(error.to_string()))?;
+        let moved = running.end();
+        tokio::pin!(moved);
+        let mut guide = Guide::new(self, &seen.uuid);
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let limit = sleep(Duration::from_millis(self.service.timeouts.migrate_ms()));
+        tokio::pin!(limit);
+        let why = loop {
+            tokio::select! {
+                ended = &mut moved => return ended.map(|_| ()).map_err(|error| failed(error.to_string())),
+                _ = looks.tick() => guide.look().await,
+                _ = &mut called_off => break failed("it was called off".to_owned()),
+                () = &mut limit => break DriverFailure {
+                    reason: Reason::TimedOut,
+                    ..failed(format!(
+                        "it took longer than {} s (spec.timeouts.migrateSeconds), and was called off",
+                        self.service.timeouts.migrate_seconds
+                    ))
+                },
+            }
+        };
+        let until = Instant::now() + CALL_OFF;
+        while Instant::now() < until {
+            let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
+            if let Err(error) = aborted {
+                tracing::debug!(resource = self.service.name, %error, "not called off yet");
+            }
+            match tokio::time::timeout(LOOK, &mut moved).await {
+                // It was quicker.
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(_)) => break,
+                Err(_) => {}
+            }
+        }
+        Err(why)
+    }
+}
+
+/// What is done while a migration is under way.
+struct Guide<'a> {
+    domain: &'a Domain,
+    uuid: &'a str,
+    begin: Instant,
+    tell_at: Instant,
+    is_downtime_set: bool,
+    is_post_copy: bool,
+}
+
+impl Guide<'_> {
+    fn new<'a>(domain: &'a Domain, uuid: &'a str) -> Guide<'a> {
+        let now = Instant::now();
+        Guide { domain, uuid, begin: now, tell_at: now, is_downtime_set: false, is_post_copy: false }
+    }
+
+    async fn look(&mut self) {
+        let Ok(printed) = self.ask(&["domjobinfo", self.uuid]).await else { return };
+        let Some(Job::Outgoing(outgoing)) = answers::job(Ok(&printed)) else { return };
+        self.tell(&outgoing);
+        let migration = &self.domain.spec.migration;
+        if let Some(milliseconds) = migration.downtime_milliseconds.filter(|_| !self.is_downtime_set) {
+            let set = self.ask(&["migrate-setmaxdowntime", self.uuid, &milliseconds.to_string()]).await;
+            self.is_downtime_set = set.is_ok();
+        }
+        let after = migration.post_copy_after_seconds.map(Duration::from_secs);
+        if !self.is_post_copy && after.is_some_and(|after| self.begin.elapsed() >= after) {
+            self.is_post_copy = self.ask(&["migrate-postcopy", self.uuid]).await.is_ok();
+        }
+    }
+
+    async fn ask(&self, arguments: &[&str]) -> Result<String, VirshError> {
+        let answer = self.domain.virsh.ask(QUICK, arguments).await;
+        answer.inspect_err(|error| {
+            tracing::debug!(resource = self.domain.service.name, %error, "its migration does not hear");
+        })
+    }
+
+    fn tell(&mut self, outgoing: &Outgoing) {
+        if Instant::now() < self.tell_at {
+            return;
+        }
+        self.tell_at = Instant::now() + TELL;
+        let service = &self.domain.service;
+        let message = outgoing.to_string();
+        tracing::info!(resource = service.name, message, "it is being migrated");
+        // The receiver is gone only when the agent is ending.
+        let _ = self.domain.context.events.send(DriverEvent::Progress {
+            name: service.name.clone(),
+            uid: service.uid.clone(),
+            message,
+        });
+    }
+}
+
+/// What virsh is asked.
+fn arguments(migration: &LibvirtMigration, uuid: &str, target: &str) -> Vec<String> {
+    let mut arguments: Vec<String> =
+        ["migrate", "--live", "--p2p", "--domain", uuid, "--desturi"].map(str::to_owned).to_vec();
+    arguments.push(migration.uri_of(target));
+    if let Some(uri) = migration.data_uri_of(target) {
+        arguments.extend(["--migrateuri".to_owned(), uri]);
+    }
+    if let Some(mebibytes) = migration.bandwidth_mebibytes {
+        arguments.extend(["--bandwidth".to_owned(), mebibytes.to_string()]);
+    }
+    // Libvirt does not know the one with the other: after the change it has to run at the target to get the rest of its memory.
+    arguments.push(match migration.post_copy_after_seconds {
+        None => "--suspend".to_owned(),
+        Some(_) => "--postcopy".to_owned(),
+    });
+    arguments
+}
+
+fn failed(message: String) -> DriverFailure {
+    passing(Reason::MoveFailed, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(migration: &LibvirtMigration, expected: &str) {
+        assert_eq!(
+            arguments(migration, "u", "node2").join(" "),
+            format!("migrate --live --p2p --domain u {expected}")
+        );
+    }
+
+    #[test]
+    fn what_virsh_is_asked() {
+        check(&LibvirtMigration::default(), "--desturi qemu+tls://node2/system --suspend");
+        let all = LibvirtMigration {
+            uri: Some("qemu+tcp://{node}.example.com/system".to_owned()),
+            data_uri: Some("tcp://{node}".to_owned()),
+            bandwidth_mebibytes: Some(8),
+            downtime_milliseconds: Some(100),
+            post_copy_after_seconds: Some(30),
+        };
+        check(
+            &all,
+            "--desturi qemu+tcp://node2.example.com/system --migrateuri tcp://node2 --bandwidth 8 --postcopy",
+        );
+    }
+}

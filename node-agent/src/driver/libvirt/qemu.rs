@@ -1,0 +1,60 @@
+//! The QEMU processes of this node, for when libvirt does not answer.
+
+use crate::driver::program::process::{ProcessIdentity, ProcessStatus};
+use rustix::process::Signal;
+use std::fs;
+use std::io;
+
+/// The processes that run a domain.
+pub(super) fn of_domain(domain: &str) -> io::Result<Vec<ProcessIdentity>> {
+    let runs_it = |process: &ProcessStatus| {
+        !process.ended
+            && fs::read(format!("/proc/{}/cmdline", process.identity.pid))
+                .is_ok_and(|text| is_command_of(&text, domain))
+    };
+    Ok(ProcessStatus::all()?.into_iter().filter(runs_it).map(|process| process.identity).collect())
+}
+
+/// Kills them.
+pub(super) fn kill(domain: &str) -> io::Result<()> {
+    for process in of_domain(domain)? {
+        process.signal(Signal::KILL)?;
+    }
+    Ok(())
+}
+
+/// Whether a command line is that of libvirt's QEMU for a domain: `… -name guest=NAME,debug-threads=on …`. A comma in a name is
+/// written twice.
+fn is_command_of(text: &[u8], domain: &str) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let arguments: Vec<&str> = text.split('\0').collect();
+    let guest = format!("guest={}", domain.replace(',', ",,"));
+    let is_it = |value: &str| {
+        value
+            .strip_prefix(&guest)
+            .is_some_and(|rest| rest.is_empty() || (rest.starts_with(',') && !rest.starts_with(",,")))
+    };
+    arguments.first().is_some_and(|program| program.contains("qemu"))
+        && arguments.windows(2).any(|pair| pair[0] == "-name" && is_it(pair[1]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines() {
+        for (text, domain, expected) in [
+            ("/usr/bin/qemu-system-x86_64\0-name\0guest=g1,debug-threads=on\0-S", "g1", true),
+            ("/usr/bin/qemu-system-x86_64\0-name\0guest=g1", "g1", true),
+            ("/usr/bin/qemu-system-x86_64\0-name\0guest=g11,debug-threads=on\0-S", "g1", false),
+            ("/usr/bin/qemu-system-x86_64\0-name\0guest=a,,b,debug-threads=on", "a,b", true),
+            ("/usr/bin/qemu-system-x86_64\0-name\0guest=a,,b,debug-threads=on", "a", false),
+            ("less\0-name\0guest=g1", "g1", false),
+            ("/usr/bin/qemu-system-x86_64\0-append\0guest=g1", "g1", false),
+            ("", "g1", false),
+        ] {
+            assert_eq!(is_command_of(text.as_bytes(), domain), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Runs `virsh`, libvirt's own client: nothing of libvirt is linked, and what hangs is a process that can be killed.
+
+use crate::driver::program::process::ProcessStatus;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// The variable that marks every `virsh` of an agent, so that the next one finds what its predecessor left behind.
+const MARK: &str = "HA_LIBVIRT_FOLDER";
+/// More of what it says is of no use to anybody.
+const MAX_SAID: usize = 4000;
+
+/// One libvirt of this node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Virsh {
+    uri: String,
+    /// The driver's folder.
+    folder: PathBuf,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum VirshError {
+    /// It is not installed.
+    #[error("virsh is not installed (apt install libvirt-clients libvirt-daemon-system)")]
+    Missing,
+    /// It could not be started, or waited for.
+    #[error("virsh cannot be run: {0}")]
+    Broken(io::Error),
+    /// Libvirt hangs, or is at work for long.
+    #[error("virsh {command} did not end within {} s", limit.as_secs())]
+    TimedOut {
+        /// What was asked.
+        command: String,
+        /// For so long.
+        limit: Duration,
+    },
+    /// It said no.
+    #[error("{0}")]
+    Said(String),
+}
+
+impl VirshError {
+    /// Whether nobody can be asked: no libvirt runs, so none is about to start anything.
+    pub(super) fn is_nobody(&self) -> bool {
+        match self {
+            VirshError::Missing => true,
+            VirshError::Said(said) => {
+                said.contains("Failed to connect socket")
+                    && ["No such file or directory", "Connection refused"]
+                        .iter()
+                        .any(|why| said.contains(why))
+            }
+            VirshError::Broken(_) | VirshError::TimedOut { .. } => false,
+        }
+    }
+
+    /// Whether libvirt was reached, and said no.
+    pub(super) fn is_answer(&self) -> bool {
+        match self {
+            VirshError::Said(said) => !is_unreachable(said),
+            VirshError::Missing | VirshError::Broken(_) | VirshError::TimedOut { .. } => false,
+        }
+    }
+}
+
+/// Whether virsh says that it did not get through.
+fn is_unreachable(said: &str) -> bool {
+    [
+        "failed to connect to the hypervisor",
+        "Failed to connect socket",
+        "client socket is closed",
+        "End of file while reading data",
+    ]
+    .iter()
+    .any(|text| said.contains(text))
+}
+
+impl Virsh {
+    pub(super) fn new(uri: &str, folder: &Path) -> Virsh {
+        Virsh { uri: uri.to_owned(), folder: folder.to_owned() }
+    }
+
+    /// Whose libvirt it is.
+    pub(super) fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// Asks, and gives what was printed.
+    ///
+    /// When this is dropped before its end, virsh is killed; what libvirt was asked to do goes on.
+    pub(super) async fn ask(&self, limit: Duration, arguments: &[&str]) -> Result<String, VirshError> {
+        let command = || arguments.first().copied().unwrap_or_default().to_owned();
+        let running = self.begin(arguments)?;
+        let ended = tokio::time::timeout(limit, running.end()).await;
+        ended.unwrap_or_else(|_| Err(VirshError::TimedOut { command: command(), limit }))
+    }
+
+    /// Begins to ask what takes long.
+    pub(super) fn begin(&self, arguments: &[&str]) -> Result<Running, VirshError> {
+        let child = Command::new("virsh")
+            .args(["-q", "-c", &self.uri])
+            .args(arguments)
+            // Its words are read.
+            .env("LC_ALL", "C")
+            .env(MARK, &self.folder)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| {
+                let is_missing = error.kind() == io::ErrorKind::NotFound;
+                if is_missing { VirshError::Missing } else { VirshError::Broken(error) }
+            })?;
+        Ok(Running { group: Group { child } })
+    }
+}
+
+/// A `virsh` that runs; dropping it kills it.
+pub(super) struct Running {
+    group: Group,
+}
+
+impl Running {
+    /// What it prints, line by line; once.
+    pub(super) fn lines(&mut self) -> Option<Lines<BufReader<ChildStdout>>> {
+        use tokio::io::AsyncBufReadExt;
+        Some(BufReader::new(self.group.child.stdout.take()?).lines())
+    }
+
+    /// Waits for its end.
+    pub(super) async fn end(mut self) -> Result<String, VirshError> {
+        let (mut printed, mut said) = (Vec::new(), Vec::new());
+        let (stdout, stderr) = (self.group.child.stdout.take(), self.group.child.stderr.take());
+        let status: io::Result<ExitStatus> = async {
+            let read_out = async {
+                match stdout {
+                    Some(mut stdout) => stdout.read_to_end(&mut printed).await,
+                    None => Ok(0),
+                }
+            };
+            let read_err = async {
+                match stderr {
+                    Some(mut stderr) => stderr.read_to_end(&mut said).await,
+                    None => Ok(0),
+                }
+            };
+            let (out, err) = tokio::join!(read_out, read_err);
+            out.and(err)?;
+            self.group.child.wait().await
+        }
+        .await;
+        if status.map_err(VirshError::Broken)?.success() {
+            return Ok(String::from_utf8_lossy(&printed).into_owned());
+        }
+        Err(VirshError::Said(plain(&String::from_utf8_lossy(&said))))
+    }
+}
+
+/// `error: a` and `error: b` on lines become `a: b`.
+fn plain(said: &str) -> String {
+    let lines: Vec<&str> = said
+        .lines()
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line).trim())
+        .filter(|line| !line.is_empty())
+        .collect();
+    let mut text = lines.join(": ");
+    if let Some((end, _)) = text.char_indices().nth(MAX_SAID) {
+        text.truncate(end);
+    }
+    if text.is_empty() { "virsh failed and did not say why".to_owned() } else { text }
+}
+
+/// Ends what an agent that was killed left running: it must not begin anything any more.
+pub(super) fn end_left_behind(folder: &Path) -> io::Result<()> {
+    let mark = format!("{MARK}={}", folder.display());
+    for process in ProcessStatus::all()? {
+        if process.name == "virsh" && process.holds([&mark, &mark])[0] {
+            tracing::info!(pid = process.identity.pid, "ending a virsh of an earlier agent");
+            process.identity.signal(rustix::process::Signal::KILL)?;
+        }
+    }
+    Ok(())
+}
+
+/// A process in a group of its own, killed with the group unless it was waited for.
+struct Group {
+    child: Child,
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The number is the child's for as long as it was not waited for.
+        if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
+            let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_says_becomes_one_sentence() {
+        for (said, expected, answer, nobody) in [
+            (
+                "error: Failed to create domain from /x\nerror: XML error: no OS\n\n",
+                "Failed to create domain from /x: XML error: no OS",
+                true,
+                false,
+            ),
+            (
+                "error: failed to connect to the hypervisor\nerror: Failed to connect socket to '/run/libvirt/libvirt-sock': No such file or directory\n",
+                "failed to connect to the hypervisor: Failed to connect socket to '/run/libvirt/libvirt-sock': No such file or directory",
+                false,
+                true,
+            ),
+            (
+                "error: failed to connect to the hypervisor\nerror: Cannot recv data: Connection reset by peer\n",
+                "failed to connect to the hypervisor: Cannot recv data: Connection reset by peer",
+                false,
+                false,
+            ),
+            ("", "virsh failed and did not say why", true, false),
+        ] {
+            let error = VirshError::Said(plain(said));
+            assert_eq!((error.to_string().as_str(), error.is_answer()), (expected, answer));
+            assert_eq!(error.is_nobody(), nobody, "{said}");
+        }
+    }
+}

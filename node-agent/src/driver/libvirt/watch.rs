@@ -1,0 +1,271 @@
+//! Watching domains: one `virsh event` for each libvirt, which tells at once, and a slow look at the list behind it.
+
+use super::answers;
+use super::events::{self, Change};
+use super::virsh::Virsh;
+use crate::core::DriverEvent;
+use ha_api_types::resource::ServiceDefinition;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How often the list of running domains is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long to wait before `virsh event` is started again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long the list may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The watched services of a driver; dropping it ends the watching.
+#[derive(Debug)]
+pub(super) struct Watches {
+    shared: Arc<Shared>,
+    /// One for each libvirt.
+    tasks: Mutex<BTreeMap<Virsh, AbortHandle>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    events: UnboundedSender<DriverEvent>,
+    watched: Mutex<Watched>,
+}
+
+/// By libvirt and domain.
+type Watched = BTreeMap<(Virsh, String), Service>;
+
+#[derive(Debug)]
+struct Service {
+    name: String,
+    uid: String,
+    /// As was last seen.
+    runs: bool,
+    /// Since then it has been known.
+    noted: Instant,
+    /// It said that it switches off on the host's behalf.
+    by_host: bool,
+}
+
+impl Watches {
+    pub(super) fn new(events: UnboundedSender<DriverEvent>) -> Watches {
+        let shared = Shared { events, watched: Mutex::default() };
+        Watches { shared: Arc::new(shared), tasks: Mutex::default() }
+    }
+
+    /// Tells from now on when this changes.
+    pub(super) fn note(&self, virsh: &Virsh, domain: &str, service: &ServiceDefinition, runs: bool) {
+        {
+            let mut watched = self.shared.locked();
+            let new = Service {
+                name: service.name.clone(),
+                uid: service.uid.clone(),
+                runs,
+                noted: Instant::now(),
+                by_host: false,
+            };
+            match watched.entry((virsh.clone(), domain.to_owned())) {
+                Entry::Occupied(mut known) if known.get().runs == runs && known.get().uid == new.uid => {
+                    // What it is about to say stays known.
+                    known.get_mut().noted = new.noted;
+                }
+                Entry::Occupied(mut known) => {
+                    known.insert(new);
+                }
+                Entry::Vacant(vacant) => {
+                    vacant.insert(new);
+                }
+            }
+        }
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.entry(virsh.clone()).or_insert_with(|| {
+            // The task must not keep the driver alive: it ends with it.
+            let (shared, virsh) = (Arc::downgrade(&self.shared), virsh.clone());
+            tokio::spawn(watch(shared, virsh)).abort_handle()
+        });
+    }
+
+    /// From here on it may end, or start, without an event: it is told to.
+    pub(super) fn end(&self, virsh: &Virsh, domain: &str) {
+        self.shared.locked().remove(&(virsh.clone(), domain.to_owned()));
+    }
+}
+
+impl Drop for Watches {
+    fn drop(&mut self) {
+        for task in self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner).values() {
+            task.abort();
+        }
+    }
+}
+
+async fn watch(shared: Weak<Shared>, virsh: Virsh) {
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let running = virsh.begin(&["event", "--event", "lifecycle", "--loop"]);
+        let mut running = running.inspect_err(|error| tracing::debug!(%error, "libvirt is not watched")).ok();
+        let mut lines = running.as_mut().and_then(super::virsh::Running::lines);
+        let again = tokio::time::sleep(AGAIN);
+        tokio::pin!(again);
+        loop {
+            let line = async {
+                match &mut lines {
+                    Some(lines) => lines.next_line().await.ok().flatten(),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                line = line => match (line, shared.upgrade()) {
+                    (_, None) => return,
+                    (Some(line), Some(shared)) => shared.told(&virsh, &line),
+                    // It has ended, as libvirt has: what happened meanwhile shows in the list.
+                    (None, Some(_)) => {
+                        lines = None;
+                        running = None;
+                    }
+                },
+                _ = looks.tick() => {
+                    if !look(&shared, &virsh).await {
+                        return;
+                    }
+                }
+                () = &mut again, if running.is_none() => break,
+            }
+        }
+    }
+}
+
+/// Compares the list with what is known; false: nobody wants to know any more.
+async fn look(shared: &Weak<Shared>, virsh: &Virsh) -> bool {
+    let begin = Instant::now();
+    let listed = virsh.ask(PATIENCE, &["list", "--uuid", "--name"]).await;
+    let Some(shared) = shared.upgrade() else { return false };
+    if let Ok(printed) = listed {
+        let listed = answers::domains(&printed);
+        shared.listed(virsh, begin, |domain| listed.iter().any(|listed| listed.name == domain));
+    }
+    true
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn told(&self, virsh: &Virsh, line: &str) {
+        let Some(event) = events::parse(line) else { return };
+        let mut watched = self.locked();
+        let Some(service) = watched.get_mut(&(virsh.clone(), event.domain)) else { return };
+        match event.change {
+            Change::Started => self.appeared(service),
+            Change::SwitchesOff { by_host } => service.by_host = by_host,
+            Change::Ended { by_hand: false, .. } if service.by_host => {
+                self.exited(service, "its QEMU was told to end on this node", true);
+            }
+            Change::Ended { message, by_hand } => self.exited(service, message, by_hand),
+            Change::Other => {}
+        }
+    }
+
+    fn listed(&self, virsh: &Virsh, asked: Instant, is_listed: impl Fn(&str) -> bool) {
+        for ((of, domain), service) in &mut *self.locked() {
+            // What was noted while the list was on its way is newer than the list.
+            if of != virsh || service.noted >= asked {
+                continue;
+            }
+            if is_listed(domain) {
+                self.appeared(service);
+            } else {
+                self.exited(service, "libvirt does not list it as running any more", false);
+            }
+        }
+    }
+
+    fn appeared(&self, service: &mut Service) {
+        if !std::mem::replace(&mut service.runs, true) {
+            self.tell(DriverEvent::Appeared { name: service.name.clone(), uid: service.uid.clone() });
+        }
+    }
+
+    fn exited(&self, service: &mut Service, message: &str, by_hand: bool) {
+        service.by_host = false;
+        if std::mem::replace(&mut service.runs, false) {
+            self.tell(DriverEvent::Exited {
+                name: service.name.clone(),
+                uid: service.uid.clone(),
+                message: message.to_owned(),
+                by_hand,
+            });
+        }
+    }
+
+    fn tell(&self, event: DriverEvent) {
+        // The receiver is gone only when the agent is ending.
+        let _ = self.events.send(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use tokio::sync::mpsc::unbounded_channel;
+
+    /// Lines of `virsh event` about a domain that runs, and what is told; `-` for the list without it, `+` with it.
+    #[tokio::test]
+    async fn what_is_told() {
+        let check = async |runs: bool, lines: &[&str], expected: &[&str]| {
+            let (events, mut told) = unbounded_channel();
+            let watches = Watches::new(events);
+            let virsh = Virsh::new("qemu:///of-this-test", Path::new("/nonexistent"));
+            let service = ServiceDefinition { name: "web".into(), uid: "u".into(), ..Default::default() };
+            watches.note(&virsh, "g1", &service, runs);
+            for line in lines {
+                match *line {
+                    "-" | "+" => watches.shared.listed(&virsh, Instant::now() + LOOK, |_| *line == "+"),
+                    "old" => watches.shared.listed(&virsh, Instant::now() - LOOK, |_| false),
+                    line => {
+                        watches.shared.told(&virsh, &format!("event 'lifecycle' for domain 'g1': {line}"));
+                    }
+                }
+            }
+            drop(watches);
+            let mut found = Vec::new();
+            while let Ok(event) = told.try_recv() {
+                found.push(match &event {
+                    DriverEvent::Exited { message, by_hand, .. } => format!("{message}, {by_hand}"),
+                    DriverEvent::Appeared { .. } => "appeared".to_owned(),
+                    DriverEvent::Progress { .. } | DriverEvent::Asks { .. } => panic!("{event:?}"),
+                });
+            }
+            assert_eq!(found, expected, "{lines:?}");
+        };
+        check(
+            true,
+            &["Shutdown Finished after guest request", "Stopped Shutdown"],
+            &["the guest switched itself off, false"],
+        )
+        .await;
+        check(
+            true,
+            &["Shutdown Finished after host request", "Stopped Shutdown"],
+            &["its QEMU was told to end on this node, true"],
+        )
+        .await;
+        check(true, &["Stopped Destroyed", "-"], &["it was destroyed by libvirt's own tools, true"]).await;
+        check(true, &["Crashed Panicked", "Stopped Crashed"], &["the guest's kernel panicked, false"]).await;
+        check(true, &["-", "-"], &["libvirt does not list it as running any more, false"]).await;
+        check(true, &["old", "+", "Suspended Paused"], &[]).await;
+        check(false, &["Started Booted", "+"], &["appeared"]).await;
+        check(false, &["-", "Stopped Failed"], &[]).await;
+        check(
+            true,
+            &["Stopped Failed", "Started Booted"],
+            &["its QEMU ended unexpectedly, false", "appeared"],
+        )
+        .await;
+    }
+}
