@@ -75,9 +75,10 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         }
         return;
     }
-    // Of one that waits there is nothing to tell.
-    let said = target_report
-        .filter(|report| report.value.phase != Phase::Receiving)
+    // Where it failed at the source, the target only tells that nothing came; of one that waits there is nothing to tell.
+    let said = source_report
+        .filter(|report| report.value.phase == Phase::MoveFailed && !report.value.message.is_empty())
+        .or(target_report.filter(|report| report.value.phase != Phase::Receiving))
         .or(source_report)
         .map(|report| report.value.message.clone())
         .filter(|message| !message.is_empty())

@@ -363,6 +363,9 @@ impl Agent {
         };
         let mut say = |agent: &Agent, state: &mut MemoryState, phase: Phase| {
             report.phase = phase;
+            let told = [(Phase::MoveFailed, "the link broke"), (Phase::Stopped, "nothing came")];
+            let told = told.into_iter().find(|(of, _)| *of == phase);
+            report.message = told.map_or_else(String::new, |(_, message)| message.to_owned());
             agent.say(state, keys, fence, &name, &report)
         };
         let answered = |state: &MemoryState, node: &str| {

@@ -91,6 +91,8 @@ fn a_migration_that_fails_stays_on_the_source_and_is_not_repeated() {
     lab.agent(&node).faults.fails_migrate = true;
     lab.operate("move", operation(OperationAction::Migrate, Some(&target)));
     lab.until(5_000, "failed", |lab| lab.operation("move").phase == OperationPhase::Failed);
+    let message = lab.operation("move").message;
+    assert_eq!(message, format!("it stays on {node}: the link broke"));
     lab.run(5_000);
     assert_eq!(lab.places("web"), [node]);
     assert!(lab.is("web", ServiceState::Started));

@@ -157,6 +157,9 @@ impl Guide<'_> {
         let after = migration.post_copy_after_seconds.map(Duration::from_secs);
         if !self.is_post_copy && after.is_some_and(|after| self.begin.elapsed() >= after) {
             self.is_post_copy = self.ask(&["migrate-postcopy", self.uuid]).await.is_ok();
+            if self.is_post_copy {
+                tracing::info!(resource = self.domain.service.name, "its migration changes to post-copy");
+            }
         }
     }
 
