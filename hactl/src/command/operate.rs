@@ -389,7 +389,7 @@ pub(super) fn word(phase: OperationPhase) -> &'static str {
     }
 }
 
-fn verb(action: OperationAction) -> &'static str {
+pub(super) fn verb(action: OperationAction) -> &'static str {
     match action {
         OperationAction::Migrate => "migrate",
         OperationAction::Relocate => "relocate",

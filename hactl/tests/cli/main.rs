@@ -2,6 +2,7 @@
 
 mod apply;
 mod balance;
+mod balance_copies;
 mod balance_live;
 mod commands;
 mod connection;

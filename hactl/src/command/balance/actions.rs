@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// One operation on a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Action {
-    /// Migrate where the service can be moved without being stopped, else Relocate.
+    /// Migrate where the service can be moved without being stopped, else Relocate; or ReplaceSecondary.
     pub(super) kind: OperationAction,
     /// The service.
     pub(super) resource: String,
@@ -25,7 +25,7 @@ impl Action {
 
     /// The command's name.
     pub(super) fn verb(&self) -> &'static str {
-        if self.kind == OperationAction::Relocate { "relocate" } else { "migrate" }
+        crate::command::operate::verb(self.kind)
     }
 
     /// The operation that is recorded for it.
@@ -45,21 +45,26 @@ pub(super) fn actions(source: &Source, planned: &Planned, step: &Step) -> Vec<Ac
     let spots = step.kind.spots(step.from, step.to);
     let mut actions = Vec::new();
     for (operation, spot) in step.kind.operations(step.from, step.to).into_iter().zip(spots) {
-        let target = match operation {
-            Operation::Failover => spot.primary,
-            Operation::MoveTo(host) => host,
-            // Plans for a live cluster copy no disks: services that can are told apart by their bindings.
-            Operation::Replace(_) => continue,
+        let (target, copies) = match operation {
+            Operation::Failover => (spot.primary, false),
+            Operation::MoveTo(host) => (host, false),
+            Operation::Replace(host) => (host, true),
         };
         let mut along = BTreeSet::new();
         for at in problem.guests[step.guest].instances() {
             let binding = source.cluster.bindings.get(&at);
-            if binding.and_then(|binding| binding.crew).is_some_and(|crew| !along.insert(crew)) {
+            // A rule brings nobody's data along.
+            let crew = binding.and_then(|binding| binding.crew).filter(|_| !copies);
+            if crew.is_some_and(|crew| !along.insert(crew)) {
                 continue;
             }
             let is_live = binding.is_some_and(|binding| binding.live);
             actions.push(Action {
-                kind: if is_live { OperationAction::Migrate } else { OperationAction::Relocate },
+                kind: match (copies, is_live) {
+                    (true, _) => OperationAction::ReplaceSecondary,
+                    (false, true) => OperationAction::Migrate,
+                    (false, false) => OperationAction::Relocate,
+                },
                 resource: source.cluster.instances[at].name.clone(),
                 node: source.node(problem, target).to_owned(),
             });

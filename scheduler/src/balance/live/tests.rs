@@ -1,5 +1,7 @@
 //! What the live cluster looks like in numbers, and what a plan for it never does.
 
+mod copies;
+
 use super::{APART, cluster, drained};
 use crate::balance::model::{Cluster, LOAD_UNIT, Role, Status, Template};
 use crate::balance::problem::{Problem, Settings, Spot};

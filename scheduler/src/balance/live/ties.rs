@@ -28,7 +28,7 @@ pub(super) fn bindings(
                 unit: None,
                 crew: None,
                 live: facts.moves_live,
-                copies: false,
+                copies: facts.replaces_secondary && !facts.uses.is_empty(),
             },
         );
     }
@@ -111,6 +111,8 @@ fn keep_together(view: &View, names: &BTreeMap<&str, usize>, bindings: &mut BTre
         for member in members {
             if let Some(binding) = bindings.get_mut(member) {
                 binding.unit = Some(number);
+                // Their secondaries would be replaced one by one, and in between no failure of their node be survived together.
+                binding.copies = false;
             }
         }
     }

@@ -1,0 +1,86 @@
+//! `hactl balance` on a live cluster whose replicated services can be given other secondaries.
+
+use super::balance_live::Facts;
+use super::hactl::hactl;
+use super::server::{Request, Scripted, Server};
+use serde_json::{Value, json};
+
+/// Services of 2 GiB on node1 with their other copy on node2, some with a driver that replaces secondaries.
+fn replicated(services: &[(&str, bool)]) -> Facts {
+    let names: Vec<&str> = services.iter().map(|(name, _)| *name).collect();
+    let facts = Facts::new(&names);
+    for (name, replaces) in services {
+        let mut facts = facts.lock();
+        let service = &mut facts["services"][name];
+        service["storagePool"] = json!("disks");
+        service["storageNodes"] = json!(["node1", "node2"]);
+        service["requests"] = json!({"cpu": "500m", "memory": "2Gi", "disk": "1Gi"});
+        service["movesLive"] = json!(true);
+        service["replacesSecondary"] = json!(replaces);
+    }
+    for node in ["node1", "node2", "node3"] {
+        let mut facts = facts.lock();
+        facts["nodes"][node]["storagePools"] = json!(["disks"]);
+        facts["nodes"][node]["capacity"] = json!({"cpu": "4", "memory": "16Gi", "disk": "100Gi"});
+    }
+    facts
+}
+
+/// A leader that does as it is asked: a move changes the roles, a replacement the other copy.
+fn willing(facts: &Facts) -> Server {
+    let (told, moved) = (facts.clone(), facts.clone());
+    Server::with(
+        move |request: &Request| match request.path.strip_prefix("/apis/hactl.io/v1/")? {
+            "placement" => Some(Scripted::Answer(200, told.lock().clone())),
+            "usage" => Some(Scripted::Answer(200, json!({}))),
+            _ => None,
+        },
+        move |plural, operation| {
+            if plural != "operations" || !operation["status"].is_null() {
+                return false;
+            }
+            let text = |field: &str| operation["spec"][field].as_str().unwrap_or_default().to_owned();
+            let (resource, node) = (text("resource"), text("node"));
+            if text("action") == "ReplaceSecondary" {
+                let primary = moved.place(&resource);
+                moved.lock()["services"][&resource]["storageNodes"] = json!([primary, node]);
+            } else {
+                moved.put(&resource, &node);
+            }
+            operation["status"] = json!({"phase": "Succeeded", "message": ""});
+            true
+        },
+    )
+}
+
+#[test]
+fn secondaries_are_replaced_where_the_driver_can() {
+    let facts = replicated(&[("a", true), ("b", true), ("c", false), ("d", true)]);
+    let server = willing(&facts);
+    let planned = hactl(&server, &["balance", "-C"]).shows(0, &["hactl replace-secondary "]);
+    assert!(!planned.stdout.contains("gnt-instance"), "{}", planned.stdout);
+    assert!(!planned.stdout.contains("replace-secondary c "), "{}", planned.stdout);
+    assert_eq!(server.writes(), Vec::<String>::new());
+    let ran = hactl(&server, &["balance", "--apply", "-o", "json"]).shows(0, &["\"Succeeded\""]);
+    let done: Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert!(done["diskCopies"].as_u64() > Some(0), "{done:#}");
+    let asked: Vec<Value> =
+        server.objects("operations").iter().map(|operation| operation["spec"].clone()).collect();
+    let copies: Vec<&Value> = asked.iter().filter(|spec| spec["action"] == "ReplaceSecondary").collect();
+    assert_eq!(Some(copies.len() as u64), done["diskCopies"].as_u64(), "{asked:?}");
+    assert!(copies.iter().all(|spec| spec["resource"] != "c" && spec["node"].is_string()), "{asked:?}");
+    let uses_node3 = |name: &str| {
+        let facts = facts.lock();
+        facts["services"][name]["storageNodes"].as_array().is_some_and(|nodes| nodes.contains(&json!("node3")))
+    };
+    assert!(["a", "b", "d"].into_iter().any(uses_node3) && !uses_node3("c"));
+    hactl(&server, &["balance", "--apply"]).shows(0, &["0 moves in 0 job sets"]);
+}
+
+#[test]
+fn without_such_drivers_nothing_is_copied() {
+    let facts = replicated(&[("a", false), ("b", false), ("c", false), ("d", false)]);
+    let server = willing(&facts);
+    let planned = hactl(&server, &["balance", "-C"]).shows(0, &["0 disk copies"]);
+    assert!(!planned.stdout.contains("replace-secondary"), "{}", planned.stdout);
+}

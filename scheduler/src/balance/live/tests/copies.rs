@@ -1,0 +1,87 @@
+//! Replicated services of the live cluster: whose data is copied by a plan, and where to.
+
+use super::*;
+use crate::balance::moves::execute;
+
+/// The spots, as `primary:secondary`, to which one step may bring `a`.
+#[track_caller]
+fn check(view: &View, expected: &[&str]) {
+    let cluster = live(view);
+    let problem = problem(view);
+    let of_a = |guest: &crate::balance::problem::Guest| {
+        guest.instances().any(|instance| cluster.instances[instance].name == "a")
+    };
+    let guest = problem.guests.iter().position(of_a).expect("the service");
+    let from = problem.start[guest];
+    let mut state = State::new(&problem, &problem.start);
+    let mut found = Vec::new();
+    let hosts = 0..problem.hosts.len();
+    for (primary, secondary) in
+        hosts.clone().flat_map(|primary| hosts.clone().map(move |other| (primary, other)))
+    {
+        let to = Spot { primary, secondary: Some(secondary) };
+        if primary != secondary && execute(&mut state, guest, to).is_some() {
+            let name = |host: usize| cluster.nodes[problem.hosts[host].node].name.as_str();
+            found.push(format!("{}:{}", name(primary), name(secondary)));
+            state.restore(guest, from);
+        }
+    }
+    assert_eq!(found, expected);
+}
+
+/// `a` runs on n1 and has its data there and on n3, `b` on n2.
+fn replicated(change: fn(&mut View)) -> View {
+    let mut view = view(&[("a", "n1"), ("b", "n2")]);
+    {
+        let mut a = a(&mut view);
+        a.storage_nodes = Some(names(&["n1", "n3"]));
+        a.storage_pool = Some("pool".to_owned());
+        a.replaces_secondary = true;
+    }
+    change(&mut view);
+    view
+}
+
+#[test]
+fn a_driver_that_replaces_secondaries_lets_another_node_have_the_copy_and_then_the_service() {
+    check(&replicated(|_| {}), &["n1:n2", "n2:n1", "n2:n3", "n3:n1", "n3:n2"]);
+    check(&replicated(|view| a(view).replaces_secondary = false), &["n3:n1"]);
+}
+
+#[test]
+fn only_to_a_node_that_may_take_it_and_has_room_for_one_more_copy() {
+    let only_the_roles_change = ["n3:n1"];
+    check(
+        &replicated(|view| view.nodes.get_mut("n2").unwrap().storage_pools.clear()),
+        &only_the_roles_change,
+    );
+    check(&replicated(|view| view.nodes.get_mut("n2").unwrap().maintenance = true), &only_the_roles_change);
+    let full = replicated(|view| {
+        a(view).requests.disk = gib(60);
+        view.services.get_mut("b").unwrap().requests.disk = gib(60);
+    });
+    check(&full, &only_the_roles_change);
+}
+
+#[test]
+fn what_does_not_run_or_moves_as_one_with_others_keeps_its_secondary() {
+    let stopped = replicated(|view| stop(view, "a"));
+    check(&stopped, &["n3:n1"]);
+    check(&replicated(|view| a(view).movable = false), &[]);
+    let pair = replicated(|view| {
+        let like_a = view.services["a"].clone();
+        view.services.insert("c".to_owned(), like_a);
+    });
+    let together = resource_rule(&["a", "c"], Affinity::Positive, true);
+    check(&with_rules(pair, &[("pair", together)]), &["n3:n1"]);
+}
+
+#[test]
+fn of_what_is_drained_the_copies_leave_too() {
+    let view = replicated(|view| n3(view).maintenance = true);
+    let problem = problem(&view);
+    let plan = search(&problem, &Goal::default(), &mut || 0.0);
+    let steps: Vec<(Option<usize>, Option<usize>)> =
+        plan.steps.iter().map(|step| (step.from.secondary, step.to.secondary)).collect();
+    assert_eq!(steps.first(), Some(&(Some(2), Some(1))), "{plan:?}");
+}
