@@ -34,10 +34,11 @@ without_service_start() {
   return "$status"
 }
 
-# apt_unpack SUITE FOLDER PACKAGE…: unpacks packages of another Debian suite below FOLDER.
+# apt_unpack SUITE FOLDER PACKAGE…: unpacks packages of another Debian suite below FOLDER. @PACKAGE: what a package of that name stands
+# for, such as the newest kernel.
 # The machine's own package lists and packages stay as they are; no root is needed.
 apt_unpack() {
-  local suite=$1 folder=$2 base options work
+  local suite=$1 folder=$2 base options work package packages=()
   shift 2
   have apt-get && have dpkg || return 1
   [ -r "$KEYRING" ] || apt_install debian-archive-keyring
@@ -48,8 +49,14 @@ apt_unpack() {
     -o "Dir::State::lists=$base/lists" -o "Dir::Cache=$base/cache" -o APT::Sandbox::User=root
     -o Acquire::Languages=none -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)
   apt-get -qq "${options[@]}" update >&2 || return 1
+  for package in "$@"; do
+    case $package in
+      @*) package=$(apt-cache "${options[@]}" depends "${package#@}" | sed -n 's/^ *Depends: \([^ <]*\)$/\1/p' | head -n 1) ;;
+    esac
+    packages+=("$package")
+  done
   work=$(mktemp -d)
-  (cd "$work" && apt-get -qq "${options[@]}" download "$@" >&2) || { rm -rf "$work"; return 1; }
+  (cd "$work" && apt-get -qq "${options[@]}" download "${packages[@]}" >&2) || { rm -rf "$work"; return 1; }
   local deb
   mkdir -p "$folder"
   for deb in "$work"/*.deb; do dpkg -x "$deb" "$folder"; done

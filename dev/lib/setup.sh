@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt etcd kubectl metal rust; do
+for part in common apt etcd kubectl libvirt metal rust; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done
@@ -66,6 +66,7 @@ setup_tests() {
   [ -x /usr/sbin/runc ] || have runc || packages+=(runc)
   busybox_is_static || packages+=(busybox-static)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+  install_libvirt
   check_rust_lints
   find_kubectl
   find_cargo_deny

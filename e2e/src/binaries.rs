@@ -50,6 +50,17 @@ pub fn kubectl() -> Result<PathBuf> {
     fetched("KUBECTL", "kubectl/usr/bin/kubectl", "kubectl")
 }
 
+/// The folder with the kernel and the file system of the libvirt suite's guest: `$HACTL_LIBVIRT_GUEST`, as `dev/libvirt` sets it.
+///
+/// # Errors
+/// When it has not been made.
+pub fn libvirt_guest() -> Result<PathBuf> {
+    let folder = env::var_os("HACTL_LIBVIRT_GUEST").map(PathBuf::from);
+    folder
+        .filter(|folder| folder.join("done").is_file())
+        .context("the libvirt suite's guest is missing; run it by ./dev/libvirt")
+}
+
 /// The folder with the metal suite's image: `$HACTL_METAL_IMAGE`, as `dev/metal` sets it.
 ///
 /// # Errors

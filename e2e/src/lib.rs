@@ -17,6 +17,7 @@ pub mod etcd;
 pub mod faults;
 pub mod fence_agent;
 pub mod init;
+pub mod libvirt;
 pub mod machine;
 pub mod measure;
 pub mod metal;

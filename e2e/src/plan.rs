@@ -10,6 +10,7 @@ use crate::binaries;
 use crate::command::tool;
 use crate::container;
 use crate::init::Program;
+use crate::libvirt::host;
 use crate::machine::{Machine, Role};
 use crate::metal::hardware::Hardware;
 use crate::metal::{disk, qemu};
@@ -56,6 +57,8 @@ pub struct Plan {
     pub disk_kilobytes: Option<u32>,
     /// Whether each node has a podman of its own.
     pub podman: bool,
+    /// Whether each node has a libvirt of its own.
+    pub libvirt: bool,
 }
 
 impl Plan {
@@ -73,6 +76,7 @@ impl Plan {
             store_bytes: None,
             disk_kilobytes: None,
             podman: false,
+            libvirt: false,
         }
     }
 
@@ -243,6 +247,13 @@ impl Layout<'_> {
             let archive = podman::archive(&self.plan.folder.join(&name))?;
             machine.programs.push(podman::program(&machine, &archive));
             agent = podman::before(&machine, agent);
+        }
+        if self.plan.libvirt {
+            let names: Vec<(String, Ipv4Addr)> = (1..=self.plan.nodes)
+                .map(|index| (format!("node{index}"), self.network.address(NODE_BASE + index)))
+                .collect();
+            machine.programs.push(program(host::PROGRAM, host::command(&machine, index, &names)));
+            agent = host::after_libvirt(agent);
         }
         machine.programs.push(program("ha-node-agent", agent));
         machine.binds = vec![(self.plan.shared(), PathBuf::from(SHARED))];

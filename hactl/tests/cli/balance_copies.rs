@@ -71,7 +71,9 @@ fn secondaries_are_replaced_where_the_driver_can() {
     assert!(copies.iter().all(|spec| spec["resource"] != "c" && spec["node"].is_string()), "{asked:?}");
     let uses_node3 = |name: &str| {
         let facts = facts.lock();
-        facts["services"][name]["storageNodes"].as_array().is_some_and(|nodes| nodes.contains(&json!("node3")))
+        facts["services"][name]["storageNodes"]
+            .as_array()
+            .is_some_and(|nodes| nodes.contains(&json!("node3")))
     };
     assert!(["a", "b", "d"].into_iter().any(uses_node3) && !uses_node3("c"));
     hactl(&server, &["balance", "--apply"]).shows(0, &["0 moves in 0 job sets"]);

@@ -1,0 +1,76 @@
+//! The libvirt suite: guests that move live between real libvirts while nodes, agents and libvirts are killed.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use ha_e2e::libvirt::cases::{ALL, Case, SHORT};
+use ha_e2e::libvirt::rig::Rig;
+use ha_e2e::program::{end, say};
+
+/// Moves guests, and does to their nodes what happens to nodes.
+#[derive(Parser)]
+struct Arguments {
+    /// Only these cases
+    #[arg(long, value_delimiter = ',')]
+    cases: Vec<String>,
+    /// The short form that ./dev/test runs
+    #[arg(long, conflicts_with = "cases")]
+    short: bool,
+    /// List the cases and end
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let passed = suite(&Arguments::parse());
+    end("error", passed.map(|passed| if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+/// Runs the chosen cases; tells whether all passed.
+fn suite(arguments: &Arguments) -> Result<bool> {
+    let chosen = chosen(arguments)?;
+    if arguments.list {
+        chosen.iter().try_for_each(|case| say(&format!("{:20} {}", case.name, case.holds)))?;
+        return Ok(true);
+    }
+    let (mut passed, mut failed) = (0, 0);
+    let mut rig = Rig::start()?;
+    for case in chosen {
+        let begin = Instant::now();
+        let outcome = (case.run)(&mut rig);
+        let seconds = begin.elapsed().as_secs();
+        match outcome {
+            Ok(()) => {
+                passed += 1;
+                say(&format!("{:20} {seconds:4} s  {}", case.name, case.holds))?;
+            }
+            Err(error) => {
+                failed += 1;
+                say(&format!("{:20} {seconds:4} s  FAILED: {error:#}", case.name))?;
+                say(&format!("    logs are in {}; a new cluster for the next case", rig.folder().display()))?;
+                // Whatever state it is in, the next case is not to begin with it.
+                drop(rig);
+                rig = Rig::start()?;
+            }
+        }
+    }
+    rig.finish()?;
+    // As cargo has it, for who counts.
+    say(&format!("test result: {passed} passed; {failed} failed"))?;
+    Ok(failed == 0)
+}
+
+fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {
+    let names: Vec<&str> = match arguments {
+        Arguments { short: true, .. } => SHORT.to_vec(),
+        Arguments { cases, .. } if !cases.is_empty() => cases.iter().map(String::as_str).collect(),
+        _ => ALL.iter().map(|case| case.name).collect(),
+    };
+    if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|case| case.name == **name)) {
+        let all: Vec<&str> = ALL.iter().map(|case| case.name).collect();
+        bail!("no case is called {unknown}; there are {}", all.join(", "));
+    }
+    Ok(ALL.iter().filter(|case| names.contains(&case.name)).collect())
+}

@@ -1,0 +1,259 @@
+//! What is done to nodes and guests, and what must come of it.
+
+use anyhow::{Result, bail};
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use super::console::Said;
+use super::rig::{CEILING, Rig, patched};
+use super::{guest, host};
+use crate::plan::SHARED;
+use crate::wait::{wait_for, wait_until};
+
+/// One case.
+pub struct Case {
+    /// Its name, as on the command line.
+    pub name: &'static str,
+    /// What holds, in a sentence.
+    pub holds: &'static str,
+    /// Does it; fails when that does not hold.
+    pub run: fn(&mut Rig) -> Result<()>,
+}
+
+/// Those that `./dev/test` runs.
+pub const SHORT: [&str; 1] = ["moves"];
+
+/// Every case.
+pub const ALL: [Case; 10] = [
+    Case {
+        name: "moves",
+        holds: "a guest starts, moves live there and back and counts on, and stops",
+        run: moves,
+    },
+    Case { name: "by-hand", holds: "a stop by hand is told from a crash; both end in a start", run: by_hand },
+    Case { name: "file", holds: "a definition in a file says what it asks for", run: file },
+    Case {
+        name: "too-slow",
+        holds: "a move that takes too long is called off; it counts on at the source",
+        run: too_slow,
+    },
+    Case {
+        name: "post-copy",
+        holds: "a move changes to post-copy when it takes too long; it arrives and counts on",
+        run: post_copy,
+    },
+    Case {
+        name: "target-killed",
+        holds: "the target is killed half-way: it counts on at the source",
+        run: target_killed,
+    },
+    Case {
+        name: "source-killed",
+        holds: "the source is killed half-way: one copy after the fence",
+        run: source_killed,
+    },
+    Case {
+        name: "source-agent-killed",
+        holds: "the source's agent is killed half-way: it arrives and counts on",
+        run: source_agent_killed,
+    },
+    Case {
+        name: "target-agent-killed",
+        holds: "the target's agent is killed half-way: it arrives and counts on",
+        run: target_agent_killed,
+    },
+    Case {
+        name: "libvirt-killed",
+        holds: "the source's libvirt is killed half-way: one copy, which counts on",
+        run: libvirt_killed,
+    },
+];
+
+/// Slow enough to be caught half-way: about twenty seconds.
+const SLOW_MEBIBYTES: u32 = 4;
+
+fn name() -> String {
+    format!("vm:{}", guest::NAME)
+}
+
+/// A guest of this spec, started afresh: what is deleted while it runs is left alone, and taken over.
+fn fresh(rig: &Rig, spec: &serde_json::Value) -> Result<String> {
+    if rig.cluster.object("resources", guest::NAME).is_some() {
+        rig.hactl(&["stop", &name(), "--timeout", "1s"], 0)?;
+    }
+    rig.cluster.delete("resources", guest::NAME)?;
+    wait_until("the guest to be deleted", CEILING, || {
+        rig.cluster.object("resources", guest::NAME).is_none()
+    })?;
+    rig.guest(spec)
+}
+
+/// A guest that moves slowly, half-way on its way; its node, the target, and what it said before.
+fn half_way(rig: &Rig) -> Result<(String, String, Said)> {
+    let source = fresh(rig, &guest::spec(Some(SLOW_MEBIBYTES))?)?;
+    let target = rig.other(&source)?;
+    let before = rig.now()?;
+    rig.begin_move(&target)?;
+    rig.half_way()?;
+    Ok((source, target, before))
+}
+
+fn moves(rig: &mut Rig) -> Result<()> {
+    let source = fresh(rig, &guest::spec(None)?)?;
+    let target = rig.other(&source)?;
+    // What its definition asks for counts on its node.
+    wait_until("its memory to count on its node", CEILING, || {
+        let allocated = rig.cluster.object("nodes", &source).unwrap_or_default();
+        allocated["status"]["allocated"]["memory"] == format!("{}Mi", guest::MEBIBYTES)
+            && allocated["status"]["allocated"]["cpu"] == "1"
+    })?;
+    for (from, to) in [(&source, &target), (&target, &source)] {
+        let before = rig.now()?;
+        rig.hactl(&["migrate", &name(), to], 0)?;
+        let after = rig.goes_on(&before, to)?;
+        if after.count > before.count + 600 {
+            bail!("it counted from {} to {} while it moved: that is minutes", before.count, after.count);
+        }
+        rig.gone_from(from)?;
+    }
+    rig.hactl(&["stop", &name()], 0)?;
+    rig.gone_from(&source)?;
+    let console = std::fs::read_to_string(host::console(rig.cluster.machine(&source)?))?;
+    if !console.contains("switching off") {
+        bail!("it did not switch itself off; it said last {:?}", console.lines().next_back());
+    }
+    Ok(())
+}
+
+fn by_hand(rig: &mut Rig) -> Result<()> {
+    let node = fresh(rig, &patched(guest::spec(None)?, &json!({"maxRestart": 9})))?;
+    let anew = |rig: &Rig, before: &Said, event: &str| {
+        rig.consoles.wait("to start anew", |said| said.boot != before.boot)?;
+        rig.event(event)?;
+        rig.home().map(|_| ())
+    };
+    let before = rig.now()?;
+    rig.virsh(&node, &["destroy", "--domain", guest::NAME])?;
+    anew(rig, &before, "stopped outside hactl (it was destroyed by libvirt's own tools)")?;
+    let before = rig.now()?;
+    for qemu in rig.qemus(&node) {
+        qemu.signal(Signal::SIGKILL)?;
+    }
+    anew(rig, &before, "it ended by itself: its QEMU ended unexpectedly")?;
+    let before = rig.now()?;
+    rig.virsh(&node, &["shutdown", "--domain", guest::NAME, "--mode", "acpi"])?;
+    anew(rig, &before, "it ended by itself: the guest switched itself off")
+}
+
+fn file(rig: &mut Rig) -> Result<()> {
+    let name = format!("{}.xml", guest::NAME);
+    std::fs::write(rig.cluster.shared().join(&name), guest::definition()?)?;
+    let spec = patched(
+        guest::spec(None)?,
+        &json!({"driver": {"libvirt": {"xml": "", "domain": guest::NAME, "definition": format!("{SHARED}/{name}")}}}),
+    );
+    let node = fresh(rig, &spec)?;
+    let target = rig.other(&node)?;
+    let before = rig.now()?;
+    rig.hactl(&["migrate", &format!("vm:{}", guest::NAME), &target], 0)?;
+    rig.goes_on(&before, &target)?;
+    wait_until("its memory to count on its node", CEILING, || {
+        let allocated = rig.cluster.object("nodes", &target).unwrap_or_default();
+        allocated["status"]["allocated"]["memory"] == format!("{}Mi", guest::MEBIBYTES)
+    })
+}
+
+fn too_slow(rig: &mut Rig) -> Result<()> {
+    let spec = patched(guest::spec(Some(SLOW_MEBIBYTES))?, &json!({"timeouts": {"migrateSeconds": 6}}));
+    let source = fresh(rig, &spec)?;
+    let target = rig.other(&source)?;
+    let before = rig.now()?;
+    let said = rig.hactl(&["migrate", &name(), &target], 1)?;
+    if !said.contains("took longer than 6 s") {
+        bail!("it does not say why: {said}");
+    }
+    rig.goes_on(&before, &source)?;
+    rig.gone_from(&target)?;
+    let job = rig.virsh(&source, &["domjobinfo", "--domain", guest::NAME])?;
+    if !job.contains("None") {
+        bail!("libvirt is still at it: {job}");
+    }
+    Ok(())
+}
+
+fn post_copy(rig: &mut Rig) -> Result<()> {
+    let migration = json!({"postCopyAfterSeconds": 3, "downtimeMilliseconds": 200});
+    let spec = patched(
+        guest::spec(Some(SLOW_MEBIBYTES))?,
+        &json!({"driver": {"libvirt": {"migration": migration}}}),
+    );
+    let source = fresh(rig, &spec)?;
+    let target = rig.other(&source)?;
+    let before = rig.now()?;
+    rig.hactl(&["migrate", &name(), &target], 0)?;
+    rig.goes_on(&before, &target)?;
+    rig.gone_from(&source)?;
+    // Libvirt itself says that it did.
+    let log = std::fs::read_to_string(rig.cluster.machine(&source)?.log("ha-node-agent"))?;
+    if !log.contains("changes to post-copy") {
+        bail!("it arrived without a change to post-copy: {log}");
+    }
+    Ok(())
+}
+
+fn target_killed(rig: &mut Rig) -> Result<()> {
+    let (source, target, before) = half_way(rig)?;
+    rig.cluster.power_off(&target)?;
+    rig.goes_on(&before, &source)?;
+    wait_until("it to stay on the source", CEILING, || {
+        let status = rig.status();
+        status["state"] == "Started" && status["node"] == source.as_str() && rig.qemus(&source).len() == 1
+    })?;
+    rig.goes_on(&rig.now()?, &source)?;
+    rig.power_on(&target)?;
+    rig.gone_from(&target)
+}
+
+fn source_killed(rig: &mut Rig) -> Result<()> {
+    let (source, target, before) = half_way(rig)?;
+    rig.cluster.power_off(&source)?;
+    let after = rig.consoles.wait("to run after the fence", |said| said.node == target)?;
+    if after.boot == before.boot {
+        bail!("half of it cannot go on: {before:?}, {after:?}");
+    }
+    let fence = rig.cluster.etcdctl().get(&rig.cluster.keys().fence(&source))?;
+    let state = fence.map(|fence| fence.value["state"].to_string()).unwrap_or_default();
+    if state != "\"Fenced\"" {
+        bail!("{source} was not fenced before it started on {target}: {state}");
+    }
+    wait_for("one copy", CEILING, || (rig.qemus(&target).len() == 1).then_some(()))?;
+    rig.power_on(&source)?;
+    rig.gone_from(&source)?;
+    rig.home().map(|_| ())
+}
+
+fn source_agent_killed(rig: &mut Rig) -> Result<()> {
+    let (source, target, before) = half_way(rig)?;
+    rig.cluster.machine(&source)?.kill("ha-node-agent")?;
+    rig.goes_on(&before, &target)?;
+    rig.gone_from(&source)?;
+    rig.home().map(|_| ())
+}
+
+fn target_agent_killed(rig: &mut Rig) -> Result<()> {
+    let (source, target, before) = half_way(rig)?;
+    rig.cluster.machine(&target)?.kill("ha-node-agent")?;
+    rig.goes_on(&before, &target)?;
+    rig.gone_from(&source)?;
+    rig.home().map(|_| ())
+}
+
+fn libvirt_killed(rig: &mut Rig) -> Result<()> {
+    let (source, target, before) = half_way(rig)?;
+    rig.cluster.machine(&source)?.kill(host::PROGRAM)?;
+    rig.consoles.wait("to count on", |said| said.boot == before.boot && said.count > before.count)?;
+    wait_until("it to be Started", CEILING, || rig.status()["state"] == "Started")?;
+    let home = rig.home()?;
+    rig.goes_on(&before, &home)?;
+    rig.gone_from(if home == source { &target } else { &source })
+}

@@ -1,0 +1,72 @@
+//! A node's own libvirt.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use crate::command::tool;
+use crate::machine::Machine;
+
+/// The name of the program on a node.
+pub const PROGRAM: &str = "libvirtd";
+/// Where a guest's console goes, as the guest's node sees it.
+pub const CONSOLE: &str = "/var/lib/libvirt/hactl-console.log";
+
+/// Lays the node's own folders over libvirt's, once a boot, and becomes libvirtd.
+///
+/// Nothing is asked for a password on this network, which is the test's own; machines that share a kernel can share neither control
+/// groups nor device nodes, so there are none of both.
+const SCRIPT: &str = r#"
+own=$1 volatile=$2 names=$3 uuid=$4 daemon=$5
+set -e
+if ! mountpoint -q /etc/libvirt; then
+  mkdir -p "$own/etc" "$own/var" "$own/log" "$own/cache" "$volatile" /run/libvirt /var/lib/libvirt /var/log/libvirt /var/cache/libvirt
+  cp -a /etc/libvirt/. "$own/etc/"
+  printf '%s\n' 'listen_tls = 0' 'listen_tcp = 1' 'listen_addr = "0.0.0.0"' 'auth_tcp = "none"' 'auth_unix_rw = "none"' \
+    'unix_sock_group = "root"' "host_uuid = \"$uuid\"" >"$own/etc/libvirtd.conf"
+  printf '%s\n' 'user = "root"' 'group = "root"' 'security_driver = "none"' 'cgroup_controllers = []' 'namespaces = []' \
+    'stdio_handler = "file"' 'dynamic_ownership = 0' 'remember_owner = 0' >"$own/etc/qemu.conf"
+  printf '%s\n' "$names" >"$own/hosts"
+  mount --bind "$own/hosts" /etc/hosts
+  mount --bind "$volatile" /run/libvirt
+  mount --bind "$own/var" /var/lib/libvirt
+  mount --bind "$own/log" /var/log/libvirt
+  mount --bind "$own/cache" /var/cache/libvirt
+  mount --bind "$own/etc" /etc/libvirt
+fi
+exec "$daemon" --listen --pid-file /run/libvirt/libvirtd.pid
+"#;
+
+/// Becomes the program that follows once libvirt can be asked: an agent looks for its drivers when it starts, and not soon again.
+const WAIT: &str = r#"until virsh -q -c qemu:///system uri >/dev/null 2>&1; do sleep 0.1; done; exec "$@""#;
+
+/// The command that is a node's libvirt. `names`: the nodes by name and address.
+pub fn command(machine: &Machine, index: u8, names: &[(String, Ipv4Addr)]) -> Vec<String> {
+    let hosts: Vec<String> = names.iter().map(|(name, address)| format!("{address} {name}")).collect();
+    [
+        "sh".to_owned(),
+        "-c".to_owned(),
+        SCRIPT.to_owned(),
+        PROGRAM.to_owned(),
+        own(machine).to_string_lossy().into_owned(),
+        machine.volatile.join("libvirt").to_string_lossy().into_owned(),
+        format!("127.0.0.1 localhost\n{}", hosts.join("\n")),
+        format!("1111111{index}-2222-3333-4444-55555555555{index}"),
+        tool(PROGRAM),
+    ]
+    .to_vec()
+}
+
+/// A program that begins once its node's libvirt answers.
+pub fn after_libvirt(command: Vec<String>) -> Vec<String> {
+    ["sh", "-c", WAIT, "wait"].map(str::to_owned).into_iter().chain(command).collect()
+}
+
+/// A node's console file, as the host sees it.
+pub fn console(machine: &Machine) -> PathBuf {
+    let inside = Path::new(CONSOLE).strip_prefix("/var/lib/libvirt").unwrap_or(Path::new(CONSOLE));
+    own(machine).join("var").join(inside)
+}
+
+fn own(machine: &Machine) -> PathBuf {
+    machine.folder.join("libvirt")
+}
