@@ -1,6 +1,7 @@
 //! A cluster that runs: starting it, opening one that runs, and leaving nothing behind.
 
 mod access;
+mod clients;
 mod faults;
 mod journal_disk;
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -65,6 +66,7 @@ pub fn run(spec: &Spec) -> Result<()> {
     for (source, target) in &spec.binds {
         bind(source, target)?;
     }
+    own_run(&spec.volatile)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(Machine::new(spec).live())
 }
@@ -81,6 +83,24 @@ fn bind(source: &Path, target: &Path) -> Result<()> {
     fs::create_dir_all(target).with_context(|| target.display().to_string())?;
     mount(Some(through.as_str()), target, none, MsFlags::MS_BIND, none)
         .with_context(|| format!("{} could not be bound to {}", source.display(), target.display()))
+}
+
+/// Gives the machine a `/run` of its own, empty as after a boot, where only its volatile folder shows.
+fn own_run(volatile: &Path) -> Result<()> {
+    let run = Path::new("/run");
+    let handle = File::open(volatile).with_context(|| volatile.display().to_string())?;
+    let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
+    let none: Option<&str> = None;
+    mount(Some("tmpfs"), run, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
+        .context("a tmpfs could not be mounted on /run")?;
+    // /var/lock is a link to it, and everybody's.
+    fs::DirBuilder::new().mode(0o777).create(run.join("lock"))?;
+    if !volatile.starts_with(run) {
+        return Ok(());
+    }
+    fs::create_dir_all(volatile)?;
+    mount(Some(through.as_str()), volatile, none, MsFlags::MS_BIND, none)
+        .with_context(|| format!("{} could not be shown again", volatile.display()))
 }
 
 struct Machine<'a> {

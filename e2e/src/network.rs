@@ -110,6 +110,36 @@ impl Network {
         ip(&["-n", &namespace, "link", "set", "lo", "up"])
     }
 
+    /// Gives a machine that boots its own address and no other: what its programs add, a boot takes away.
+    ///
+    /// # Errors
+    /// When the kernel refuses, with its words.
+    pub fn boot(&self, machine: &str, number: u8) -> Result<()> {
+        if !self.namespaces {
+            return Ok(());
+        }
+        self.shut(machine)?;
+        let address = format!("{}/24", self.address(number));
+        ip(&["-n", &self.namespace(machine), "address", "add", &address, "dev", "eth0"])
+    }
+
+    /// Takes all addresses from a machine that is off: the namespace is still there, and would answer for them.
+    ///
+    /// # Errors
+    /// When the kernel refuses, with its words.
+    pub fn shut(&self, machine: &str) -> Result<()> {
+        if !self.namespaces {
+            return Ok(());
+        }
+        ip(&["-4", "-n", &self.namespace(machine), "address", "flush", "dev", "eth0"])
+    }
+
+    /// What a watchdog of this machine does beside killing its processes, as a shell command; see [`Network::shut`].
+    pub fn shut_command(&self, machine: &str) -> Option<String> {
+        let namespace = self.namespace(machine);
+        self.namespaces.then(|| format!("{} -4 -n {namespace} address flush dev eth0", tool("ip")))
+    }
+
     /// Makes a namespace for the machine whose storage is reached through the fabric, with the fabric's switch in it.
     ///
     /// # Errors

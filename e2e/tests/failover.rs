@@ -56,6 +56,9 @@ fn a_node_whose_agent_is_frozen_is_reset() -> Result<()> {
     wait_until("the watchdog to reset the node", CEILING, || {
         scenario.cluster.machine(&home).is_ok_and(|machine| !machine.is_on())
     })?;
+    wait_until("the node's addresses to be gone with it", CEILING, || {
+        scenario.cluster.addresses(&home).is_ok_and(|left| left.is_empty())
+    })?;
     let away = scenario.elsewhere(WITNESS, &home)?;
     let timeline = scenario.checker.timeline();
     let ended = timeline.ended_on(WITNESS, &home, before).expect("its end on the reset node was seen");

@@ -84,9 +84,13 @@ fn faults_of_the_store_do_what_they_say() -> Result<()> {
     // A power cut ends everything, and a boot has another boot id but the same machine id.
     let boot = std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?;
     let identity = std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?;
+    cluster.add_address(&old, "192.0.2.10/24")?;
     cluster.power_off(&old)?;
     assert!(cluster.machine(&old)?.processes().is_empty());
+    assert!(cluster.addresses(&old)?.is_empty(), "a machine that is off answers for nothing");
     cluster.power_on(&old)?;
+    let own = format!("{}/24", cluster.machine(&old)?.address);
+    assert_eq!(cluster.addresses(&old)?, [own], "a boot knows no other address");
     assert_ne!(std::fs::read_to_string(cluster.machine(&old)?.boot_id_file())?, boot);
     assert_eq!(std::fs::read_to_string(cluster.machine(&old)?.machine_id_file())?, identity);
     wait_until("all members to be healthy", CEILING, || cluster.etcdctl().is_healthy())?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::{CEILING, Cluster};
 use crate::binaries;
 use crate::container;
-use crate::machine::{Role, append};
+use crate::machine::{Machine, Role, append};
 use crate::network::Drop;
 use crate::plan::{ETCD_PEER_PORT, stand_in_socket};
 use crate::podman;
@@ -21,6 +21,9 @@ impl Cluster {
     /// When it is on, or does not start.
     pub fn power_on(&mut self, name: &str) -> Result<()> {
         let network = self.state.network.clone();
+        if self.has_address(self.machine(name)?) {
+            network.boot(name, self.machine(name)?.number)?;
+        }
         let machine = self.machine_mut(name)?;
         let child = machine.power_on(&network)?;
         let (holder, init) = (machine.holder, machine.init);
@@ -65,6 +68,7 @@ impl Cluster {
             .arg("--socket")
             .arg(&socket)
             .args(["--kill-pid", &init.pid.to_string()])
+            .args(self.state.network.shut_command(name).map(|command| format!("--exec-on-expiry={command}")))
             .arg("--log")
             .arg(machine.log("watchdog-standin"))
             .stdin(Stdio::null())
@@ -88,6 +92,7 @@ impl Cluster {
         let machine = self.machine_mut(name)?;
         machine.power_off()?;
         podman::remove_groups(machine);
+        self.end_network(name)?;
         self.reap();
         self.save()
     }
@@ -98,8 +103,23 @@ impl Cluster {
     /// When something of it survives.
     pub fn shut_down(&mut self, name: &str) -> Result<()> {
         self.machine_mut(name)?.shut_down()?;
+        self.end_network(name)?;
         self.reap();
         self.save()
+    }
+
+    /// Takes a machine's addresses away with its power.
+    fn end_network(&self, name: &str) -> Result<()> {
+        if self.has_address(self.machine(name)?) { self.state.network.shut(name) } else { Ok(()) }
+    }
+
+    /// Whether a machine's address is that of its namespace, not of what runs in there.
+    fn has_address(&self, machine: &Machine) -> bool {
+        match machine.role {
+            Role::Etcd | Role::Controller => true,
+            Role::Node => self.state.plan.hardware.is_none(),
+            Role::Storage => false,
+        }
     }
 
     /// Takes a machine's link down.
