@@ -174,6 +174,19 @@ async fn a_stop_that_fails_is_followed_by_a_kill_and_counts_only_if_the_monitor_
 }
 
 #[tokio::test]
+async fn a_process_without_its_environment_is_killed_with_its_parent() {
+    // As the children of a server that writes titles over it.
+    let hiding = "setsid sh -c 'env -i tail -f $0/token & exec tail -f $0/token' $HERE > /dev/null 2>&1 &";
+    let node = Node::without_groups(&before(&format!("[ $1 != start ] || {{ {hiding} }}")));
+    let service = own();
+    node.driver.start(&service).await.unwrap();
+    until("both run", || node.processes().len() == 2).await;
+    node.driver.kill(&service).await.unwrap();
+    assert!(node.processes().is_empty(), "left is {:?}", node.processes());
+    assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
+}
+
+#[tokio::test]
 async fn an_agent_that_vanished_leaves_its_service_unclear() {
     let node = Node::with_agent(FILE);
     let service = own();

@@ -37,6 +37,13 @@ impl Node {
         node
     }
 
+    /// As [`Node::with_agent`], where processes are found without control groups.
+    pub(crate) fn without_groups(body: &str) -> Node {
+        let node = Node::with_root("node1", false, None);
+        node.agent(body);
+        node
+    }
+
     fn with_root(name: &str, cgroups: bool, root: Option<PathBuf>) -> Node {
         let folder = Folder(tempfile::tempdir().unwrap());
         let settings = OcfSettings {

@@ -15,7 +15,8 @@ pub(in crate::driver) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
 /// How a service's processes are recognised.
 ///
 /// Any of these is enough: being in the service's control group; being a descendant of its supervisor, which adopts
-/// whatever its parents leave behind; being in the main process's session; carrying the mark in the environment.
+/// whatever its parents leave behind; being in the main process's session; carrying the mark in the environment, or
+/// being a descendant of who does.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Search {
     /// The service's folder, which is its mark.
@@ -53,6 +54,8 @@ impl Search {
                 supervisors.push(process.clone());
             } else if of_service {
                 pids.insert(process.identity.pid);
+                // Daemons write titles over the environment of their children.
+                pids.extend(descendants(&all, process.identity.pid));
             }
         }
         for supervisor in &supervisors {
