@@ -44,6 +44,15 @@ install_redis() {
   if [ -d /run/systemd/system ]; then systemctl disable --quiet redis-server >&2 || true; fi
 }
 
+# A database that hactl runs by its resource agent, for which the package's own service must not start, now or at boot.
+install_postgresql() {
+  apt_install postgresql
+  if [ -d /run/systemd/system ]; then systemctl disable --quiet postgresql >&2 || true; fi
+}
+
+# Its programs are not on PATH: each version has a folder.
+has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
+
 # An image of a container can be made of it alone.
 busybox_is_static() { [ -x /usr/bin/busybox ] && ! ldd /usr/bin/busybox >/dev/null 2>&1; }
 
@@ -58,6 +67,10 @@ setup_tests() {
   have ipmi_sim || packages+=(openipmi)
   # OCF resource agents: without the cluster stack that they recommend.
   [ -x /usr/lib/ocf/resource.d/heartbeat/IPaddr2 ] || packages+=(resource-agents)
+  # What Filesystem asks for, and a database.
+  have fuser || packages+=(psmisc)
+  [ -x /usr/sbin/modprobe ] || packages+=(kmod)
+  has_postgresql || install_postgresql
   # Driver systemd: system containers, which boot what this machine has.
   [ -x /lib/systemd/systemd ] || packages+=(systemd)
   have dbus-daemon || packages+=(dbus)

@@ -1,0 +1,191 @@
+//! A PostgreSQL database in the shared folder: made, asked, and watched from outside.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use ha_e2e::background::Background;
+use ha_e2e::binaries::repository;
+use ha_e2e::cluster::Cluster;
+use ha_e2e::command::{output, tool};
+use ha_e2e::process::{self, ProcessId};
+use ha_e2e::scenario::CEILING;
+use ha_e2e::wait::{monotonic_ns, wait_for};
+
+/// Where the example's clients find it.
+pub(crate) const ADDRESS: &str = "192.0.2.10";
+/// The name of who uses it.
+pub(crate) const CLIENT: &str = "client";
+/// The name of its program.
+pub(crate) const SERVER: &str = "postgres";
+/// Where its files are on the node that runs it.
+const FILES: &str = "/srv/database";
+
+/// The version that the example names.
+const VERSION_OF_EXAMPLE: &str = "15";
+
+/// The database's programs, of the newest version that is installed.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    version: String,
+}
+
+impl Database {
+    /// Makes it in the shared folder, as the example says; but clients are not asked for a password.
+    pub(crate) fn create(cluster: &Cluster) -> Result<Self> {
+        let installed = fs::read_dir("/usr/lib/postgresql").context("run ./dev/setup --test")?;
+        let versions =
+            installed.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let version = versions.max().context("no version is in /usr/lib/postgresql")?.to_string();
+        let database = Self { version };
+        let script = r#"
+            set -e
+            mkdir -p /srv/shared/database
+            chown postgres: /srv/shared/database
+            runuser -u postgres -- "$0/initdb" --auth=trust --no-sync --locale=C "/srv/shared/database/$1"
+            echo 'host all all 192.0.2.0/24 trust' >>"/srv/shared/database/$1/pg_hba.conf"
+        "#;
+        cluster.machine("node1")?.inside(&["sh", "-c", script, &database.programs(), &database.version])?;
+        Ok(database)
+    }
+
+    fn programs(&self) -> String {
+        format!("/usr/lib/postgresql/{}/bin", self.version)
+    }
+
+    /// The example as it stands, for the version that is installed.
+    pub(crate) fn example(&self, cluster: &Cluster) -> Result<String> {
+        let mut text = fs::read_to_string(repository().join("manifests/examples/drivers/database.yaml"))?;
+        for (before, after) in [("/usr/lib/postgresql/", "/bin/pg_ctl"), ("pgdata: /srv/database/", "\n")] {
+            let named = format!("{before}{VERSION_OF_EXAMPLE}{after}");
+            ensure!(text.contains(&named), "the example does not name {named:?}");
+            text = text.replace(&named, &format!("{before}{}{after}", self.version));
+        }
+        let path = cluster.folder().join("database.yaml");
+        fs::write(&path, text)?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    fn command(&self, namespace: &str, statement: &str) -> Vec<String> {
+        let connection =
+            format!("host={ADDRESS} user=postgres dbname=postgres connect_timeout=2 tcp_user_timeout=2000");
+        let program = format!("{}/psql", self.programs());
+        ["netns", "exec", namespace, &tool("timeout"), "10", &program, "-XAtq", &connection, "-c", statement]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    /// Has the client ask for something, once.
+    pub(crate) fn ask(&self, cluster: &Cluster, statement: &str) -> Result<String> {
+        let said = output(tool("ip"), &self.command(&cluster.namespace(CLIENT), statement))?;
+        if !said.status.success() {
+            bail!("{statement}: {}", String::from_utf8_lossy(&said.stderr));
+        }
+        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    /// The numbers that are in it.
+    pub(crate) fn entries(&self, cluster: &Cluster) -> Result<BTreeSet<u64>> {
+        let said = self.ask(cluster, "select number from entries")?;
+        said.lines().map(|line| line.parse().with_context(|| line.to_owned())).collect()
+    }
+}
+
+/// A client that writes one number after the other through the address, each over a connection of its own, and goes on when it fails.
+pub(crate) struct Writer {
+    committed: Arc<Mutex<Vec<(u64, u64)>>>,
+    background: Background,
+}
+
+impl Writer {
+    pub(crate) fn start(cluster: &Cluster, database: &Database) -> Self {
+        let committed = Arc::new(Mutex::new(Vec::new()));
+        let (database, namespace) = (database.clone(), cluster.namespace(CLIENT));
+        let background = Background::start({
+            let committed = Arc::clone(&committed);
+            move |stop| {
+                let mut number = 0;
+                while !stop.is_asked() {
+                    number += 1;
+                    let statement = format!("insert into entries values ({number})");
+                    let sent = monotonic_ns();
+                    // What failed may have been committed or not: nobody was told.
+                    let said = output(tool("ip"), &database.command(&namespace, &statement));
+                    if said.is_ok_and(|said| said.status.success()) {
+                        committed.lock().unwrap_or_else(PoisonError::into_inner).push((sent, number));
+                    }
+                    thread::sleep(Duration::from_millis(50));
+                }
+            }
+        });
+        Self { committed, background }
+    }
+
+    /// Waits for something that was sent after this instant and committed; says when it was sent.
+    pub(crate) fn wait_for_commit_after(&self, after_ns: u64) -> Result<u64> {
+        wait_for("a commit", CEILING, || {
+            let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+            committed.iter().map(|(sent, _)| *sent).find(|sent| *sent > after_ns)
+        })
+    }
+
+    /// Ends it; gives the numbers of which it was told that they are committed.
+    pub(crate) fn finish(mut self) -> Result<BTreeSet<u64>> {
+        self.background.end().context("the client panicked")?;
+        let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(committed.iter().map(|(_, number)| *number).collect())
+    }
+}
+
+/// Looks all the time whether a server runs without its address or its files.
+pub(crate) struct Order(Background<Seen>);
+
+/// The servers that were seen, and what some of them lacked.
+type Seen = (BTreeSet<ProcessId>, Vec<String>);
+
+impl Order {
+    pub(crate) fn watch() -> Self {
+        Self(Background::start(|stop| {
+            let (mut servers, mut lacking) = Seen::default();
+            while !stop.is_asked() {
+                for server in process::all().into_iter().filter_map(ProcessId::of).filter(is_server) {
+                    servers.insert(server);
+                    lacking.extend(lacks(server));
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+            (servers, lacking)
+        }))
+    }
+
+    /// Gives the servers that were seen.
+    ///
+    /// # Errors
+    /// When one ever lacked something.
+    pub(crate) fn finish(mut self) -> Result<BTreeSet<ProcessId>> {
+        let (servers, lacking) = self.0.end().context("the watch panicked")?;
+        ensure!(lacking.is_empty(), "out of order:\n{}", lacking.join("\n"));
+        Ok(servers)
+    }
+}
+
+/// Whether it is the server's main process: its children write titles over their environment.
+fn is_server(process: &ProcessId) -> bool {
+    process::program(process.pid).as_deref() == Some(SERVER)
+        && process::environment(process.pid).get("HA_RESOURCE").map(String::as_str) == Some("database")
+}
+
+/// What a server lacks that it comes after.
+fn lacks(server: ProcessId) -> Option<String> {
+    let pid = server.pid;
+    let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
+    let routes = fs::read_to_string(format!("/proc/{pid}/net/fib_trie")).ok()?;
+    let has_files = mounts.lines().any(|line| line.split(' ').nth(4) == Some(FILES));
+    let has_address = routes.lines().any(|line| line.trim_end().ends_with(&format!(" {ADDRESS}")));
+    // Alive after both were looked at, so it was when they were.
+    (!(has_files && has_address) && server.is_alive())
+        .then(|| format!("server {pid} at {} ns: files {has_files}, address {has_address}", monotonic_ns()))
+}
