@@ -19,6 +19,7 @@ mod events;
 mod explain;
 mod get;
 mod group;
+mod import;
 mod node;
 mod operate;
 mod set;
@@ -105,6 +106,8 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Show how long a failover takes at worst, part by part, for the settings in force and each node
     Timing(timing::Timing),
+    /// Write objects from the configuration of another cluster manager; needs no cluster
+    Import(import::Import),
     /// The clusters that hactl knows
     Config(config::Config),
     /// Show the versions of hactl and of the controller
@@ -152,6 +155,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Doctor(doctor) => doctor.run(session).await,
         Command::Check(check) => check.run(session).await,
         Command::Timing(timing) => timing.run(session).await,
+        Command::Import(import) => import.run(session),
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,
         Command::Completion(completion) => Ok(completion.run(session)),

@@ -10,6 +10,7 @@ mod doctor;
 mod groups;
 mod groups_live;
 mod hactl;
+mod import;
 mod objects;
 mod operations;
 mod server;

@@ -1,0 +1,29 @@
+//! `hactl import`: objects from the configuration of another cluster manager.
+
+mod pve;
+
+use crate::failure::Outcome;
+use crate::session::Session;
+use clap::{Args, Subcommand};
+
+/// Write objects from the configuration of another cluster manager; needs no cluster
+#[derive(Args, Debug)]
+pub(crate) struct Import {
+    #[command(subcommand)]
+    from: From,
+}
+
+/// Where the configuration comes from.
+#[derive(Subcommand, Debug)]
+enum From {
+    /// Of Proxmox VE's ha-manager
+    Pve(pve::Pve),
+}
+
+impl Import {
+    pub(crate) fn run(&self, session: &Session) -> Outcome {
+        match &self.from {
+            From::Pve(pve) => pve.run(session),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `hactl import pve`: objects from the files of Proxmox VE's ha-manager.
+
+mod datacenter;
+mod groups;
+mod guests;
+mod imported;
+mod names;
+mod resources;
+mod rules;
+mod section;
+mod words;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render::Format;
+use crate::session::Session;
+use clap::{Args, ValueHint};
+use guests::Guests;
+use imported::Imported;
+use section::Problem;
+use serde_json::json;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Write objects that say what the files of Proxmox VE's ha-manager say
+#[derive(Args, Debug)]
+#[command(
+    after_help = "DIR is /etc/pve or a copy of it, or a folder with the files alone: resources.cfg, groups.cfg, rules.cfg (also below ha/), \
+        datacenter.cfg, and pve-ha-manager of /etc/default. Sizes come from qemu-server/ID.conf and lxc/ID.conf, where they are there.\n\n\
+        Objects go to standard output, for a file or for `hactl apply -f -`; what could not be carried over is said on standard error, \
+        and in a comment before the objects.\n\n\
+        Exit status: 0 written; 2 a file is wrong, with its line; nothing is written then."
+)]
+pub(crate) struct Pve {
+    /// The folder with the configuration
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "/etc/pve")]
+    folder: PathBuf,
+    /// Give each guest the driver `simulated`, to try the rules out with `hactl simulate`
+    #[arg(long)]
+    simulated: bool,
+}
+
+/// Where the files lie below the folder, first found first.
+const PLACES: [&str; 3] = ["", "ha", "pve/ha"];
+
+impl Pve {
+    pub(crate) fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let imported = self.imported()?;
+        for note in &imported.notes {
+            session.terminal().warn(note);
+        }
+        if format == Some(Format::Json) {
+            let items: Vec<_> = imported.objects.iter().map(|object| object.value.clone()).collect();
+            let list = json!({"apiVersion": ha_api_types::kind::API_VERSION, "kind": "List", "items": items});
+            session.print_value(format, &list)?;
+        } else {
+            session.terminal().out(&imported.text()?);
+        }
+        Ok(Exit::Done)
+    }
+
+    fn imported(&self) -> Result<Imported, Failure> {
+        if !self.folder.is_dir() {
+            return Err(Failure::usage(format!("{}: there is no such folder", self.folder.display()))
+                .help("give /etc/pve, a copy of it, or a folder with resources.cfg"));
+        }
+        let ha = |name: &str| self.first(&PLACES, name);
+        let resources = ha("resources.cfg")?.ok_or_else(|| {
+            Failure::usage(format!(
+                "{}: there is no resources.cfg in it or in its ha/",
+                self.folder.display()
+            ))
+            .help("give /etc/pve, a copy of it, or a folder with resources.cfg")
+        })?;
+        let mut imported = Imported::default();
+        let mut guests = Guests::new(self.simulated, &self.folder);
+        let around = ["", "..", "pve"];
+        if let Some((path, text)) = self.first(&around, "datacenter.cfg")? {
+            datacenter::read(&text, &path, &mut imported, &mut guests)
+                .map_err(|problem| wrong(&path, &problem))?;
+        }
+        let defaults = ["", "default", "etc/default", "../default", "../../default"];
+        if let Some((path, text)) = self.first(&defaults, "pve-ha-manager")? {
+            datacenter::defaults(&text, &path, &mut imported);
+        }
+        let groups = match ha("groups.cfg")? {
+            None => groups::Groups::default(),
+            Some((path, text)) => {
+                groups::read(&text, &path, &mut imported).map_err(|problem| wrong(&path, &problem))?
+            }
+        };
+        let (path, text) = resources;
+        let known = resources::read(&text, &path, &groups, &mut guests, &mut imported)
+            .map_err(|problem| wrong(&path, &problem))?;
+        if let Some((path, text)) = ha("rules.cfg")? {
+            rules::read(&text, &path, &known, &mut imported).map_err(|problem| wrong(&path, &problem))?;
+        }
+        imported.notes.extend(guests.notes());
+        imported.check()?;
+        Ok(imported)
+    }
+
+    /// The first of the places that has the file: its path and its text.
+    fn first(&self, places: &[&str], name: &str) -> Result<Option<(String, String)>, Failure> {
+        for place in places {
+            let path =
+                if place.is_empty() { self.folder.join(name) } else { self.folder.join(place).join(name) };
+            if let Some(text) = text_of(&path)? {
+                return Ok(Some((path.display().to_string(), text)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A file's text; `None` when there is no such file.
+fn text_of(path: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(Failure::usage(format!("{}: it cannot be read: {error}", path.display()))),
+    }
+}
+
+fn wrong(path: &str, problem: &Problem) -> Failure {
+    Failure::usage(format!("{path}:{}: {}", problem.line, problem.text)).help("nothing was written")
+}

@@ -1,0 +1,56 @@
+//! groups.cfg: nodes with priorities, as objects of kind Group.
+
+use super::imported::Imported;
+use super::names::Names;
+use super::section::{Problem, sections};
+use super::words;
+use ha_api_types::kind::Kind;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// The groups by the name that they have in ha-manager, and the one that they have here.
+pub(super) type Groups = BTreeMap<String, String>;
+
+/// Reads groups.cfg.
+pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Groups, Problem> {
+    let mut groups = Groups::new();
+    let mut names = Names::default();
+    for section in sections(text)? {
+        let place = format!("{path}:{}", section.line);
+        if section.type_name != "group" {
+            let text = format!("{}: {} is not a group", section.type_name, section.name);
+            return Err(Problem::new(section.line, text));
+        }
+        let mut spec: Map<String, Value> = Map::new();
+        for property in &section.properties {
+            match property.name.as_str() {
+                "nodes" => {
+                    spec.insert("nodes".to_owned(), words::nodes(property)?);
+                }
+                "restricted" | "nofailback" => {
+                    if property.boolean()? {
+                        spec.insert(property.name.clone(), json!(true));
+                    }
+                }
+                "comment" => {
+                    spec.insert("comment".to_owned(), json!(property.decoded()));
+                }
+                _ => {
+                    let place = format!("{path}:{}", property.line);
+                    imported
+                        .note(&place, &format!("{} of group {} is not known", property.name, section.name));
+                }
+            }
+        }
+        if !spec.contains_key("nodes") {
+            return Err(Problem::new(section.line, format!("group {} has no nodes", section.name)));
+        }
+        let name = names.of(&section.name);
+        if name != section.name {
+            imported.note(&place, &format!("group {} is called {name} here", section.name));
+        }
+        imported.object(Kind::Group, &name, &spec, &place, &section.comments);
+        groups.insert(section.name, name);
+    }
+    Ok(groups)
+}

@@ -1,0 +1,207 @@
+//! Guests: the driver that each gets, and its size where its own configuration is there.
+
+use ha_api_types::driver::DriverKind;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// What becomes of guests, for the whole import.
+#[derive(Debug)]
+pub(super) struct Guests {
+    simulated: bool,
+    /// Whether sizes are carried over: they limit placement here, and do so in ha-manager only where it goes by them.
+    pub(super) sized: bool,
+    /// The limit of migrations, in MiB a second.
+    pub(super) bandwidth_mebibytes: Option<u64>,
+    folder: PathBuf,
+    kinds: BTreeSet<GuestKind>,
+    sizes_left_out: bool,
+}
+
+/// The two kinds of guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum GuestKind {
+    Machine,
+    Container,
+}
+
+/// One guest.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Guest {
+    /// `spec.driver`.
+    pub(super) driver: Value,
+    /// `spec.requests`, where its configuration says.
+    pub(super) requests: Option<Value>,
+    /// What people call it.
+    pub(super) name: Option<String>,
+}
+
+impl Guests {
+    pub(super) fn new(simulated: bool, folder: &Path) -> Guests {
+        Guests {
+            simulated,
+            sized: false,
+            bandwidth_mebibytes: None,
+            folder: folder.to_owned(),
+            kinds: BTreeSet::new(),
+            sizes_left_out: false,
+        }
+    }
+
+    /// A guest by type and number; `None` when the type is neither `vm` nor `ct`.
+    pub(super) fn of(&mut self, type_name: &str, number: &str) -> Option<Guest> {
+        let kind = match type_name {
+            "vm" => GuestKind::Machine,
+            "ct" => GuestKind::Container,
+            _ => return None,
+        };
+        self.kinds.insert(kind);
+        let settings = self.settings(kind, number);
+        let size =
+            settings.as_ref().map(|settings| requests(kind, settings)).filter(|size| size != &json!({}));
+        self.sizes_left_out |= size.is_some() && !self.sized;
+        Some(Guest {
+            driver: self.driver(kind, number),
+            requests: size.filter(|_| self.sized),
+            name: settings.and_then(|mut settings| settings.remove(kind.name_key())),
+        })
+    }
+
+    fn driver(&self, kind: GuestKind, number: &str) -> Value {
+        if self.simulated {
+            let live = kind == GuestKind::Machine;
+            return json!({DriverKind::Simulated.name(): {"type": kind.type_name(), "live": live}});
+        }
+        match kind {
+            GuestKind::Machine => {
+                let mut libvirt = Map::new();
+                libvirt.insert("domain".to_owned(), json!(number));
+                if let Some(mebibytes) = self.bandwidth_mebibytes {
+                    libvirt.insert("migration".to_owned(), json!({"bandwidthMebibytes": mebibytes}));
+                }
+                json!({DriverKind::Libvirt.name(): libvirt})
+            }
+            GuestKind::Container => json!({DriverKind::Podman.name(): {"container": number}}),
+        }
+    }
+
+    /// The settings of the guest's own configuration, if that is there.
+    fn settings(&self, kind: GuestKind, number: &str) -> Option<BTreeMap<String, String>> {
+        let file = Path::new(kind.folder()).join(format!("{number}.conf"));
+        let tops = [self.folder.clone(), self.folder.join("..")];
+        let mut places: Vec<PathBuf> = tops.iter().map(|top| top.join(&file)).collect();
+        for top in &tops {
+            let nodes = std::fs::read_dir(top.join("nodes")).into_iter().flatten().flatten();
+            let mut nodes: Vec<PathBuf> = nodes.map(|node| node.path().join(&file)).collect();
+            nodes.sort();
+            places.append(&mut nodes);
+        }
+        places.iter().find_map(|path| std::fs::read_to_string(path).ok()).map(|text| current(&text))
+    }
+
+    /// What is to be said of all guests together.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.simulated {
+            for kind in &self.kinds {
+                notes.push(match kind {
+                    GuestKind::Machine => "vm: each machine is the libvirt domain with its number as its name, to be defined in \
+                        every node's libvirt with disks that all of them reach; or write spec.driver.libvirt anew (docs/libvirt.md)"
+                        .to_owned(),
+                    GuestKind::Container => "ct: each container is the podman container with its number as its name, to be made on \
+                        every node; or write spec.driver anew (docs/podman.md)"
+                        .to_owned(),
+                });
+            }
+        }
+        if self.sizes_left_out {
+            notes.push(
+                "sizes of guests are left out, as ha-manager does not go by them in its mode basic; with crs: ha=static they become \
+                 spec.requests, which limit what fits on a node"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+impl GuestKind {
+    fn type_name(self) -> &'static str {
+        match self {
+            GuestKind::Machine => "vm",
+            GuestKind::Container => "ct",
+        }
+    }
+
+    fn folder(self) -> &'static str {
+        match self {
+            GuestKind::Machine => "qemu-server",
+            GuestKind::Container => "lxc",
+        }
+    }
+
+    fn name_key(self) -> &'static str {
+        match self {
+            GuestKind::Machine => "name",
+            GuestKind::Container => "hostname",
+        }
+    }
+}
+
+/// The settings before the first snapshot's.
+fn current(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(':'))
+        .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+/// Memory and processors, with Proxmox VE's own values for what is not written.
+fn requests(kind: GuestKind, settings: &BTreeMap<String, String>) -> Value {
+    let number = |key: &str, otherwise: Option<u64>| match settings.get(key) {
+        None => otherwise,
+        Some(value) => {
+            let first = value.split(',').next().unwrap_or_default();
+            first.rsplit('=').next().unwrap_or_default().parse().ok()
+        }
+    };
+    let cores = match kind {
+        GuestKind::Machine => number("cores", Some(1))
+            .zip(number("sockets", Some(1)))
+            .map(|(cores, sockets)| number("vcpus", None).unwrap_or(cores.saturating_mul(sockets))),
+        GuestKind::Container => number("cores", None),
+    };
+    let mut requests = Map::new();
+    if let Some(cores) = cores {
+        requests.insert("cpu".to_owned(), json!(cores.to_string()));
+    }
+    if let Some(memory) = number("memory", Some(512)) {
+        requests.insert("memory".to_owned(), json!(format!("{memory}Mi")));
+    }
+    Value::Object(requests)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_the_guest_as_it_is_now() {
+        let check = |kind, text: &str, expected: Value| {
+            assert_eq!(requests(kind, &current(text)), expected, "{text}");
+        };
+        let machine = GuestKind::Machine;
+        check(
+            machine,
+            "#memory: 1\nname: a\ncores: 2\nsockets: 2\nmemory: 4096\n[old]\nmemory: 1\n",
+            json!({"cpu": "4", "memory": "4096Mi"}),
+        );
+        check(machine, "memory: current=2048\nvcpus: 3\ncores: 4\n", json!({"cpu": "3", "memory": "2048Mi"}));
+        check(machine, "", json!({"cpu": "1", "memory": "512Mi"}));
+        check(machine, "memory: much\n", json!({"cpu": "1"}));
+        check(GuestKind::Container, "hostname: b\n", json!({"memory": "512Mi"}));
+    }
+}

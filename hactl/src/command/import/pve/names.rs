@@ -1,0 +1,50 @@
+//! Names of groups and rules: what is not a name here is written anew, and told apart from every other.
+
+use ha_api_types::names::{MAX_NAME_LENGTH, problem};
+use std::collections::BTreeSet;
+
+/// Names that are in use, by kind of object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    used: BTreeSet<String>,
+}
+
+impl Names {
+    /// The name to use for one of ha-manager's, which may have upper-case letters and underscores.
+    pub(super) fn of(&mut self, original: &str) -> String {
+        let plain: String = original
+            .to_ascii_lowercase()
+            .chars()
+            .map(|letter| if letter.is_ascii_alphanumeric() || letter == '.' { letter } else { '-' })
+            .take(MAX_NAME_LENGTH - 3)
+            .collect();
+        let plain = plain.trim_matches(['-', '.']);
+        let plain = if problem(plain, MAX_NAME_LENGTH).is_none() { plain } else { "imported" };
+        let numbered = (2..).map(|number| format!("{plain}-{number}"));
+        let name = std::iter::once(plain.to_owned())
+            .chain(numbered)
+            .find(|name| !self.used.contains(name))
+            .unwrap_or_default();
+        self.used.insert(name.clone());
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_names_and_stay_apart() {
+        let mut names = Names::default();
+        let mut check =
+            |original: &str, expected: &str| assert_eq!(names.of(original), expected, "{original}");
+        check("mygroup1", "mygroup1");
+        check("Prefer_Node1", "prefer-node1");
+        check("prefer-node1", "prefer-node1-2");
+        check("_x_", "x");
+        check("___", "imported");
+        check(&"a".repeat(80), &"a".repeat(60));
+        check(&"a".repeat(81), &format!("{}-2", "a".repeat(60)));
+    }
+}

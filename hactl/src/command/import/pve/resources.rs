@@ -1,0 +1,88 @@
+//! resources.cfg: guests, as objects of kind Resource.
+
+use super::groups::Groups;
+use super::guests::Guests;
+use super::imported::Imported;
+use super::section::{Problem, Property, Section, sections};
+use ha_api_types::kind::Kind;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Guests by their number, with their group as it is called in ha-manager.
+pub(super) type Known = BTreeMap<String, Option<String>>;
+
+/// Reads resources.cfg.
+pub(super) fn read(
+    text: &str,
+    path: &str,
+    groups: &Groups,
+    guests: &mut Guests,
+    imported: &mut Imported,
+) -> Result<Known, Problem> {
+    let mut known = Known::new();
+    for section in sections(text)? {
+        let place = format!("{path}:{}", section.line);
+        let Some(guest) = guests.of(&section.type_name, &section.name) else {
+            let text = format!("{}:{} is neither vm nor ct: left out", section.type_name, section.name);
+            imported.note(&place, &text);
+            continue;
+        };
+        let mut spec: Map<String, Value> = Map::new();
+        spec.insert("driver".to_owned(), guest.driver);
+        spec.insert("state".to_owned(), json!("Started"));
+        for property in &section.properties {
+            add(&mut spec, &section, property, groups, imported, path)?;
+        }
+        if let Some(requests) = guest.requests {
+            spec.insert("requests".to_owned(), requests);
+        }
+        let mut comments = section.comments.clone();
+        comments.splice(0..0, guest.name);
+        imported.object(Kind::Resource, &section.name, &spec, &place, &comments);
+        let group = section.properties.iter().find(|property| property.name == "group");
+        known.insert(section.name.clone(), group.map(|group| group.value.clone()));
+    }
+    Ok(known)
+}
+
+fn add(
+    spec: &mut Map<String, Value>,
+    section: &Section,
+    property: &Property,
+    groups: &Groups,
+    imported: &mut Imported,
+    path: &str,
+) -> Result<(), Problem> {
+    let (key, value) = match property.name.as_str() {
+        "state" => ("state", json!(state(property)?)),
+        "max_restart" => ("maxRestart", json!(property.count()?)),
+        "max_relocate" => ("maxRelocate", json!(property.count()?)),
+        "failback" => ("failback", json!(property.boolean()?)),
+        "comment" => ("comment", json!(property.decoded())),
+        "group" => {
+            let Some(name) = groups.get(&property.value) else {
+                let text = format!("group {:?} of {} is in no groups.cfg", property.value, section.name);
+                imported.note(&format!("{path}:{}", property.line), &text);
+                return Ok(());
+            };
+            ("group", json!(name))
+        }
+        _ => {
+            let text = format!("{} of {}:{} is not known", property.name, section.type_name, section.name);
+            imported.note(&format!("{path}:{}", property.line), &text);
+            return Ok(());
+        }
+    };
+    spec.insert(key.to_owned(), value);
+    Ok(())
+}
+
+fn state(property: &Property) -> Result<&'static str, Problem> {
+    match property.value.as_str() {
+        "started" | "enabled" => Ok("Started"),
+        "stopped" => Ok("Stopped"),
+        "disabled" => Ok("Disabled"),
+        "ignored" => Ok("Ignored"),
+        _ => Err(property.expected("started, stopped, disabled, ignored or enabled")),
+    }
+}

@@ -1,0 +1,195 @@
+//! The format of ha-manager's files: sections of a type and a name, each with indented properties.
+
+/// What is wrong in a file, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// The line, from 1.
+    pub(super) line: usize,
+    /// What is wrong, and what was expected.
+    pub(super) text: String,
+}
+
+impl Problem {
+    pub(super) fn new(line: usize, text: impl Into<String>) -> Problem {
+        Problem { line, text: text.into() }
+    }
+}
+
+/// One section.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Section {
+    /// What stands before the colon, as `vm`.
+    pub(super) type_name: String,
+    /// What stands after it, as `100`.
+    pub(super) name: String,
+    /// The line of both.
+    pub(super) line: usize,
+    /// Its properties, in their order.
+    pub(super) properties: Vec<Property>,
+    /// The lines with `#` before and in it, without the sign.
+    pub(super) comments: Vec<String>,
+}
+
+/// One property of a section.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Property {
+    /// Its name.
+    pub(super) name: String,
+    /// Its value; empty when there is none.
+    pub(super) value: String,
+    /// Its line.
+    pub(super) line: usize,
+}
+
+/// A file's sections.
+///
+/// # Errors
+/// The first line that is neither a section's first line nor a property of one, and what stands there twice.
+pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut comments = Vec::new();
+    // A section ends with an empty line: an indented line after that belongs to none.
+    let mut open = false;
+    for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content)) {
+        let trimmed = content.trim();
+        if let Some(comment) = trimmed.strip_prefix('#') {
+            let of = if open { sections.last_mut().map(|section| &mut section.comments) } else { None };
+            of.unwrap_or(&mut comments).push(comment.trim().to_owned());
+        } else if trimmed.is_empty() {
+            open = false;
+        } else if content.starts_with(char::is_whitespace) {
+            let section = sections.last_mut().filter(|_| open).ok_or_else(|| {
+                Problem::new(line, format!("{trimmed:?} belongs to no section: a section begins as vm: 100"))
+            })?;
+            add(section, trimmed, line)?;
+        } else {
+            let section = Section { comments: std::mem::take(&mut comments), ..first_line(trimmed, line)? };
+            if let Some(first) = sections.iter().find(|other| other.name == section.name) {
+                let text = format!("{} is there twice, first in line {}", section.name, first.line);
+                return Err(Problem::new(line, text));
+            }
+            sections.push(section);
+            open = true;
+        }
+    }
+    Ok(sections)
+}
+
+fn first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
+    let expected = || {
+        Problem::new(
+            line,
+            format!("{trimmed:?} does not begin a section: expected a type and a name, as vm: 100"),
+        )
+    };
+    let (type_name, name) = trimmed.split_once(':').ok_or_else(expected)?;
+    let name = name.trim();
+    let word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
+    if !word(type_name) || !word(name) {
+        return Err(expected());
+    }
+    Ok(Section { type_name: type_name.to_owned(), name: name.to_owned(), line, ..Section::default() })
+}
+
+fn add(section: &mut Section, trimmed: &str, line: usize) -> Result<(), Problem> {
+    let (name, value) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+    if let Some(first) = section.properties.iter().find(|property| property.name == name) {
+        let text = format!("{name} of {} is there twice, first in line {}", section.name, first.line);
+        return Err(Problem::new(line, text));
+    }
+    section.properties.push(Property { name: name.to_owned(), value: value.trim().to_owned(), line });
+    Ok(())
+}
+
+impl Property {
+    /// Yes or no; the bare name is a yes.
+    pub(super) fn boolean(&self) -> Result<bool, Problem> {
+        match self.value.to_ascii_lowercase().as_str() {
+            "" | "1" | "on" | "yes" | "true" => Ok(true),
+            "0" | "off" | "no" | "false" => Ok(false),
+            _ => Err(self.expected("1 or 0")),
+        }
+    }
+
+    /// A whole number, 0 or more.
+    pub(super) fn count(&self) -> Result<u32, Problem> {
+        self.value.parse().map_err(|_| self.expected("a whole number, 0 or more"))
+    }
+
+    /// A text in which `%` and two digits stand for a byte.
+    pub(super) fn decoded(&self) -> String {
+        percent_encoding::percent_decode_str(&self.value)
+            .decode_utf8()
+            .map_or_else(|_| self.value.clone(), std::borrow::Cow::into_owned)
+    }
+
+    /// Says what was expected in place of the value.
+    pub(super) fn expected(&self, expected: &str) -> Problem {
+        Problem::new(self.line, format!("{}: expected {expected}, found {:?}", self.name, self.value))
+    }
+}
+
+/// The parts of a list, which are separated by commas, semicolons or spaces.
+pub(super) fn list(text: &str) -> Vec<&str> {
+    text.split([',', ';', ' ', '\t']).filter(|part| !part.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<&str, (usize, &str)>) {
+        let found = sections(text).map(|sections| {
+            let shown = |section: &Section| {
+                let properties: Vec<String> = section
+                    .properties
+                    .iter()
+                    .map(|property| format!("{}={}", property.name, property.value))
+                    .collect();
+                let comments = section.comments.join("|");
+                format!("{}:{}({})[{comments}]", section.type_name, section.name, properties.join(","))
+            };
+            sections.iter().map(shown).collect::<Vec<String>>().join(" ")
+        });
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+            (Err(problem), Err((line, part))) => {
+                assert!(problem.line == line && problem.text.contains(part), "{problem:?} of {text}");
+            }
+            (found, _) => panic!("{found:?} of {text}"),
+        }
+    }
+
+    #[test]
+    fn sections_end_with_an_empty_line_or_the_next_one() {
+        check("", Ok(""));
+        check(
+            "vm: 501\n    state started\n    max_relocate 2\n\nct: 102\n    # defaults\n",
+            Ok("vm:501(state=started,max_relocate=2)[] ct:102()[defaults]"),
+        );
+        check(
+            "# web\nvm:1\n\tcomment a  b \nct: 2\n\tdisable\n",
+            Ok("vm:1(comment=a  b)[web] ct:2(disable=)[]"),
+        );
+        check("vm: 1\n\n\tstate started\n", Err((3, "belongs to no section")));
+        check("\tstate started\n", Err((1, "belongs to no section")));
+        check("state started\n", Err((1, "does not begin a section")));
+        check("vm:\n", Err((1, "does not begin a section")));
+        check("vm: 1 2\n", Err((1, "does not begin a section")));
+        check("vm: 1\n\nct: 1\n", Err((3, "twice, first in line 1")));
+        check("vm: 1\n\tstate a\n\tstate b\n", Err((3, "state of 1 is there twice, first in line 2")));
+    }
+
+    #[test]
+    fn values_are_read_or_refused_with_their_line() {
+        let of = |value: &str| Property { name: "x".to_owned(), value: value.to_owned(), line: 7 };
+        assert_eq!(of("").boolean(), Ok(true));
+        assert_eq!(of("No").boolean(), Ok(false));
+        assert_eq!(of("2").boolean(), Err(Problem::new(7, "x: expected 1 or 0, found \"2\"")));
+        assert_eq!(of("12").count(), Ok(12));
+        assert!(of("-1").count().is_err() && of("").count().is_err());
+        assert_eq!(of("100%25 f%C3%BCr%0Aalle").decoded(), "100% für\nalle");
+        assert_eq!(of("100% sure %ff").decoded(), "100% sure %ff");
+        assert_eq!(list("node2:1, node4;node1:2"), ["node2:1", "node4", "node1:2"]);
+    }
+}

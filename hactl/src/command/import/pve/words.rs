@@ -1,0 +1,35 @@
+//! Words that ha-manager's files and the objects have in common.
+
+use super::section::{Problem, Property, list};
+use serde_json::{Map, Value, json};
+
+/// Nodes with priorities, as `node2:1,node4`.
+pub(super) fn nodes(property: &Property) -> Result<Value, Problem> {
+    let mut nodes = Map::new();
+    for part in list(&property.value) {
+        let (name, priority) = match part.split_once(':') {
+            None => (part, 0),
+            Some((name, number)) => {
+                let number: i64 = number.parse().map_err(|_| {
+                    property.expected("nodes as node1:2,node2, with whole numbers as priorities")
+                })?;
+                (name, number)
+            }
+        };
+        if nodes.insert(name.to_owned(), json!(priority)).is_some() {
+            return Err(Problem::new(property.line, format!("nodes: {name} is there twice")));
+        }
+    }
+    if nodes.is_empty() {
+        return Err(property.expected("at least one node"));
+    }
+    Ok(Value::Object(nodes))
+}
+
+/// A resource of a list, without its type.
+pub(super) fn service<'a>(text: &'a str, property: &Property) -> Result<&'a str, Problem> {
+    match text.split_once(':') {
+        Some((type_name, name)) if !type_name.is_empty() && !name.is_empty() => Ok(name),
+        Some(_) | None => Err(property.expected("resources as vm:100,ct:101")),
+    }
+}

@@ -1,0 +1,137 @@
+//! `hactl import pve`: a sample configuration, the objects it gives, and what is refused.
+
+use super::hactl::{command, file, run};
+use super::server::Server;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/pve")
+}
+
+/// Imports the sample and compares with a file beside it. `HACTL_WRITE=1` writes that file anew.
+fn check(arguments: &[&str], name: &str) {
+    let ran = run(command(&["import", "pve", "."]).args(arguments).current_dir(sample()));
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    let path = sample().join(name);
+    if std::env::var_os("HACTL_WRITE").is_some() {
+        fs::write(&path, &ran.stdout).expect("a file");
+    }
+    assert_eq!(
+        ran.stdout,
+        fs::read_to_string(&path).expect("a file"),
+        "{name} differs: look, then HACTL_WRITE=1"
+    );
+}
+
+#[test]
+fn the_sample_gives_these_objects() {
+    check(&[], "imported.yaml");
+    check(&["--simulated"], "simulated.yaml");
+}
+
+#[test]
+fn what_is_imported_is_applied_without_a_warning() {
+    let server = Server::start();
+    let path = sample().join("imported.yaml").display().to_string();
+    let ran = super::hactl::hactl(&server, &["apply", "-f", &path]);
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    assert_eq!(ran.stdout.lines().count(), 14, "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_not_carried_over_is_said_twice() {
+    let ran = run(command(&["import", "pve"]).arg(sample()));
+    for part in [
+        "groups.cfg:5: group Storage_Only is called storage-only here",
+        "WATCHDOG_MODULE=iTCO_wdt",
+        "migration: ",
+    ] {
+        assert!(ran.stderr.contains(part) && ran.stdout.contains(part), "{part}:\n{}", ran.stderr);
+    }
+    let list = run(command(&["import", "pve", "-o", "json"]).arg(sample()));
+    assert!(list.stdout.starts_with('{') && list.stdout.contains("\"kind\": \"List\""), "{}", list.stdout);
+}
+
+#[test]
+fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
+    let check = |files: &[(&str, &str)], status: i32, part: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, content) in files {
+            file(folder.path(), name, content);
+        }
+        let ran = run(command(&["import", "pve"]).arg(folder.path())).fails(status, part);
+        assert_eq!(ran.stdout, "");
+    };
+    let good = ("resources.cfg", "vm: 100\n");
+    check(&[], 2, "there is no resources.cfg in it");
+    check(
+        &[("resources.cfg", "vm: 100\n\tmax_restart many\n")],
+        2,
+        "resources.cfg:2: max_restart: expected a whole number",
+    );
+    check(
+        &[("resources.cfg", "vm: 100\n\tmax_restart 101\n")],
+        2,
+        "resources.cfg:1: spec.maxRestart: must be",
+    );
+    check(
+        &[("resources.cfg", "vm: 100\n\tstate running\n")],
+        2,
+        "resources.cfg:2: state: expected started, stopped,",
+    );
+    check(&[("resources.cfg", "vm: A_1\n")], 2, "resources.cfg:1: metadata.name: ");
+    check(&[good, ("groups.cfg", "group: g\n\tnodes a:x\n")], 2, "groups.cfg:2: nodes: expected nodes as");
+    check(&[good, ("groups.cfg", "group: g\n")], 2, "groups.cfg:1: group g has no nodes");
+    check(&[good, ("rules.cfg", "node-affinity: r\n\tnodes a\n")], 2, "rules.cfg:1: rule r has no resources");
+    check(
+        &[good, ("rules.cfg", "resource-affinity: r\n\tresources 100\n")],
+        2,
+        "rules.cfg:2: resources: expected resources as",
+    );
+    check(
+        &[good, ("datacenter.cfg", "ha: shutdown_policy=never\n")],
+        2,
+        "datacenter.cfg:1: shutdown_policy: expected",
+    );
+    check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is no setting");
+    run(&mut command(&["import", "pve", "/nonexistent"])).fails(2, "/nonexistent: there is no such folder");
+}
+
+#[test]
+fn what_is_not_known_is_left_out_with_a_word() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, content: &str| file(folder.path(), name, content);
+    write("resources.cfg", "vm: 100\n\tgroup gone\n\tcolour red\n\nfa: x\n\nvm: 101\n\tgroup g\n");
+    write("groups.cfg", "group: g\n\tnodes a b\n\tcolour red\n");
+    write(
+        "rules.cfg",
+        "location: l\n\tresources vm:100\n\nnode-affinity: n\n\tresources vm:101,vm:9\n\tnodes a\n\tcolour red\n",
+    );
+    write(
+        "datacenter.cfg",
+        "ha: colour=red\ncrs: dynamic,ha-auto-rebalance=1,ha-auto-rebalance-threshold=40,ha-auto-rebalance-hold-duration=3,colour=red\n\
+            max_workers: 100\nfencing: hardware\n",
+    );
+    let ran = run(command(&["import", "pve"]).arg(folder.path()));
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    for part in [
+        "resources.cfg:2: group \"gone\" of 100 is in no groups.cfg",
+        "resources.cfg:3: colour of vm:100 is not known",
+        "resources.cfg:5: fa:x is neither vm nor ct",
+        "groups.cfg:3: colour of group g is not known",
+        "rules.cfg:1: rule l is of type location, which is not known",
+        "rules.cfg:5: 101 is in rule n and in group g: leave one of them",
+        "rules.cfg:5: 9 of rule n is in no resources.cfg",
+        "rules.cfg:7: colour of rule n is not known",
+        "datacenter.cfg:1: ha: colour is not known",
+        "datacenter.cfg:2: crs: colour is not known",
+        "datacenter.cfg:3: max_workers: 64 in place of 100",
+        "datacenter.cfg:4: fencing: devices are declared",
+    ] {
+        assert!(ran.stderr.contains(part), "{part:?} is not in\n{}", ran.stderr);
+    }
+    for part in ["mode: Dynamic", "threshold: 0.4", "holdSeconds: 30", "maxWorkers: 64"] {
+        assert!(ran.stdout.contains(part), "{part:?} is not in\n{}", ran.stdout);
+    }
+}
