@@ -314,6 +314,10 @@ impl AgentCore {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
+                    // That a look sees nothing does not tell: what waits to be received has to be cleared away first.
+                    if service.presence == Presence::Stopped && self.may_wait_to_be_received(service) {
+                        service.presence = Presence::Unclear;
+                    }
                     self.ask_permit(service, &assignment, Phase::Starting);
                 }
             },
