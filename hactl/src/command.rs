@@ -20,6 +20,7 @@ mod explain;
 mod get;
 mod group;
 mod import;
+mod init;
 mod node;
 mod operate;
 mod set;
@@ -108,6 +109,8 @@ pub(crate) enum Command {
     Timing(timing::Timing),
     /// Write objects from the configuration of another cluster manager; needs no cluster
     Import(import::Import),
+    /// Write the first configuration of a machine: controller, node, command line; by flags, or by asking
+    Init(init::Init),
     /// The clusters that hactl knows
     Config(config::Config),
     /// Show the versions of hactl and of the controller
@@ -156,6 +159,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Check(check) => check.run(session).await,
         Command::Timing(timing) => timing.run(session).await,
         Command::Import(import) => import.run(session),
+        Command::Init(init) => init.run(session),
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,
         Command::Completion(completion) => Ok(completion.run(session)),

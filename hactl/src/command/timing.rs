@@ -45,14 +45,14 @@ pub(crate) struct Timing {
 
 /// The profiles by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ProfileName {
+pub(super) enum ProfileName {
     Fast,
     Default,
     Conservative,
 }
 
 impl ProfileName {
-    fn profile(self) -> Profile {
+    pub(super) fn profile(self) -> Profile {
         match self {
             ProfileName::Fast => Profile::Fast,
             ProfileName::Default => Profile::Default,

@@ -11,6 +11,7 @@ mod groups;
 mod groups_live;
 mod hactl;
 mod import;
+mod init;
 mod objects;
 mod operations;
 mod server;

@@ -1,0 +1,196 @@
+//! The questions that a person is asked instead of giving flags: an empty answer takes what is in brackets.
+
+use super::settings::{host_name, is_secure};
+use super::{FOLDER, Init, ProfileName, Role};
+use crate::failure::Failure;
+use clap::ValueEnum;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+
+/// Where the kernel lists the watchdogs that it has.
+const WATCHDOGS: &str = "/sys/class/watchdog";
+
+/// Somebody who answers.
+pub(super) struct Questions<R, W> {
+    answers: R,
+    questions: W,
+}
+
+impl<R: BufRead, W: Write> Questions<R, W> {
+    pub(super) fn new(answers: R, questions: W) -> Questions<R, W> {
+        Questions { answers, questions }
+    }
+
+    /// Asks for everything that no flag has given.
+    ///
+    /// # Errors
+    /// When the answers end before the questions.
+    pub(super) fn ask(&mut self, flags: &mut Init) -> Result<(), Failure> {
+        flags.etcd_endpoints =
+            self.question("etcd's client URLs, with commas", "http://127.0.0.1:2379", |text| {
+                let urls: Vec<String> = text.split(',').map(|url| url.trim().to_owned()).collect();
+                for url in &urls {
+                    is_secure("URL", url).map_err(|failure| failure.message)?;
+                }
+                Ok(urls)
+            })?;
+        if flags.roles.is_empty() {
+            flags.roles = self.question(
+                "this machine is to be a node, a controller, or both",
+                "both",
+                |text| match text {
+                    "both" => Ok(vec![Role::Controller, Role::Node]),
+                    one => Role::from_str(one, true)
+                        .map(|role| vec![role])
+                        .map_err(|_| "write node, controller or both".to_owned()),
+                },
+            )?;
+        }
+        let has_role = |role| flags.roles.contains(&role);
+        let (is_node, is_controller) = (has_role(Role::Node), has_role(Role::Controller));
+        if flags.etcd_endpoints.iter().any(|url| url.starts_with("https:")) {
+            let host = host_name();
+            self.file(&mut flags.etcd_ca, "certificate authority of etcd's members", "ca.pem")?;
+            self.file(&mut flags.etcd_cert, "this machine's certificate", &format!("{host}.pem"))?;
+            self.file(&mut flags.etcd_key, "its key", &format!("{host}.key"))?;
+        }
+        if is_node {
+            self.text(&mut flags.node, "this node's name", &host_name())?;
+            let found = watchdogs(Path::new(WATCHDOGS));
+            let found =
+                if found.is_empty() { "none is there yet".to_owned() } else { format!("there is {found}") };
+            self.text(&mut flags.watchdog, &format!("kernel module of the watchdog; {found}"), "softdog")?;
+        }
+        if is_controller {
+            let default = if flags.etcd_ca.is_some() { "0.0.0.0:7443" } else { "127.0.0.1:7443" };
+            self.text(&mut flags.listen, "where the controller serves its API", default)?;
+            if flags.profile.is_none() {
+                let profile = self.question("timings: fast, default or conservative", "default", |text| {
+                    ProfileName::from_str(text, true)
+                        .map_err(|_| "write fast, default or conservative".to_owned())
+                })?;
+                flags.profile = Some(profile);
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, value: &mut Option<PathBuf>, question: &str, name: &str) -> Result<(), Failure> {
+        if value.is_none() {
+            let default = Path::new(FOLDER).join(name).display().to_string();
+            *value = Some(self.question(question, &default, |text| Ok(PathBuf::from(text)))?);
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, value: &mut Option<String>, question: &str, default: &str) -> Result<(), Failure> {
+        if value.is_none() {
+            *value = Some(self.question(question, default, |text| Ok(text.to_owned()))?);
+        }
+        Ok(())
+    }
+
+    /// Asks until the answer is understood.
+    fn question<T>(
+        &mut self,
+        question: &str,
+        default: &str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, Failure> {
+        let failed = |error: std::io::Error| Failure::refused(format!("the answer cannot be read: {error}"));
+        loop {
+            write!(self.questions, "{question} [{default}]: ").map_err(failed)?;
+            self.questions.flush().map_err(failed)?;
+            let mut line = String::new();
+            if self.answers.read_line(&mut line).map_err(failed)? == 0 {
+                return Err(Failure::usage(
+                    "the answers have ended before the questions; nothing was written",
+                ));
+            }
+            let answer = if line.trim().is_empty() { default } else { line.trim() };
+            match read(answer) {
+                Ok(value) => return Ok(value),
+                Err(problem) => writeln!(self.questions, "{problem}").map_err(failed)?,
+            }
+        }
+    }
+}
+
+/// The names that the drivers of this machine's watchdogs give themselves.
+fn watchdogs(folder: &Path) -> String {
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| std::fs::read_to_string(entry.path().join("identity")).ok())
+        .map(|identity| identity.trim().to_owned())
+        .collect();
+    names.sort();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        init: Init,
+    }
+
+    fn flags(words: &[&str]) -> Init {
+        Line::parse_from(["init"].iter().chain(words)).init
+    }
+
+    /// What was asked, and what came of the answers.
+    fn check(words: &[&str], answers: &str) -> (String, Result<Init, Failure>) {
+        let (mut asked, mut flags) = (Vec::new(), flags(words));
+        let outcome = Questions::new(answers.as_bytes(), &mut asked).ask(&mut flags);
+        (String::from_utf8_lossy(&asked).into_owned(), outcome.map(|()| flags))
+    }
+
+    #[test]
+    fn empty_answers_take_the_defaults() {
+        let (asked, flags) = check(&[], "\n\n\n\n\n\n");
+        let flags = flags.expect("answered");
+        assert_eq!(flags.etcd_endpoints, ["http://127.0.0.1:2379"]);
+        assert_eq!(flags.roles, [Role::Controller, Role::Node]);
+        assert_eq!(flags.watchdog.as_deref(), Some("softdog"));
+        assert_eq!(flags.listen.as_deref(), Some("127.0.0.1:7443"));
+        assert_eq!(flags.profile, Some(ProfileName::Default));
+        assert!(!asked.contains("certificate"), "{asked}");
+    }
+
+    #[test]
+    fn https_asks_for_certificates() {
+        let answers = "https://a:2379, https://b:2379\nnode\n/ca\n/cert\n/key\nn1\niTCO_wdt\n";
+        let (asked, flags) = check(&[], answers);
+        let flags = flags.expect("answered");
+        assert_eq!(flags.etcd_endpoints, ["https://a:2379", "https://b:2379"]);
+        assert_eq!(flags.etcd_key, Some(PathBuf::from("/key")));
+        assert_eq!((flags.node.as_deref(), flags.watchdog.as_deref()), (Some("n1"), Some("iTCO_wdt")));
+        assert!(!asked.contains("serves its API"), "{asked}");
+    }
+
+    #[test]
+    fn what_flags_give_is_not_asked() {
+        let (asked, flags) = check(&["--role", "node", "--node", "n1", "--watchdog", ""], "\n");
+        assert_eq!(flags.expect("answered").watchdog.as_deref(), Some(""));
+        assert_eq!(asked, "etcd's client URLs, with commas [http://127.0.0.1:2379]: ");
+    }
+
+    #[test]
+    fn a_wrong_answer_is_asked_for_again() {
+        let (asked, flags) =
+            check(&["--role", "controller", "--listen", "127.0.0.1:1"], "a:2379\n\nslow\nfast\n");
+        assert_eq!(flags.expect("answered").profile, Some(ProfileName::Fast));
+        assert!(
+            asked.contains("is not a URL") && asked.contains("write fast, default or conservative"),
+            "{asked}"
+        );
+        let (_, ended) = check(&[], "\n");
+        assert!(ended.expect_err("too few answers").message.contains("have ended"));
+    }
+}

@@ -1,0 +1,280 @@
+//! What was given, checked, and completed by what follows from it.
+
+use super::{Init, Role};
+use crate::config::ConnectionFlags;
+use crate::failure::Failure;
+use ha_api_types::timing::Profile;
+use nix::unistd::{Gid, Group};
+use reqwest::Url;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The port of the API.
+const API_PORT: u16 = 7443;
+/// The group under which the package runs ha-controller.
+const CONTROLLER_GROUP: &str = "_hactl";
+
+/// The settings of a machine.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) store: Store,
+    pub(super) cluster: Option<String>,
+    pub(super) node: Option<Node>,
+    pub(super) controller: Option<Controller>,
+    pub(super) profile: Profile,
+    pub(super) client: Option<Client>,
+}
+
+/// How the store is reached.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) endpoints: Vec<String>,
+    pub(super) tls: Tls,
+}
+
+/// Files of certificates, as far as they are given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tls {
+    pub(super) authority: Option<PathBuf>,
+    pub(super) identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A machine that runs services.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) watchdog: String,
+}
+
+/// A machine that decides.
+#[derive(Debug)]
+pub(super) struct Controller {
+    pub(super) listen: SocketAddr,
+    pub(super) advertise_url: String,
+    /// Whether it serves with certificates.
+    pub(super) tls: Option<Tls>,
+}
+
+/// How `hactl` reaches the controllers.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) servers: Vec<String>,
+    pub(super) tls: Tls,
+}
+
+impl Settings {
+    /// Checks what flags or answers say.
+    ///
+    /// # Errors
+    /// With the flag that is wrong or missing.
+    pub(super) fn of(flags: &Init, connection: &ConnectionFlags) -> Result<Settings, Failure> {
+        let has = |role| flags.roles.is_empty() || flags.roles.contains(&role);
+        let store = store(flags)?;
+        if let Some(cluster) = &flags.cluster {
+            check_name("--cluster", cluster)?;
+        }
+        let node = if has(Role::Node) { Some(node(flags)?) } else { None };
+        let controller = if has(Role::Controller) { Some(controller(flags, &store.tls)?) } else { None };
+        let client = client(connection, controller.as_ref(), &store.tls)?;
+        let profile = flags.profile.map_or_else(Profile::default, super::ProfileName::profile);
+        Ok(Settings { store, cluster: flags.cluster.clone(), node, controller, profile, client })
+    }
+
+    /// What is to be done once the files are there, one step a line.
+    pub(super) fn next_steps(&self, folder: &Path) -> String {
+        let mut steps = Vec::new();
+        let mut keys: Vec<&PathBuf> = Vec::new();
+        for tls in [Some(&self.store.tls), self.controller.as_ref().and_then(|ours| ours.tls.as_ref())] {
+            let Some(tls) = tls else { continue };
+            for file in tls.authority.iter().chain(tls.identity.iter().flat_map(|(one, two)| [one, two])) {
+                if !file.exists() {
+                    steps.push(format!("put a certificate or key at {}", file.display()));
+                }
+            }
+            keys.extend(tls.identity.as_ref().map(|(_, key)| key));
+        }
+        keys.sort();
+        keys.dedup();
+        if self.controller.is_some() {
+            for key in keys.into_iter().filter(|key| !controller_may_read(key)) {
+                let key = key.display();
+                steps.push(format!(
+                    "chgrp {CONTROLLER_GROUP} {key} && chmod 640 {key}    (ha-controller reads it)"
+                ));
+            }
+            steps.push("systemctl start ha-controller".to_owned());
+            let cluster = folder.join("cluster.yaml");
+            steps.push(format!(
+                "hactl apply -f {}    (once, on one machine, when a controller runs)",
+                cluster.display()
+            ));
+        }
+        if let Some(node) = &self.node {
+            steps.push("systemctl start ha-watchdogd ha-node-agent".to_owned());
+            steps.push(format!(
+                "hactl doctor {}    (what stands in the way of this node being guarded)",
+                node.name
+            ));
+        }
+        if self.client.is_none() {
+            steps.push(
+                "hactl config set-context NAME --server URL,URL,URL    (to use hactl on this machine)"
+                    .to_owned(),
+            );
+        }
+        steps.dedup();
+        steps.iter().map(|step| format!("  {step}\n")).collect()
+    }
+}
+
+fn store(flags: &Init) -> Result<Store, Failure> {
+    for endpoint in &flags.etcd_endpoints {
+        let secure = is_secure("--etcd-endpoints", endpoint)?;
+        if secure && flags.etcd_ca.is_none() {
+            return Err(Failure::usage(format!(
+                "--etcd-endpoints {endpoint}: without a certificate authority nobody can tell whether that is the store"
+            ))
+            .help("give --etcd-ca FILE"));
+        }
+    }
+    let identity = pair("--etcd-cert", flags.etcd_cert.as_deref(), "--etcd-key", flags.etcd_key.as_deref())?;
+    let tls = Tls { authority: flags.etcd_ca.as_deref().map(absolute), identity };
+    Ok(Store { endpoints: flags.etcd_endpoints.clone(), tls })
+}
+
+fn node(flags: &Init) -> Result<Node, Failure> {
+    let name = flags.node.clone().unwrap_or_else(host_name);
+    check_name("--node", &name)?;
+    let watchdog = flags.watchdog.clone().unwrap_or_else(|| "softdog".to_owned());
+    if !watchdog.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+        return Err(Failure::usage(format!("--watchdog {watchdog:?} is not the name of a kernel module"))
+            .help("write iTCO_wdt, sp5100_tco, ipmi_watchdog, softdog or another; '' loads none"));
+    }
+    Ok(Node { name, watchdog })
+}
+
+fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
+    let given = pair("--tls-cert", flags.tls_cert.as_deref(), "--tls-key", flags.tls_key.as_deref())?;
+    let authority = flags.client_ca.as_deref().map(absolute).or_else(|| store.authority.clone());
+    let tls = match (authority, given.or_else(|| store.identity.clone())) {
+        (Some(authority), Some(identity)) => {
+            Some(Tls { authority: Some(authority), identity: Some(identity) })
+        }
+        (Some(_) | None, Some(_) | None) => None,
+    };
+    let listen = match &flags.listen {
+        Some(text) => text.parse().map_err(|_| {
+            Failure::usage(format!("--listen {text:?} is not an address with a port"))
+                .help("write 10.0.0.1:7443, [::]:7443 or 0.0.0.0:7443")
+        })?,
+        None if tls.is_some() => SocketAddr::from(([0, 0, 0, 0], API_PORT)),
+        None => SocketAddr::from(([127, 0, 0, 1], API_PORT)),
+    };
+    if tls.is_none() && !listen.ip().is_loopback() {
+        return Err(Failure::usage(format!(
+            "--listen {listen} is reachable from other machines, without certificates"
+        ))
+        .help("give --tls-cert, --tls-key and --client-ca, or listen on 127.0.0.1"));
+    }
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let advertise_url = match &flags.advertise_url {
+        Some(url) => {
+            is_secure("--advertise-url", url)?;
+            url.clone()
+        }
+        None if listen.ip().is_unspecified() => format!("{scheme}://{}:{}", host_name(), listen.port()),
+        None => format!("{scheme}://{listen}"),
+    };
+    Ok(Controller { listen, advertise_url, tls })
+}
+
+/// The machine's own controller, unless others are named.
+fn client(
+    flags: &ConnectionFlags,
+    ours: Option<&Controller>,
+    store: &Tls,
+) -> Result<Option<Client>, Failure> {
+    let servers = match (flags.server.as_slice(), ours) {
+        ([], None) => return Ok(None),
+        ([], Some(controller)) => vec![controller.advertise_url.clone()],
+        (given, _) => given.to_vec(),
+    };
+    let mut secure = false;
+    for server in &servers {
+        secure |= is_secure("--server", server)?;
+    }
+    if !secure {
+        return Ok(Some(Client { servers, tls: Tls::default() }));
+    }
+    let identity = pair(
+        "--client-certificate",
+        flags.client_certificate.as_deref(),
+        "--client-key",
+        flags.client_key.as_deref(),
+    )?;
+    let tls = Tls {
+        authority: flags.certificate_authority.as_deref().map(absolute).or_else(|| store.authority.clone()),
+        identity: identity.or_else(|| store.identity.clone()),
+    };
+    Ok(Some(Client { servers, tls }))
+}
+
+fn pair(
+    certificate_flag: &str,
+    certificate: Option<&Path>,
+    key_flag: &str,
+    key: Option<&Path>,
+) -> Result<Option<(PathBuf, PathBuf)>, Failure> {
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Ok(Some((absolute(certificate), absolute(key)))),
+        (None, None) => Ok(None),
+        (Some(_), None) => {
+            Err(Failure::usage(format!("{certificate_flag} needs its key"))
+                .help(format!("give {key_flag} FILE")))
+        }
+        (None, Some(_)) => Err(Failure::usage(format!("{key_flag} needs its certificate"))
+            .help(format!("give {certificate_flag} FILE"))),
+    }
+}
+
+/// Whether a URL is one of https; it must be that or one of http, with a host.
+pub(super) fn is_secure(flag: &str, text: &str) -> Result<bool, Failure> {
+    let url = Url::parse(text).ok().filter(|url| url.host_str().is_some_and(|host| !host.is_empty()));
+    match url.as_ref().map(Url::scheme) {
+        Some("https") => Ok(true),
+        Some("http") => Ok(false),
+        Some(_) | None => {
+            Err(Failure::usage(format!("{flag} {text:?} is not a URL with http or https and a host"))
+                .help("write https://HOST:PORT"))
+        }
+    }
+}
+
+/// As the daemons check names that become parts of keys.
+fn check_name(flag: &str, name: &str) -> Result<(), Failure> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
+        return Err(Failure::usage(format!("{flag} {name:?} cannot be a name"))
+            .help("use 1 to 253 letters, digits, '-', '.' or '_'"));
+    }
+    Ok(())
+}
+
+/// The machine's name for itself.
+pub(super) fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// A file name that means the same from every folder.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether the user of ha-controller's unit can read a key. One that is not there yet is asked for by another step.
+fn controller_may_read(key: &Path) -> bool {
+    let Ok(metadata) = std::fs::metadata(key) else { return true };
+    let group = Group::from_name(CONTROLLER_GROUP).ok().flatten().map(|group| group.gid);
+    let by_group = metadata.mode() & 0o040 != 0 && group == Some(Gid::from_raw(metadata.gid()));
+    by_group || metadata.mode() & 0o004 != 0
+}
