@@ -24,12 +24,15 @@ find_cargo_deny() {
     CARGO_DENY=$(command -v cargo-deny)
   else
     CARGO_DENY=$CACHE/tools/bin/cargo-deny
-    if [ ! -x "$CARGO_DENY" ]; then
-      say "building cargo-deny into $CACHE/tools (once, some minutes)"
-      CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --debug --quiet --root "$CACHE/tools" cargo-deny >&2 ||
-        die "cargo-deny could not be built" "install it yourself so that it is on PATH: cargo install --locked cargo-deny"
-      rm -rf "$CACHE/tools/target"
-    fi
+    [ -x "$CARGO_DENY" ] || build_tool cargo-deny
   fi
   export CARGO_DENY
+}
+
+# build_tool NAME: into the cache.
+build_tool() {
+  say "building $1 into $CACHE/tools (once, some minutes)"
+  CARGO_TARGET_DIR=$CACHE/tools/target cargo install --locked --debug --quiet --root "$CACHE/tools" "$1" >&2 ||
+    die "$1 could not be built" "install it yourself so that it is on PATH: cargo install --locked $1"
+  rm -rf "$CACHE/tools/target"
 }

@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt etcd kubectl libvirt metal rust; do
+for part in common apt etcd kubectl libvirt metal packages rust; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done
@@ -56,7 +56,7 @@ has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
 # An image of a container can be made of it alone.
 busybox_is_static() { [ -x /usr/bin/busybox ] && ! ldd /usr/bin/busybox >/dev/null 2>&1; }
 
-# setup_tests: what the tests need besides. Sets KUBECTL and CARGO_DENY.
+# setup_tests: what the tests need besides. Sets KUBECTL, CARGO_DENY and CARGO_DEB.
 setup_tests() {
   setup
   local packages=()
@@ -80,6 +80,7 @@ setup_tests() {
   busybox_is_static || packages+=(busybox-static)
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   install_libvirt
+  setup_packages
   check_rust_lints
   find_kubectl
   find_cargo_deny

@@ -94,7 +94,7 @@ fn options(machine: &Machine, daemon: &Program) -> String {
         daemon.environment.iter().map(|(name, text)| format!("{name}={text}")).collect();
     let log = machine.log(&daemon.name);
     format!(
-        "[Service]\nExecStart=\nExecStart={}\nEnvironment={}\nReadWritePaths={}\nStandardOutput=append:{}\nStandardError=inherit\n",
+        "[Unit]\nConditionPathExists=\n[Service]\nExecStart=\nExecStart={}\nEnvironment={}\nReadWritePaths={}\nStandardOutput=append:{}\nStandardError=inherit\n",
         words.join(" "),
         environment.join(" "),
         machine.volatile.display(),

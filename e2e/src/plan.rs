@@ -51,6 +51,9 @@ pub struct Plan {
     /// Units of the nodes, name and text, when these are system containers with a systemd of their own; `None`: they are not.
     #[serde(default)]
     pub units: Option<Vec<(String, String)>>,
+    /// Whether nodes that are system containers begin without daemons: a test installs them.
+    #[serde(default)]
+    pub bare: bool,
     /// How much the store may hold, in bytes; `None`: etcd's own limit.
     pub store_bytes: Option<u64>,
     /// The size of a disk of its own for each node's journal, in kilobytes; `None`: it shares that of everything else.
@@ -73,6 +76,7 @@ impl Plan {
             profile: "Fast".to_owned(),
             hardware: None,
             units: None,
+            bare: false,
             store_bytes: None,
             disk_kilobytes: None,
             podman: false,
@@ -133,6 +137,9 @@ impl Plan {
     ) -> Result<Option<Vec<Program>>> {
         let index = machine.number.checked_sub(NODE_BASE).filter(|_| machine.role == Role::Node);
         let Some(index) = index.filter(|_| self.units.is_some()) else { return Ok(None) };
+        if self.bare {
+            return Ok(Some(Vec::new()));
+        }
         let layout = Layout { plan: self, network, volatile };
         layout.node(index).map(|node| Some(node.programs))
     }

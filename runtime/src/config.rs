@@ -46,13 +46,18 @@ pub fn read_from<O: CommandFactory + FromArgMatches>(
     prefix: &str,
     arguments: Vec<OsString>,
 ) -> Result<O, ConfigError> {
-    let command = with_environment(O::command(), prefix);
+    let command = command::<O>(prefix);
     let command = match config_path(&command, &arguments) {
         Some(path) => with_file(command, &path)?,
         None => command,
     };
     let mut matches = command.clone().try_get_matches_from(arguments)?;
     O::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command.clone()).into())
+}
+
+/// A daemon's options as it takes them: with `--config`, and each with its variable.
+pub fn command<O: CommandFactory>(prefix: &str) -> Command {
+    with_environment(O::command(), prefix)
 }
 
 /// Adds `--config` and gives each option its variable.

@@ -83,8 +83,7 @@ fn units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
             continue;
         }
         let place = match name.as_str() {
-            "system.conf.d" => "/etc/systemd",
-            "logind.conf.d" => "/usr/lib/systemd",
+            "system.conf.d" | "logind.conf.d" => "/usr/lib/systemd",
             _ => "/usr/lib/systemd/system",
         };
         for file in fs::read_dir(&path)? {
@@ -153,14 +152,14 @@ fn agent(upper: &Tree, machine: &Machine, settings: &Settings) -> Result<()> {
         upper.copy(&settings.certificates.join(file), &format!("/etc/hactl/{name}"))?;
     }
     let lines = [
-        format!("HACTL_AGENT_NODE={}", machine.name),
-        format!("HACTL_AGENT_ETCD_ENDPOINTS={}", settings.endpoints),
-        "HACTL_AGENT_ETCD_CA=/etc/hactl/ca.pem".to_owned(),
-        "HACTL_AGENT_ETCD_CERT=/etc/hactl/node.pem".to_owned(),
-        "HACTL_AGENT_ETCD_KEY=/etc/hactl/node.key".to_owned(),
-        "NO_COLOR=1".to_owned(),
+        format!("node: {}", machine.name),
+        format!("etcdEndpoints: [{}]", settings.endpoints),
+        "etcdCa: /etc/hactl/ca.pem".to_owned(),
+        "etcdCert: /etc/hactl/node.pem".to_owned(),
+        "etcdKey: /etc/hactl/node.key".to_owned(),
     ];
-    upper.write("/etc/default/ha-node-agent", &(lines.join("\n") + "\n"))
+    upper.write("/etc/default/ha-node-agent", "NO_COLOR=1\n")?;
+    upper.write("/etc/hactl/agent.yaml", &(lines.join("\n") + "\n"))
 }
 
 /// A folder that becomes the root of a machine.

@@ -56,9 +56,11 @@ impl ProgramSettings {
         })
     }
 
-    /// The shim in the folder of the running program.
+    /// The shim in the folder of the running program; or, as packages install it, below `libexec` beside that folder.
     pub fn shim_beside_this_program() -> io::Result<PathBuf> {
-        Ok(std::env::current_exe()?.with_file_name("ha-exec-shim"))
+        let beside = std::env::current_exe()?.with_file_name("ha-exec-shim");
+        let installed = beside.ancestors().nth(2).map(|folder| folder.join("libexec/hactl/ha-exec-shim"));
+        Ok(installed.filter(|file| !beside.exists() && file.exists()).unwrap_or(beside))
     }
 }
 

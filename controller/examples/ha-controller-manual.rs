@@ -1,0 +1,17 @@
+//! Writes ha-controller(8) to the file named: `dev/packages` puts it into the package.
+
+use clap_mangen::Man;
+use ha_controller::shell::Options;
+use ha_runtime::program::ProgramOptions;
+use std::path::PathBuf;
+
+/// What the options do not say.
+const MORE: &str = include_str!("../../manifests/man/ha-controller.roff");
+
+fn main() -> anyhow::Result<()> {
+    let file = std::env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| anyhow::anyhow!("which file?"))?;
+    let mut page = Vec::new();
+    Man::new(ha_runtime::config::command::<Options>(Options::PREFIX)).section("8").render(&mut page)?;
+    page.extend_from_slice(MORE.as_bytes());
+    Ok(std::fs::write(file, page)?)
+}

@@ -1,0 +1,28 @@
+//! Writes the pages of the node's programs, section 8, into the folder named: `dev/packages` puts them into the package.
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use ha_node_agent::{shell, watchdog};
+use ha_runtime::program::ProgramOptions;
+use std::path::PathBuf;
+
+/// What the options do not say.
+const AGENT: &str = include_str!("../../manifests/man/ha-node-agent.roff");
+const WATCHDOGD: &str = include_str!("../../manifests/man/ha-watchdogd.roff");
+
+fn main() -> anyhow::Result<()> {
+    let folder =
+        std::env::args_os().nth(1).map(PathBuf::from).ok_or_else(|| anyhow::anyhow!("which folder?"))?;
+    let agent = ha_runtime::config::command::<shell::Options>(shell::Options::PREFIX);
+    std::fs::write(folder.join("ha-node-agent.8"), page(agent, AGENT)?)?;
+    let watchdogd = watchdog::daemon::Options::command();
+    std::fs::write(folder.join("ha-watchdogd.8"), page(watchdogd, WATCHDOGD)?)?;
+    Ok(())
+}
+
+fn page(command: Command, more: &str) -> anyhow::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    Man::new(command).section("8").render(&mut page)?;
+    page.extend_from_slice(more.as_bytes());
+    Ok(page)
+}
