@@ -10,6 +10,7 @@ pub mod event;
 pub mod keys;
 pub mod kind;
 pub mod meta;
+pub mod metric;
 pub mod names;
 pub mod node;
 pub mod object;

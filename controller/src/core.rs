@@ -5,6 +5,7 @@
 
 pub mod asked;
 pub mod commands;
+pub mod counted;
 pub mod explain;
 pub mod fencing;
 pub mod health;
@@ -14,6 +15,7 @@ pub mod placement;
 pub mod plan;
 pub mod reconcile;
 pub mod reservation;
+pub mod samples;
 pub mod service;
 pub mod situation;
 pub mod stored_view;
@@ -33,13 +35,14 @@ pub use interface::{
     CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, HoldId, Input, RefreshId, RunId,
 };
 
+use counted::Counted;
 use fencing::devices::DeviceWork;
 use fencing::probes::DeviceProbes;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Candidate, Revision};
+use ha_api_types::record::{Candidate, Proof, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
 use ha_store::election::{Election, ElectionView, Leadership, Readings, Step, Subject as ElectionSubject};
@@ -57,7 +60,7 @@ const LOOK_EVERY_MS: Millis = 30_000;
 #[derive(Clone, Debug)]
 enum Run {
     /// To fence this node, or to give it back its power.
-    Work(String),
+    Work(String, FencerAction),
     /// To see whether this node's device answers.
     Probe(String, String),
 }
@@ -115,7 +118,7 @@ impl Controller {
         Controller {
             config,
             now: Now::default(),
-            world: World::new(keys.clone()),
+            world: World::counted(keys.clone()),
             election: Election::new(keys, candidate),
             readings: Readings::default(),
             writes: Writes::default(),
@@ -150,6 +153,7 @@ impl Controller {
         match input {
             Input::Synced { entries, revision, answers } => {
                 self.world.replace(entries, revision, now.raw);
+                self.count_seen();
                 self.readings.answer(answers);
                 self.dirty = true;
                 self.look_at_election();
@@ -159,6 +163,7 @@ impl Controller {
                     Touched::Something => self.dirty = true,
                     Touched::Nothing | Touched::Heartbeat => {}
                 }
+                self.count_seen();
                 self.look_at_election();
             }
             Input::Progress(revision) => {
@@ -280,7 +285,14 @@ impl Controller {
         let now = self.now.raw;
         self.dirty = true;
         let node = match run {
-            Run::Work(node) => node,
+            Run::Work(node, action) => {
+                let failed = matches!(outcome, FencerOutcome::Failed(_));
+                if failed && action == FencerAction::Off {
+                    let method = Proof::Device { name: String::new() }.name();
+                    self.count(Counted::Fence { method, confirmed: false });
+                }
+                node
+            }
             Run::Probe(node, device) => {
                 let probe = self.probes.entry((node, device)).or_default();
                 probe.running = None;
@@ -290,6 +302,18 @@ impl Controller {
             }
         };
         self.devices.entry(node).or_default().end(id, outcome, now);
+    }
+
+    fn count(&mut self, counted: Counted) {
+        self.effects.push_back(Effect::Count(counted));
+    }
+
+    /// What the view has shown to have happened is counted by whoever leads.
+    fn count_seen(&mut self) {
+        let seen = self.world.take_counted();
+        if self.term().is_some() {
+            self.effects.extend(seen.into_iter().map(Effect::Count));
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -355,6 +379,7 @@ impl Controller {
             None => (Reason::LostLeadership, EventType::Warning),
         };
         self.led = term;
+        self.count(Counted::Leadership { gained: term.is_some() });
         self.dirty = true;
         self.uneven.clear();
         self.writes.depose();
@@ -447,7 +472,7 @@ impl Controller {
             match run.action {
                 FencerAction::Off | FencerAction::On => {
                     self.devices.entry(run.node.clone()).or_default().start(run.id, run.action);
-                    self.runs.insert(run.id, Run::Work(run.node.clone()));
+                    self.runs.insert(run.id, Run::Work(run.node.clone(), run.action));
                 }
                 FencerAction::Monitor => {
                     let key = (run.node.clone(), run.device.name.clone());

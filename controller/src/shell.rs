@@ -22,6 +22,7 @@ use commits::StoreLink;
 use effects::Effects;
 use futures::{FutureExt, StreamExt};
 use ha_api_types::keys::Keys;
+use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks};
 use ha_runtime::http::{ServeOptions, bind};
@@ -33,9 +34,9 @@ use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
 use holding::Holding;
 use measured::Measured;
-use metrics::ControllerMetrics;
+use metrics::{ControllerMetrics, CoreMetrics};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -70,7 +71,14 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let metrics =
         Metrics::new("ha-controller", env!("CARGO_PKG_VERSION"), i64::try_from(started).unwrap_or(0))?;
     let controller_metrics = ControllerMetrics::new(&metrics)?;
-    let measures = metrics.clone();
+    let store_config = options.store.config();
+    Certificates::default()
+        .with_server(options.tls().as_ref())
+        .with_store(store_config.cert.as_deref(), store_config.ca.as_deref())
+        .register(&metrics)?;
+    let core = Arc::new(Mutex::new(Controller::new(config.clone())));
+    let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now().raw)?;
+    let mut measured = Measured::new(core, &metrics)?;
     let ready = Checks::new(&["store"]);
     let mut api_options = ApiOptions::new(&config.id, &config.cluster);
     api_options.metrics = Some(api::ApiMetrics::new(&metrics)?);
@@ -105,6 +113,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         fencer: Fencer::new(options.fence_agent_path.clone()),
         events: writer.clone(),
         holding,
+        metrics: core_metrics,
         inputs: inputs.clone(),
         ended,
     };
@@ -117,7 +126,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
     });
     let stream = futures::stream::poll_fn({
         let mut received = received;
-        move |context| received.poll_recv(context)
+        move |context| {
+            controller_metrics.queued(received.len());
+            received.poll_recv(context)
+        }
     })
     .take_until(async move {
         tokio::select! {
@@ -128,9 +140,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
             }
         }
     });
-    let mut core = Measured::new(Controller::new(config), &measures)?;
     ha_runtime::notify::ready("running");
-    drive(&mut core, &clock, stream, |effect| effects.begin(effect)).await;
+    drive(&mut measured, &clock, stream, |effect| effects.begin(effect)).await;
     ha_runtime::notify::stopping();
     writer.flush().await;
     trigger.request();

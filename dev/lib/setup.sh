@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt etcd kubectl libvirt metal packages rust; do
+for part in common apt etcd kubectl libvirt metal packages prometheus rust; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done
@@ -81,6 +81,7 @@ setup_tests() {
   [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
   install_libvirt
   setup_packages
+  install_prometheus
   check_rust_lints
   find_kubectl
   find_cargo_deny

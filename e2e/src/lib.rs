@@ -29,6 +29,7 @@ pub mod process;
 pub mod program;
 pub mod registry;
 pub mod scenario;
+pub mod scrape;
 pub mod scratch;
 pub mod timeline;
 pub mod wait;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use ha_api_types::metric::Exposer;
+use ha_e2e::machine::Role;
 use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::scrape;
 use ha_e2e::wait::{holds_for, monotonic_ns, wait_until};
 
 #[test]
@@ -16,6 +19,7 @@ fn a_killed_node_is_recovered() -> Result<()> {
     let (closed, state) = scenario.fence(&home)?;
     assert!(closed > epoch, "the epoch of the dead node was not closed: {closed}");
     assert_eq!(state, "Fenced");
+    what_prometheus_reads(&scenario, &home, &away)?;
 
     // It returns empty, under a new epoch, and takes nothing back.
     scenario.cluster.power_on(&home)?;
@@ -24,6 +28,43 @@ fn a_killed_node_is_recovered() -> Result<()> {
     scenario.undisturbed(WITNESS, Duration::from_secs(5))?;
     assert_eq!(scenario.home(WITNESS)?, away);
     scenario.finish()
+}
+
+/// After the failover: the leader tells of it and of the objects, followers tell of themselves alone.
+fn what_prometheus_reads(scenario: &Scenario, home: &str, away: &str) -> Result<()> {
+    let cluster = &scenario.cluster;
+    let leader = cluster.leader()?;
+    let of_leader = [Exposer::Every, Exposer::Controller, Exposer::Leader];
+    let running = format!("hactl_resource_node{{node=\"{away}\",resource=\"{WITNESS}\"}}");
+    let fenced = format!("hactl_node_fence_state{{node=\"{home}\",state=\"Fenced\"}}");
+    wait_until("the leader to show the failover", CEILING, || {
+        scrape::controller(cluster, &leader).is_ok_and(|text| {
+            scrape::number(&text, "hactl_failover_duration_seconds_count{phase=\"start\"}") == Some(1.0)
+                && scrape::number(&text, &running) == Some(1.0)
+        })
+    })?;
+    let text = scrape::controller(cluster, &leader)?;
+    scrape::check(&text, &of_leader)?;
+    for (series, expected) in [
+        ("hactl_leader", 1.0),
+        ("hactl_failovers_total", 1.0),
+        ("hactl_fences_total{method=\"Silence\",result=\"Confirmed\"}", 1.0),
+        ("hactl_failover_duration_seconds_count{phase=\"detect\"}", 1.0),
+        (fenced.as_str(), 1.0),
+    ] {
+        assert_eq!(scrape::number(&text, series), Some(expected), "{series} in:\n{text}");
+    }
+    for controller in cluster.names(Role::Controller).iter().filter(|name| **name != leader) {
+        let text = scrape::controller(cluster, controller)?;
+        scrape::check(&text, &[Exposer::Every, Exposer::Controller])?;
+        assert_eq!(scrape::number(&text, "hactl_leader"), Some(0.0), "{text}");
+    }
+    let text = scrape::agent(cluster, away)?;
+    scrape::check(&text, &[Exposer::Every, Exposer::Agent])?;
+    for series in ["hactl_agent_watchdog_armed", "hactl_agent_exclusive_services"] {
+        assert_eq!(scrape::number(&text, series), Some(1.0), "{series} in:\n{text}");
+    }
+    Ok(())
 }
 
 #[test]
@@ -73,7 +114,7 @@ fn a_node_whose_agent_is_frozen_is_reset() -> Result<()> {
 fn an_idle_node_is_never_reset() -> Result<()> {
     let scenario = Scenario::start("idle-node")?;
     let home = scenario.home(WITNESS)?;
-    let idle = scenario.cluster.names(ha_e2e::machine::Role::Node).into_iter().find(|node| *node != home);
+    let idle = scenario.cluster.names(Role::Node).into_iter().find(|node| *node != home);
     let idle = idle.expect("a node without the witness");
     scenario.cluster.machine(&idle)?.hold("ha-node-agent")?;
     // Longer than the watchdog and every deadline of the fast profile.

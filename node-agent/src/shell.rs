@@ -32,6 +32,7 @@ use drivers::Drivers;
 use effects::Effects;
 use futures::StreamExt;
 use ha_api_types::keys::Keys;
+use ha_runtime::certificate::Certificates;
 use ha_runtime::clock::{Clock, SystemClock};
 use ha_runtime::http::admin::{self, Checks};
 use ha_runtime::http::{ServeOptions, bind};
@@ -91,6 +92,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let metrics =
         Metrics::new("ha-node-agent", env!("CARGO_PKG_VERSION"), i64::try_from(started).unwrap_or(0))?;
     let agent_metrics = AgentMetrics::new(&metrics)?;
+    let store_config = options.store.config();
+    Certificates::default()
+        .with_store(store_config.cert.as_deref(), store_config.ca.as_deref())
+        .register(&metrics)?;
     let ready = Checks::new(&["store"]);
     let server = bind(ServeOptions::new(options.admin_listen, None)).await.map_err(unusable)?;
     tokio::spawn(

@@ -1,5 +1,6 @@
 //! What every hactl process shares: clock, reconcile loop, shutdown, logging, metrics, HTTP, TLS, notification, options.
 
+pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod http;

@@ -1,21 +1,28 @@
 //! A process's own metrics registry and its text form for Prometheus.
 
+mod scraped;
+
+use ha_api_types::metric::{Metric, Sample, every};
 use prometheus::core::Collector;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts,
     Registry, TextEncoder,
 };
+use scraped::Scraped;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// The metrics of one process. Cheap to clone; every clone is the same registry.
 ///
-/// Names begin with `hactl_`, units come last (`_seconds`), counters end in `_total`. A metric is registered once, at
-/// start: a bad or doubled name is an error there and nowhere else.
+/// Names, labels and help come from [`ha_api_types::metric`]. A metric is registered once, at start: a bad or doubled name
+/// is an error there and nowhere else.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
+    registered: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Metrics {
@@ -24,60 +31,76 @@ impl Metrics {
     /// # Errors
     /// Never in practice: the two names are valid.
     pub fn new(component: &str, version: &str, started_unix_seconds: i64) -> prometheus::Result<Metrics> {
-        let metrics = Metrics { registry: Registry::new() };
-        metrics
-            .gauges("hactl_build_info", "The running version; always 1.", &["component", "version"])?
-            .with_label_values(&[component, version])
-            .set(1);
-        metrics
-            .gauge("hactl_process_start_time_seconds", "When the process started, in seconds since 1970.")?
-            .set(started_unix_seconds);
+        let metrics = Metrics { registry: Registry::new(), registered: Arc::default() };
+        metrics.gauges(every::BUILD_INFO)?.with_label_values(&[component, version]).set(1.0);
+        metrics.gauge(every::PROCESS_START_TIME)?.set(started_unix_seconds as f64);
         Ok(metrics)
     }
 
-    /// Adds a collector.
-    ///
-    /// # Errors
-    /// When its name is taken or not valid.
-    pub fn register<C: Collector + Clone + 'static>(&self, collector: C) -> prometheus::Result<C> {
+    fn register<C: Collector + Clone + 'static>(
+        &self,
+        metric: &'static Metric,
+        collector: C,
+    ) -> prometheus::Result<C> {
         self.registry.register(Box::new(collector.clone()))?;
+        self.note(metric);
         Ok(collector)
     }
 
+    fn note(&self, metric: &'static Metric) {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).insert(metric.name);
+    }
+
     /// A new counter.
-    pub fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
-        self.register(IntCounter::new(name, help)?)
+    pub fn counter(&self, metric: &'static Metric) -> prometheus::Result<IntCounter> {
+        self.register(metric, IntCounter::new(metric.name, metric.help)?)
     }
 
     /// A new family of counters.
-    pub fn counters(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
-        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
+    pub fn counters(&self, metric: &'static Metric) -> prometheus::Result<IntCounterVec> {
+        self.register(metric, IntCounterVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
     }
 
     /// A new gauge.
-    pub fn gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
-        self.register(IntGauge::new(name, help)?)
+    pub fn gauge(&self, metric: &'static Metric) -> prometheus::Result<Gauge> {
+        self.register(metric, Gauge::new(metric.name, metric.help)?)
     }
 
-    /// A new family of gauges.
-    pub fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
-        self.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    /// A new family of gauges; of a metric without labels, a gauge that may have no value.
+    pub fn gauges(&self, metric: &'static Metric) -> prometheus::Result<GaugeVec> {
+        self.register(metric, GaugeVec::new(Opts::new(metric.name, metric.help), metric.labels)?)
     }
 
     /// A new histogram; `buckets` are upper bounds.
-    pub fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> prometheus::Result<Histogram> {
-        self.register(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?)
+    pub fn histogram(&self, metric: &'static Metric, buckets: &[f64]) -> prometheus::Result<Histogram> {
+        let options = HistogramOpts::new(metric.name, metric.help).buckets(buckets.to_vec());
+        self.register(metric, Histogram::with_opts(options)?)
     }
 
     /// A new family of histograms; `buckets` are upper bounds.
-    pub fn histograms(
+    pub fn histograms(&self, metric: &'static Metric, buckets: &[f64]) -> prometheus::Result<HistogramVec> {
+        let options = HistogramOpts::new(metric.name, metric.help).buckets(buckets.to_vec());
+        self.register(metric, HistogramVec::new(options, metric.labels)?)
+    }
+
+    /// Metrics whose numbers are asked for whenever somebody reads: nothing is walked while nobody does, and what has gone
+    /// is not shown any more.
+    pub fn scraped(
         &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> prometheus::Result<HistogramVec> {
-        self.register(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?)
+        metrics: impl IntoIterator<Item = &'static Metric>,
+        read: impl Fn() -> Vec<Sample> + Send + Sync + 'static,
+    ) -> prometheus::Result<()> {
+        let metrics: Vec<&'static Metric> = metrics.into_iter().collect();
+        self.registry.register(Box::new(Scraped::new(&metrics, read)?))?;
+        for metric in metrics {
+            self.note(metric);
+        }
+        Ok(())
+    }
+
+    /// The names of all that is registered, whether or not it has a number now.
+    pub fn registered(&self) -> BTreeSet<&'static str> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Everything, in the text format of Prometheus ([`CONTENT_TYPE`]).
@@ -94,19 +117,53 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ha_api_types::metric::{controller, leader};
+
+    fn check(metrics: &Metrics, lines: &[&str], absent: &[&str]) {
+        let text = metrics.encode().unwrap();
+        for line in lines {
+            assert!(text.lines().any(|found| found == *line), "{line} is missing in:\n{text}");
+        }
+        for part in absent {
+            assert!(!text.contains(part), "{part} is in:\n{text}");
+        }
+    }
 
     #[test]
     fn what_is_registered_is_encoded_and_doubles_are_refused() {
         let metrics = Metrics::new("ha-controller", "0.1.0", 7).unwrap();
-        metrics.counter("hactl_writes_total", "Writes.").unwrap().inc_by(3);
-        assert!(metrics.counter("hactl_writes_total", "Writes.").is_err());
-        let text = metrics.encode().unwrap();
-        for line in [
+        metrics.counter(controller::STORE_WATCH_RESTARTS).unwrap().inc_by(3);
+        assert!(metrics.counter(controller::STORE_WATCH_RESTARTS).is_err());
+        let lines = [
             "hactl_build_info{component=\"ha-controller\",version=\"0.1.0\"} 1",
             "hactl_process_start_time_seconds 7",
-            "hactl_writes_total 3",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in:\n{text}");
-        }
+            "hactl_store_watch_restarts_total 3",
+        ];
+        check(&metrics, &lines, &[]);
+    }
+
+    #[test]
+    fn what_is_scraped_is_asked_for_and_what_has_gone_is_not_shown() {
+        let metrics = Metrics::new("test", "0", 0).unwrap();
+        let samples = Arc::new(Mutex::new(vec![
+            leader::NODE_SERVICES.sample(["node1"], 2.0),
+            leader::WAITING.sample([], 1.0),
+            leader::NODE_SERVICES.sample(["node2"], 0.0),
+            leader::RESOURCE_RESTARTS.sample(["web"], 3.0),
+        ]));
+        let read = Arc::clone(&samples);
+        metrics.scraped(leader::ALL.iter().copied(), move || read.lock().unwrap().clone()).unwrap();
+        let lines = [
+            "hactl_node_services{node=\"node1\"} 2",
+            "hactl_node_services{node=\"node2\"} 0",
+            "hactl_waiting 1",
+            "# TYPE hactl_resource_restarts_total counter",
+            "hactl_resource_restarts_total{resource=\"web\"} 3",
+        ];
+        check(&metrics, &lines, &["hactl_node_state"]);
+        samples.lock().unwrap().truncate(1);
+        check(&metrics, &lines[..1], &["node2", "hactl_waiting", "web"]);
+        assert!(metrics.registered().contains("hactl_node_state"));
+        assert!(metrics.gauge(leader::WAITING).is_err(), "a doubled name");
     }
 }

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod generated;
+mod metrics;
 mod scenarios;
 mod schemas;
 
@@ -20,6 +21,12 @@ struct Arguments {
 enum Chore {
     /// Check that crates depend only on what ARCHITECTURE.md allows, and that source files keep the house rules
     Architecture,
+    /// Write the reference of every metric to docs/metrics.md
+    Metrics {
+        /// Only compare, and fail when it is out of date
+        #[arg(long)]
+        check: bool,
+    },
     /// Write the index of the simulator's scenarios
     Scenarios {
         /// Only compare, and fail when it is out of date
@@ -37,6 +44,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Architecture => architecture::check(),
+        Chore::Metrics { check } => metrics::write(check),
         Chore::Scenarios { check } => scenarios::write(check),
         Chore::Schemas { check } => schemas::write(check),
     };

@@ -3,8 +3,9 @@
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use ha_api_types::metric::controller;
 use ha_runtime::metrics::Metrics;
-use prometheus::{HistogramVec, IntCounterVec, IntGauge};
+use prometheus::{Gauge, HistogramVec, IntCounterVec};
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -13,7 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 pub struct ApiMetrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
-    watches: IntGauge,
+    watches: Gauge,
 }
 
 impl ApiMetrics {
@@ -23,18 +24,12 @@ impl ApiMetrics {
     /// When that was done before in this registry.
     pub fn new(metrics: &Metrics) -> prometheus::Result<ApiMetrics> {
         Ok(ApiMetrics {
-            requests: metrics.counters(
-                "hactl_api_requests_total",
-                "Requests to the API, by method, route and status code.",
-                &["method", "route", "code"],
-            )?,
+            requests: metrics.counters(controller::API_REQUESTS)?,
             seconds: metrics.histograms(
-                "hactl_api_request_seconds",
-                "How long requests took until their answer began, by method.",
-                &["method"],
+                controller::API_REQUEST_DURATION,
                 &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0],
             )?,
-            watches: metrics.gauge("hactl_api_watches", "Watches and event streams that are open.")?,
+            watches: metrics.gauge(controller::API_WATCHES)?,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What can happen to the controller, and what it can ask for.
 
+use super::counted::Counted;
 use ha_api_types::event::Event;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
@@ -141,6 +142,8 @@ pub enum Effect {
         /// The answer.
         answer: HoldAnswer,
     },
+    /// Count this; nothing is decided from it.
+    Count(Counted),
     /// The shutdown is done; nothing follows.
     Ended,
 }

@@ -1,5 +1,6 @@
 //! The cluster as last read from the store: typed, with revisions, and with the moment at which this process saw each.
 
+mod counting;
 mod failed_moves;
 mod heartbeat;
 mod observation;
@@ -97,6 +98,8 @@ pub struct World {
     pub failed_moves: BTreeMap<String, FailedMoves>,
     /// What the Cluster object asks for, worked out when it changes: everything that happens is looked at under it.
     timings: Timings,
+    /// What happens is kept for whoever counts it; `None`: nobody does.
+    counting: Option<counting::Counting>,
     /// Everything above as it was read: of a complete reading, only what differs from it is looked at.
     read: BTreeMap<String, Entry>,
 }
@@ -146,8 +149,14 @@ impl World {
             observations: BTreeMap::new(),
             failed_moves: BTreeMap::new(),
             timings: Timings::default(),
+            counting: None,
             read: BTreeMap::new(),
         }
+    }
+
+    /// A view before the first reading, of which somebody will take what happened.
+    pub(in crate::core) fn counted(keys: Keys) -> World {
+        World { counting: Some(counting::Counting::default()), ..World::new(keys) }
     }
 
     /// Replaces the view by a complete reading, unless the view is newer already. What has not changed keeps the moment
@@ -263,7 +272,9 @@ impl World {
             Key::Assignment(name) => put(&mut self.assignments, name, entry, now),
             Key::Tombstone(name) => put(&mut self.tombstones, name, entry, now),
             Key::Fence(name) => {
+                let before = self.fences.get(name).map(|known| known.value.state);
                 let read = put(&mut self.fences, name, entry, now);
+                self.count_fence(name, before, now);
                 self.observe_fence(name, now);
                 read
             }
@@ -329,7 +340,9 @@ impl World {
     fn put_status(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
         match kind {
             Kind::Resource => {
+                let before = self.before(name);
                 let read = put(&mut self.resource_statuses, name, entry, now);
+                self.count_service(name, before, now);
                 self.observe_failed_moves(name, now);
                 read
             }
@@ -338,7 +351,12 @@ impl World {
             Kind::Node => put(&mut self.node_statuses, name, entry, now),
             Kind::NodeGroup => put(&mut self.node_group_statuses, name, entry, now),
             Kind::Cluster => put_one(&mut self.cluster_status, name, entry, now),
-            Kind::Operation => put(&mut self.operation_statuses, name, entry, now),
+            Kind::Operation => {
+                let before = self.operation_statuses.get(name).map(|known| known.value.phase);
+                let read = put(&mut self.operation_statuses, name, entry, now);
+                self.count_operation(name, before);
+                read
+            }
         }
     }
 
@@ -372,6 +390,7 @@ impl World {
                 Kind::Resource => {
                     self.resource_statuses.remove(name);
                     self.failed_moves.remove(name);
+                    self.forget_counting(name);
                 }
                 Kind::Group => drop(self.group_statuses.remove(name)),
                 Kind::AffinityRule => drop(self.rule_statuses.remove(name)),

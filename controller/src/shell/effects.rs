@@ -3,6 +3,7 @@
 use super::Inputs;
 use super::commits::StoreLink;
 use super::holding::Holding;
+use super::metrics::CoreMetrics;
 use super::watching::Refreshing;
 use crate::core::{Effect, Input};
 use crate::fencer::Fencer;
@@ -16,6 +17,7 @@ pub(super) struct Effects {
     pub(super) fencer: Fencer,
     pub(super) events: EventWriter,
     pub(super) holding: Holding,
+    pub(super) metrics: CoreMetrics,
     pub(super) inputs: Inputs,
     pub(super) ended: watch::Sender<bool>,
 }
@@ -46,6 +48,7 @@ impl Effects {
                 self.events.write(name, event);
             }
             Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),
+            Effect::Count(counted) => self.metrics.count(&counted),
             Effect::Ended => {
                 self.ended.send_replace(true);
             }

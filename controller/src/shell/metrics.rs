@@ -1,58 +1,240 @@
-//! The controller's own metrics.
+//! The controller's own metrics: what is counted as it happens, and what is asked of the core when somebody reads.
 
-use ha_api_types::record::Revision;
+use crate::core::Controller;
+use crate::core::counted::{Counted, FailoverPhase};
+use crate::core::samples::{Relocations, Seen, samples};
+use ha_api_types::metric::{Sample, controller, leader};
+use ha_api_types::record::{Proof, Revision};
+use ha_api_types::time::Mono;
 use ha_runtime::metrics::Metrics;
 use ha_store::Outcome;
-use prometheus::{IntCounter, IntCounterVec, IntGauge};
+use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the controller counts.
+/// Upper bounds of phases of failovers, seconds.
+const PHASES: [f64; 11] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0];
+
+/// What the controller counts of the store and of its own loop.
 #[derive(Clone, Debug)]
 pub(super) struct ControllerMetrics {
     commits: IntCounterVec,
+    errors: IntCounterVec,
     requests: IntCounterVec,
-    watch_failures: IntCounter,
-    revision: IntGauge,
+    watch_restarts: IntCounter,
+    reachable: Gauge,
+    queue: Gauge,
+    newest: Arc<AtomicI64>,
 }
 
 impl ControllerMetrics {
     pub(super) fn new(metrics: &Metrics) -> prometheus::Result<ControllerMetrics> {
         Ok(ControllerMetrics {
-            commits: metrics.counters(
-                "hactl_store_commits_total",
-                "Transactions of the controller's core, by what became of them.",
-                &["outcome"],
-            )?,
-            requests: metrics.counters(
-                "hactl_store_requests_total",
-                "Requests of the controller's core to the store, by kind.",
-                &["request"],
-            )?,
-            watch_failures: metrics.counter("hactl_store_watch_failures_total", "Watches that broke off.")?,
-            revision: metrics
-                .gauge("hactl_store_revision", "The store's revision up to which the view is complete.")?,
+            commits: metrics.counters(controller::STORE_COMMITS)?,
+            errors: metrics.counters(controller::RECONCILE_ERRORS)?,
+            requests: metrics.counters(controller::STORE_REQUESTS)?,
+            watch_restarts: metrics.counter(controller::STORE_WATCH_RESTARTS)?,
+            reachable: metrics.gauge(controller::STORE_REACHABLE)?,
+            queue: metrics.gauge(controller::RECONCILE_QUEUE)?,
+            newest: Arc::default(),
         })
     }
 
     pub(super) fn committed(&self, outcome: &Outcome) {
-        let outcome = match outcome {
-            Outcome::Applied(_) => "applied",
-            Outcome::Conflict(_) => "conflict",
-            Outcome::LeaseNotFound => "lease_not_found",
-            Outcome::Refused(_) => "refused",
-            Outcome::Unknown(_) => "unknown",
+        let (outcome, failed) = match outcome {
+            Outcome::Applied(revision) => {
+                self.heard_of(*revision);
+                ("applied", false)
+            }
+            Outcome::Conflict(_) => ("conflict", true),
+            Outcome::LeaseNotFound => ("lease_not_found", true),
+            Outcome::Refused(_) => ("refused", true),
+            Outcome::Unknown(_) => ("unknown", true),
         };
         self.commits.with_label_values(&[outcome]).inc();
+        if failed {
+            self.errors.with_label_values(&[outcome]).inc();
+        }
     }
 
     pub(super) fn requested(&self, request: &str) {
         self.requests.with_label_values(&[request]).inc();
     }
 
+    /// The watch broke off: it is begun again.
     pub(super) fn watch_failed(&self) {
-        self.watch_failures.inc();
+        self.watch_restarts.inc();
+        self.reachable.set(0.0);
     }
 
-    pub(super) fn revision(&self, revision: Revision) {
-        self.revision.set(revision);
+    /// The watch works.
+    pub(super) fn watched(&self, revision: Revision) {
+        self.reachable.set(1.0);
+        self.heard_of(revision);
+    }
+
+    /// So many things wait to be looked at.
+    pub(super) fn queued(&self, count: usize) {
+        self.queue.set(count as f64);
+    }
+
+    /// The newest revision that was heard of.
+    fn newest(&self) -> Revision {
+        self.newest.load(Ordering::Relaxed)
+    }
+
+    fn heard_of(&self, revision: Revision) {
+        self.newest.fetch_max(revision, Ordering::Relaxed);
+    }
+}
+
+/// What the core says is to be counted.
+#[derive(Clone, Debug)]
+pub(super) struct CoreMetrics {
+    transitions: IntCounterVec,
+    failovers: IntCounter,
+    phases: HistogramVec,
+    fences: IntCounterVec,
+    operations: IntCounterVec,
+    relocations: Arc<Mutex<Relocations>>,
+}
+
+impl CoreMetrics {
+    /// Registers them, and what is asked of the core whenever somebody reads.
+    pub(super) fn new(
+        metrics: &Metrics,
+        core: &Arc<Mutex<Controller>>,
+        store: &ControllerMetrics,
+        now: impl Fn() -> Mono + Send + Sync + 'static,
+    ) -> prometheus::Result<CoreMetrics> {
+        let counted = CoreMetrics {
+            transitions: metrics.counters(controller::LEADER_TRANSITIONS)?,
+            failovers: metrics.counter(controller::FAILOVERS)?,
+            phases: metrics.histograms(controller::FAILOVER_DURATION, &PHASES)?,
+            fences: metrics.counters(controller::FENCES)?,
+            operations: metrics.counters(controller::OPERATIONS)?,
+            relocations: Arc::default(),
+        };
+        counted.begin_at_zero();
+        let (core, store) = (Arc::clone(core), store.clone());
+        let relocations = Arc::clone(&counted.relocations);
+        let own = [
+            controller::LEADER,
+            controller::UNREADABLE_KEYS,
+            controller::STORE_REVISION,
+            controller::STORE_REVISION_LAG,
+        ];
+        metrics.scraped(own.into_iter().chain(leader::ALL.iter().copied()), move || {
+            let mut relocations = relocations.lock().unwrap_or_else(PoisonError::into_inner);
+            let core = core.lock().unwrap_or_else(PoisonError::into_inner);
+            relocations.retain(|(name, _), _| core.world().resources.contains_key(name));
+            read(&core, now(), store.newest(), &relocations)
+        })?;
+        Ok(counted)
+    }
+
+    /// What happens rarely is there from the start: a rate is of no use whose first event makes the series.
+    fn begin_at_zero(&self) {
+        for transition in ["became", "lost"] {
+            self.transitions.with_label_values(&[transition]);
+        }
+        for phase in FailoverPhase::ALL {
+            self.phases.with_label_values(&[phase.name()]);
+        }
+        for method in Proof::NAMES {
+            self.fences.with_label_values(&[method, "Confirmed"]);
+        }
+    }
+
+    /// Counts what happened.
+    pub(super) fn count(&self, counted: &Counted) {
+        match counted {
+            Counted::Leadership { gained } => {
+                let transition = if *gained { "became" } else { "lost" };
+                self.transitions.with_label_values(&[transition]).inc();
+                // The next leader counts from zero too.
+                self.relocations.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+            Counted::Relocation { resource, reason } => {
+                let mut relocations = self.relocations.lock().unwrap_or_else(PoisonError::into_inner);
+                *relocations.entry((resource.clone(), *reason)).or_default() += 1;
+            }
+            Counted::Failover => self.failovers.inc(),
+            Counted::Phase { phase, took_ms } => {
+                self.phases.with_label_values(&[phase.name()]).observe(*took_ms as f64 / 1000.0);
+            }
+            Counted::Fence { method, confirmed } => {
+                let result = if *confirmed { "Confirmed" } else { "Failed" };
+                self.fences.with_label_values(&[method, result]).inc();
+            }
+            Counted::Operation { action, driver, phase } => {
+                let (action, result) = (format!("{action:?}"), format!("{phase:?}"));
+                self.operations.with_label_values(&[action.as_str(), driver, result.as_str()]).inc();
+            }
+        }
+    }
+}
+
+/// What is asked of the core. A follower says nothing of objects: what it knows may be old.
+fn read(core: &Controller, now: Mono, newest: Revision, relocations: &Relocations) -> Vec<Sample> {
+    let world = core.world();
+    let leads = core.term().is_some();
+    let newest = newest.max(world.revision);
+    let mut read = vec![
+        controller::LEADER.sample([], if leads { 1.0 } else { 0.0 }),
+        controller::UNREADABLE_KEYS.sample([], world.unreadable.len() as f64),
+        controller::STORE_REVISION.sample([], newest as f64),
+        controller::STORE_REVISION_LAG.sample([], (newest - world.revision) as f64),
+    ];
+    if leads {
+        let waiting = core.waiting().len();
+        let reservation = core.reservation();
+        read.extend(samples(&Seen { world, now, waiting, reservation, relocations }));
+    }
+    read
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Config;
+    use ha_api_types::metric::{Exposer, Metric};
+
+    fn registered() -> (Metrics, CoreMetrics) {
+        let metrics = Metrics::new("test", "0", 0).unwrap();
+        let store = ControllerMetrics::new(&metrics).unwrap();
+        let core = Arc::new(Mutex::new(Controller::new(Config::default())));
+        let counted = CoreMetrics::new(&metrics, &core, &store, Mono::default).unwrap();
+        (metrics, counted)
+    }
+
+    #[test]
+    fn a_follower_shows_nothing_of_objects() {
+        let (metrics, counted) = registered();
+        counted.count(&Counted::Fence { method: "Silence", confirmed: true });
+        counted.count(&Counted::Phase { phase: FailoverPhase::Fence, took_ms: 1_500 });
+        let text = metrics.encode().unwrap();
+        for line in [
+            "hactl_leader 0",
+            "hactl_fences_total{method=\"Silence\",result=\"Confirmed\"} 1",
+            "hactl_fences_total{method=\"Device\",result=\"Confirmed\"} 0",
+            "hactl_failover_duration_seconds_sum{phase=\"fence\"} 1.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in:\n{text}");
+        }
+        for metric in leader::ALL {
+            assert!(!text.contains(metric.name), "{} is in:\n{text}", metric.name);
+        }
+    }
+
+    #[test]
+    fn all_that_is_declared_is_registered_and_nothing_else() {
+        let (metrics, _) = registered();
+        crate::api::ApiMetrics::new(&metrics).unwrap();
+        super::super::measured::reconcile_duration(&metrics).unwrap();
+        ha_runtime::certificate::Certificates::default().register(&metrics).unwrap();
+        let declared = Metric::all().filter(|metric| metric.exposer != Exposer::Agent);
+        let declared: std::collections::BTreeSet<&str> = declared.map(|metric| metric.name).collect();
+        assert_eq!(metrics.registered(), declared);
     }
 }

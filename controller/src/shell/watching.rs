@@ -50,7 +50,7 @@ pub(super) fn spawn(
             let sent = match item {
                 Item::Synced(reading) => {
                     ready.set("store", Ok(()));
-                    metrics.revision(reading.revision);
+                    metrics.watched(reading.revision);
                     inputs.send(Input::Synced {
                         entries: reading.entries,
                         revision: reading.revision,
@@ -58,12 +58,12 @@ pub(super) fn spawn(
                     })
                 }
                 Item::Changes { changes, revision } => {
-                    metrics.revision(revision);
+                    metrics.watched(revision);
                     inputs.send(Input::Changed { changes, revision })
                 }
                 Item::Progress(revision) => {
                     ready.set("store", Ok(()));
-                    metrics.revision(revision);
+                    metrics.watched(revision);
                     inputs.send(Input::Progress(revision))
                 }
                 Item::Unavailable(error) => {

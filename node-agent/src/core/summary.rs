@@ -1,6 +1,6 @@
 //! How an agent stands, for metrics, `/readyz` and the service manager's status line.
 
-use super::service::{Presence, Step};
+use super::service::{Presence, Service, Step};
 use super::session::Session;
 use super::{AgentCore, Now};
 use ha_api_types::time::Millis;
@@ -40,8 +40,16 @@ pub struct Summary {
     pub armed: bool,
     /// Services that run, or may run, here.
     pub running: usize,
+    /// Those of them that must not run twice.
+    pub exclusive: usize,
     /// Commands under way.
     pub workers: usize,
+    /// Services whose next command could begin, if a worker were free.
+    pub queued: usize,
+    /// The watchdog's timeout as read back, milliseconds; `None` without one.
+    pub watchdog_timeout_ms: Option<Millis>,
+    /// The least time that was left on it at a pet since it was armed, milliseconds.
+    pub watchdog_margin_ms: Option<u32>,
     /// It was told to end, and has not yet.
     pub ending: bool,
     /// What it does at the moment, in a sentence.
@@ -69,6 +77,13 @@ impl AgentCore {
             Session::Registered(_) => (AgentState::WaitForLock, "creating its heartbeat".to_owned()),
             Session::Ended => (AgentState::LostLock, "ending".to_owned()),
         };
+        let may_run = |service: &&Service| match service.presence {
+            Presence::Running | Presence::Unclear => true,
+            Presence::Stopped | Presence::Unprobed => false,
+        };
+        let running = || self.services.values().filter(may_run);
+        let waits = |service: &&Service| service.task.is_none() && self.command_of(now, service).is_some();
+        let watchdog = self.node_report().map(|report| report.watchdog.timeout_ms);
         Summary {
             state,
             epoch: self.registered().map_or(0, |registered| registered.epoch),
@@ -76,14 +91,11 @@ impl AgentCore {
             armed: self
                 .node_report()
                 .is_some_and(|report| report.armed && report.instance == self.config.instance),
-            running: self
-                .services
-                .values()
-                .filter(|service| match service.presence {
-                    Presence::Running | Presence::Unclear => true,
-                    Presence::Stopped | Presence::Unprobed => false,
-                })
-                .count(),
+            running: running().count(),
+            exclusive: running().filter(|service| service.definition.exclusive).count(),
+            queued: self.services.values().filter(waits).count(),
+            watchdog_timeout_ms: watchdog.filter(|timeout_ms| *timeout_ms > 0),
+            watchdog_margin_ms: self.watchdog.daemon_status().smallest_margin_ms,
             workers: self.services.values().filter(|service| service.task.is_some()).count(),
             ending: self.is_ending(),
             doing,

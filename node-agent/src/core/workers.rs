@@ -89,7 +89,7 @@ impl AgentCore {
     }
 
     /// The command that the service's step asks for, if it may begin now.
-    fn command_of(&self, now: &Now, service: &Service) -> Option<Command> {
+    pub(super) fn command_of(&self, now: &Now, service: &Service) -> Option<Command> {
         if service.not_before.is_some_and(|at| now.raw < at) {
             return None;
         }

@@ -1,9 +1,10 @@
 //! The agent's own metrics.
 
-use super::observed::number_of;
-use crate::core::Summary;
+use crate::core::{AgentState, Summary};
+use ha_api_types::metric::agent;
+use ha_api_types::time::Millis;
 use ha_runtime::metrics::Metrics;
-use prometheus::{IntCounter, IntCounterVec, IntGauge};
+use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec};
 
 /// What the agent counts, and how it stands.
 #[derive(Clone, Debug)]
@@ -12,45 +13,121 @@ pub(super) struct AgentMetrics {
     pub(super) commits: IntCounter,
     pub(super) commands: IntCounterVec,
     pub(super) journal_writes: IntCounter,
-    state: IntGauge,
-    epoch: IntGauge,
-    armed: IntGauge,
-    deadline_ms: IntGauge,
-    services: IntGauge,
-    workers: IntGauge,
+    state: GaugeVec,
+    epoch: Gauge,
+    lease_remaining: GaugeVec,
+    watchdog_armed: Gauge,
+    watchdog_timeout: GaugeVec,
+    watchdog_margin: GaugeVec,
+    services: Gauge,
+    exclusive: Gauge,
+    workers: Gauge,
+    queue: Gauge,
 }
 
 impl AgentMetrics {
     pub(super) fn new(metrics: &Metrics) -> prometheus::Result<AgentMetrics> {
         Ok(AgentMetrics {
-            heartbeats: metrics.counter("hactl_agent_heartbeats_total", "Heartbeats begun.")?,
-            commits: metrics.counter("hactl_agent_commits_total", "Commits begun, heartbeats left out.")?,
-            commands: metrics.counters(
-                "hactl_agent_commands_total",
-                "Commands of drivers begun.",
-                &["driver", "command"],
-            )?,
-            journal_writes: metrics.counter("hactl_agent_journal_writes_total", "Journals written.")?,
-            state: metrics.gauge("hactl_agent_state", "0 waits for an epoch, 1 active, 2 lost its epoch.")?,
-            epoch: metrics.gauge("hactl_agent_epoch", "The epoch that it acts under; 0 for none.")?,
-            armed: metrics.gauge("hactl_agent_armed", "1 while armed is committed.")?,
-            deadline_ms: metrics.gauge(
-                "hactl_agent_deadline_milliseconds",
-                "Time left to the deadline last proven, in milliseconds; -1 for none.",
-            )?,
-            services: metrics.gauge("hactl_agent_services", "Services that run, or may run, here.")?,
-            workers: metrics.gauge("hactl_agent_workers", "Commands of drivers under way.")?,
+            heartbeats: metrics.counter(agent::HEARTBEATS)?,
+            commits: metrics.counter(agent::COMMITS)?,
+            commands: metrics.counters(agent::COMMANDS)?,
+            journal_writes: metrics.counter(agent::JOURNAL_WRITES)?,
+            state: metrics.gauges(agent::STATE)?,
+            epoch: metrics.gauge(agent::EPOCH)?,
+            lease_remaining: metrics.gauges(agent::LEASE_REMAINING)?,
+            watchdog_armed: metrics.gauge(agent::WATCHDOG_ARMED)?,
+            watchdog_timeout: metrics.gauges(agent::WATCHDOG_TIMEOUT)?,
+            watchdog_margin: metrics.gauges(agent::WATCHDOG_MARGIN)?,
+            services: metrics.gauge(agent::SERVICES)?,
+            exclusive: metrics.gauge(agent::EXCLUSIVE_SERVICES)?,
+            workers: metrics.gauge(agent::WORKERS)?,
+            queue: metrics.gauge(agent::WORKER_QUEUE)?,
         })
     }
 
     /// Shows how the agent stands.
     pub(super) fn show(&self, summary: &Summary) {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        self.state.set(number_of(summary.state));
-        self.epoch.set(i64::try_from(summary.epoch).unwrap_or(i64::MAX));
-        self.armed.set(i64::from(summary.armed));
-        self.deadline_ms.set(summary.left_ms.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX)));
-        self.services.set(number(summary.running));
-        self.workers.set(number(summary.workers));
+        for state in [AgentState::WaitForLock, AgentState::Active, AgentState::LostLock] {
+            let is_so = if state == summary.state { 1.0 } else { 0.0 };
+            self.state.with_label_values(&[state.name()]).set(is_so);
+        }
+        self.epoch.set(summary.epoch as f64);
+        seconds(&self.lease_remaining, summary.left_ms);
+        self.watchdog_armed.set(if summary.armed { 1.0 } else { 0.0 });
+        seconds(&self.watchdog_timeout, summary.watchdog_timeout_ms);
+        seconds(&self.watchdog_margin, summary.watchdog_margin_ms.map(Millis::from));
+        self.services.set(summary.running as f64);
+        self.exclusive.set(summary.exclusive as f64);
+        self.workers.set(summary.workers as f64);
+        self.queue.set(summary.queued as f64);
+    }
+}
+
+/// A gauge without labels that may have no number.
+fn seconds(gauge: &GaugeVec, ms: Option<Millis>) {
+    const NO_LABELS: [&str; 0] = [];
+    match ms {
+        Some(ms) => gauge.with_label_values(&NO_LABELS).set(ms as f64 / 1000.0),
+        None => gauge.reset(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::metric::{Exposer, Metric};
+    use std::collections::BTreeSet;
+
+    fn summary() -> Summary {
+        Summary {
+            state: AgentState::Active,
+            epoch: 3,
+            left_ms: Some(4_500),
+            armed: true,
+            running: 2,
+            exclusive: 1,
+            workers: 1,
+            queued: 4,
+            watchdog_timeout_ms: Some(10_000),
+            watchdog_margin_ms: None,
+            ending: false,
+            doing: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_has_no_number_is_not_shown() {
+        let metrics = Metrics::new("test", "0", 0).unwrap();
+        let agent = AgentMetrics::new(&metrics).unwrap();
+        agent.show(&summary());
+        let text = metrics.encode().unwrap();
+        for line in [
+            "hactl_agent_state{state=\"Active\"} 1",
+            "hactl_agent_state{state=\"LostLock\"} 0",
+            "hactl_agent_lease_remaining_seconds 4.5",
+            "hactl_agent_watchdog_timeout_seconds 10",
+            "hactl_agent_exclusive_services 1",
+            "hactl_agent_worker_queue_length 4",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is missing in:\n{text}");
+        }
+        assert!(!text.contains("margin"), "{text}");
+        agent.show(&Summary { left_ms: None, watchdog_margin_ms: Some(250), ..summary() });
+        let text = metrics.encode().unwrap();
+        assert!(text.contains("hactl_agent_watchdog_margin_seconds 0.25"), "{text}");
+        assert!(!text.contains("lease_remaining"), "{text}");
+    }
+
+    #[test]
+    fn all_that_is_declared_is_registered_and_nothing_else() {
+        let metrics = Metrics::new("test", "0", 0).unwrap();
+        AgentMetrics::new(&metrics).unwrap();
+        ha_runtime::certificate::Certificates::default().register(&metrics).unwrap();
+        let mine = |metric: &&'static Metric| match metric.exposer {
+            Exposer::Every | Exposer::Agent => true,
+            Exposer::Controller | Exposer::Leader => false,
+        };
+        let declared: BTreeSet<&str> = Metric::all().filter(mine).map(|metric| metric.name).collect();
+        assert_eq!(metrics.registered(), declared);
     }
 }

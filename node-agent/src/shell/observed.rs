@@ -2,7 +2,7 @@
 
 use super::inhibitor::SleepInhibitor;
 use super::metrics::AgentMetrics;
-use crate::core::{AgentCore, AgentState, Effect, Input};
+use crate::core::{AgentCore, Effect, Input};
 use ha_api_types::time::{Mono, Now};
 use ha_runtime::reconcile::Core;
 use std::time::Duration;
@@ -80,14 +80,5 @@ impl Core for ObservedCore {
 
     fn due() -> Input {
         Input::Tick
-    }
-}
-
-/// The state as a number, for a gauge: 0 waits for an epoch, 1 active, 2 lost it.
-pub(super) fn number_of(state: AgentState) -> i64 {
-    match state {
-        AgentState::WaitForLock => 0,
-        AgentState::Active => 1,
-        AgentState::LostLock => 2,
     }
 }

@@ -320,6 +320,7 @@ impl World {
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
             controller::Effect::AnswerHold { id, answer } => self.answer_hold(id, answer),
+            controller::Effect::Count(_) => {}
             controller::Effect::Ended => {
                 self.log(node, "controller", "ends");
                 self.controllers.remove(node);

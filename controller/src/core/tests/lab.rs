@@ -1,6 +1,7 @@
 //! A laboratory: controllers and scripted agents over the in-memory store, under a clock that the test moves.
 
 use super::agent::Agent;
+use crate::core::counted::Counted;
 use crate::core::{Config, Controller, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
@@ -44,6 +45,8 @@ pub(super) struct Lab {
     pub(super) members: Vec<Member>,
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) events: Vec<Event>,
+    /// What was to be counted, by whichever controller.
+    pub(super) counted: Vec<Counted>,
     /// What fence devices answer; `None`: they are still at work.
     pub(super) fencer: Option<FencerOutcome>,
     /// What they fail to do all the same.
@@ -65,6 +68,7 @@ impl Lab {
             members: Vec::new(),
             agents: nodes.iter().map(|name| ((*name).to_owned(), Agent::new(name))).collect(),
             events: Vec::new(),
+            counted: Vec::new(),
             fencer: None,
             refused: Vec::new(),
             lose: Vec::new(),
@@ -281,6 +285,10 @@ impl Lab {
             }
             Effect::AnswerHold { answer, .. } => {
                 member.holds.push(answer);
+                None
+            }
+            Effect::Count(counted) => {
+                self.counted.push(counted);
                 None
             }
             Effect::Ended => {

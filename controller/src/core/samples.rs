@@ -1,0 +1,134 @@
+//! The numbers that the leader shows Prometheus, from its view as it is: one pure function, asked when somebody reads them.
+
+mod nodes;
+mod resources;
+
+use super::reservation::Finding;
+use super::stored_view;
+use super::world::World;
+use ha_api_types::metric::{Metric, Sample, leader};
+use ha_api_types::quantity::Quantity;
+use ha_api_types::reason::Reason;
+use ha_api_types::time::Mono;
+use ha_scheduler::View;
+use ha_scheduler::filter::limits;
+use ha_scheduler::rebalance::Loads;
+use ha_scheduler::services::NodeUse;
+use std::collections::BTreeMap;
+
+/// How far arming or disarming can be.
+const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
+/// What the reservation check can find.
+const FOUND: [(&str, Reason); 3] = [
+    ("Holds", Reason::ReservationHolds),
+    ("Failed", Reason::ReservationFailed),
+    ("Undecided", Reason::ReservationUndecided),
+];
+
+/// Moves that were begun, by resource and by what for.
+pub type Relocations = BTreeMap<(String, Reason), u64>;
+
+/// What the numbers are made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The cluster.
+    pub world: &'a World,
+    /// Now, on the clock of the view's moments.
+    pub now: Mono,
+    /// What the leader waits for, counted.
+    pub waiting: usize,
+    /// What the reservation check found.
+    pub reservation: Option<&'a Finding>,
+    /// What was counted of moves.
+    pub relocations: &'a Relocations,
+}
+
+/// All numbers about objects. Only the leader's are true, so only the leader shows them.
+pub fn samples(seen: &Seen<'_>) -> Vec<Sample> {
+    let mut samples = vec![leader::WAITING.sample([], seen.waiting as f64)];
+    if let Some(status) = &seen.world.cluster_status {
+        let arming = &status.value.arming;
+        samples.extend(ARMING.map(|state| leader::CLUSTER_ARMING.sample([state], flag(arming == state))));
+    }
+    if let Some(finding) = seen.reservation {
+        let of = |(state, reason)| leader::RESERVATION_STATE.sample([state], flag(finding.reason == reason));
+        samples.extend(FOUND.map(of));
+        samples.extend(finding.holds.map(|holds| leader::FAILURE_TOLERANCE.sample([], flag(holds))));
+    }
+    let (view, _) = stored_view::view(seen.world);
+    samples.push(leader::BALANCE_SCORE.sample([], Loads::of(&view).unevenness()));
+    let slack = slack(&view).into_iter().zip([leader::SLACK_CPU, leader::SLACK_MEMORY, leader::SLACK_DISK]);
+    samples.extend(slack.filter_map(|(left, metric)| Some(metric.sample([], thousandths(left?)))));
+    nodes::add(seen, &view, &mut samples);
+    resources::add(seen, &mut samples);
+    samples
+}
+
+fn flag(holds: bool) -> f64 {
+    if holds { 1.0 } else { 0.0 }
+}
+
+fn thousandths(milli: i128) -> f64 {
+    milli as f64 / 1000.0
+}
+
+/// An amount of something, where it is known.
+fn amount(metric: &'static Metric, node: &str, amount: Option<Quantity>) -> Option<Sample> {
+    Some(metric.sample([node], thousandths(amount?.milli())))
+}
+
+/// Cpu, memory and disk that would be left after the failure of whichever node leaves the least, in thousandths; `None`: some
+/// node does not limit it, or there is no node.
+///
+/// With a node fails all that it could take, and what it carries has to go elsewhere: what is free everywhere goes down by its limit.
+fn slack(view: &View) -> [Option<i128>; 3] {
+    let takes = |node: &ha_scheduler::NodeFacts| node.online.is_ok() && !node.maintenance;
+    let nodes = view.nodes.iter().filter(|(_, node)| takes(node));
+    let limits: Vec<_> = nodes.map(|(name, node)| (name, limits(&view.settings, node))).collect();
+    [0, 1, 2].map(|kind| {
+        let most = limits.iter().map(|(_, limits)| limits[kind]).collect::<Option<Vec<i128>>>()?;
+        let used = |(name, _): &(&String, _)| view.services.on(name).map_or(0, |used| used.requested()[kind]);
+        let free = most.iter().sum::<i128>() - limits.iter().map(used).sum::<i128>();
+        Some(free - most.iter().max()?)
+    })
+}
+
+/// How many services use a node.
+fn users(view: &View, node: &str) -> usize {
+    view.services.on(node).map_or(0, NodeUse::count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::quantity::Amounts;
+    use ha_scheduler::{NodeFacts, ServiceFacts};
+
+    /// Nodes with so many cpus (none: it does not say), services by node and what they ask for.
+    fn check(nodes: &[(&str, Option<i128>)], services: &[(&str, i128)], expected: Option<i128>) {
+        let cpus = |count: i128| Amounts { cpu: Some(Quantity::from_units(count)), ..Amounts::default() };
+        let mut view = View::default();
+        view.settings.max_cpu_ratio = 1.0;
+        for (name, count) in nodes {
+            let facts =
+                NodeFacts { capacity: count.map_or(Amounts::default(), cpus), ..NodeFacts::default() };
+            view.nodes.insert((*name).to_owned(), facts);
+        }
+        for (number, (node, count)) in services.iter().enumerate() {
+            let uses = [(*node).to_owned()].into();
+            let facts = ServiceFacts { uses, requests: cpus(*count), ..ServiceFacts::default() };
+            view.services.insert(format!("s{number}"), facts);
+        }
+        let found = slack(&view)[0].map(|milli| milli / 1000);
+        assert_eq!(found, expected, "{nodes:?} with {services:?}");
+    }
+
+    #[test]
+    fn slack_is_what_is_left_after_the_worst_failure() {
+        check(&[("a", Some(8)), ("b", Some(8))], &[("a", 2), ("b", 3)], Some(3));
+        check(&[("a", Some(8)), ("b", Some(4))], &[("a", 2), ("b", 3)], Some(-1));
+        check(&[("a", Some(8))], &[("a", 2)], Some(-2));
+        check(&[("a", Some(8)), ("b", None)], &[], None);
+        check(&[], &[], None);
+    }
+}

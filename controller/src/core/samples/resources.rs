@@ -1,0 +1,53 @@
+//! Numbers about resources.
+
+use super::{Seen, flag};
+use crate::core::stored_view::status_of;
+use ha_api_types::driver::DriverKind;
+use ha_api_types::metric::{Sample, leader};
+use ha_api_types::reason::Reason;
+use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
+use ha_api_types::time::Timestamp;
+
+/// A resource has a series for the state that it is in, and none for the others: there may be very many resources.
+pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
+    let world = seen.world;
+    for (name, known) in &world.resources {
+        let resource = &known.value;
+        let status = status_of(world, resource);
+        let driver = resource.spec.driver.kind().map_or("", DriverKind::name);
+        let group = resource.spec.group.as_deref().unwrap_or_default();
+        samples.push(leader::RESOURCE_INFO.sample([name, driver, group], 1.0));
+        let state = format!("{:?}", status.state);
+        samples.push(leader::RESOURCE_STATE.sample([name, &state], 1.0));
+        let desired = format!("{:?}", resource.spec.state);
+        samples.push(leader::RESOURCE_DESIRED_STATE.sample([name, &desired], 1.0));
+        samples.push(leader::RESOURCE_RUNNING.sample([name], flag(status.running)));
+        if let Some(node) = &status.node {
+            samples.push(leader::RESOURCE_NODE.sample([name, node], 1.0));
+            let report = world.service_report(name, node).filter(|report| report.value.uid == status.uid);
+            let restarts = report.map_or(0, |report| report.value.restarts);
+            samples.push(leader::RESOURCE_RESTARTS.sample([name], f64::from(restarts)));
+        }
+        let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+        let since = ready.and_then(|ready| ready.last_transition_time.as_ref());
+        if let Some(seconds) = since.and_then(Timestamp::unix_seconds) {
+            samples.push(leader::RESOURCE_LAST_TRANSITION.sample([name], seconds as f64));
+        }
+        if let Some(reason) = unplaced(resource, &status) {
+            samples.push(leader::RESOURCE_UNPLACED.sample([name, reason.as_str()], 1.0));
+        }
+    }
+    for ((name, reason), count) in seen.relocations {
+        if world.resources.contains_key(name) {
+            samples.push(leader::RESOURCE_RELOCATIONS.sample([name, reason.as_str()], *count as f64));
+        }
+    }
+}
+
+/// Why it has no place, if it is wanted started and has none.
+fn unplaced(resource: &Resource, status: &ResourceStatus) -> Option<Reason> {
+    let looks = matches!(status.state, ServiceState::RequestStart | ServiceState::Recovery);
+    let wanted = resource.spec.state == RequestedState::Started;
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
+    (looks && wanted).then_some(ready.reason)
+}

@@ -1,0 +1,171 @@
+//! What is counted of what happens, and what the leader shows of its objects.
+
+use super::fencing::{TH, running_on};
+use super::lab::Lab;
+use super::services::operation;
+use crate::core::counted::{Counted, FailoverPhase};
+use crate::core::samples::{Relocations, Seen, samples};
+use crate::core::{FencerAction, FencerOutcome};
+use ha_api_types::metric::{Sample, leader};
+use ha_api_types::node::{FenceDevice, FencePart, NodeSpec};
+use ha_api_types::operation::{OperationAction, OperationPhase};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::FenceState;
+use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Millis;
+
+fn took(lab: &Lab, phase: FailoverPhase) -> Vec<Millis> {
+    let of = |counted: &Counted| match counted {
+        Counted::Phase { phase: found, took_ms } if *found == phase => Some(*took_ms),
+        Counted::Phase { .. }
+        | Counted::Leadership { .. }
+        | Counted::Relocation { .. }
+        | Counted::Failover
+        | Counted::Fence { .. }
+        | Counted::Operation { .. } => None,
+    };
+    lab.counted.iter().filter_map(of).collect()
+}
+
+/// How often exactly this was counted.
+fn times(lab: &Lab, counted: &Counted) -> usize {
+    lab.counted.iter().filter(|found| *found == counted).count()
+}
+
+fn relocation(reason: Reason) -> Counted {
+    Counted::Relocation { resource: "web".to_owned(), reason }
+}
+
+fn seen(lab: &Lab) -> Vec<Sample> {
+    let core = &lab.members[0].core;
+    let relocations = Relocations::from([(("web".to_owned(), Reason::Failback), 2)]);
+    samples(&Seen {
+        world: core.world(),
+        now: lab.now.raw,
+        waiting: core.waiting().len(),
+        reservation: core.reservation(),
+        relocations: &relocations,
+    })
+}
+
+#[test]
+fn a_failover_is_counted_once_with_the_time_of_each_phase() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let wait_ms = lab.agent(&node).wait_ms();
+    lab.agent(&node).die();
+    lab.until(60_000, "runs elsewhere", |lab| {
+        lab.is("web", ServiceState::Started) && lab.places("web").iter().any(|place| *place != node)
+    });
+    lab.run(1_000);
+    let (detect, fence) = (took(&lab, FailoverPhase::Detect), took(&lab, FailoverPhase::Fence));
+    assert_eq!((detect.len(), fence.len()), (1, 1), "{:?}", lab.counted);
+    assert!(detect[0] >= TH, "{detect:?}");
+    let both = detect[0] + fence[0];
+    assert!((wait_ms..wait_ms + 500).contains(&both), "{both} ms of {wait_ms}");
+    for phase in [FailoverPhase::Place, FailoverPhase::Start] {
+        let took = took(&lab, phase);
+        assert!(took.len() == 1 && took[0] < 2_000, "{phase:?}: {took:?}");
+    }
+    assert_eq!(times(&lab, &Counted::Fence { method: "Silence", confirmed: true }), 1);
+    assert_eq!(times(&lab, &Counted::Failover), 1);
+    assert_eq!(times(&lab, &relocation(Reason::Recovered)), 1);
+}
+
+#[test]
+fn a_device_that_fails_is_counted_and_nothing_is_said_to_be_proven() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).is_virtual = true;
+    let parts = vec![FencePart { agent: "fence_x".to_owned(), ..FencePart::default() }];
+    let device = FenceDevice { name: "pdu".to_owned(), retries: 0, parts, ..FenceDevice::default() };
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
+    lab.fencer = Some(FencerOutcome::Failed("no".to_owned()));
+    lab.run(2_000);
+    assert_eq!(times(&lab, &Counted::Fence { method: "Device", confirmed: false }), 0, "only asked");
+    lab.agent(&node).die();
+    lab.until(TH + 20_000, "tried", |lab| {
+        lab.members[0].runs.iter().any(|run| run.action == FencerAction::Off)
+    });
+    lab.run(1_000);
+    assert!(times(&lab, &Counted::Fence { method: "Device", confirmed: false }) > 0, "{:?}", lab.counted);
+    assert_eq!(times(&lab, &Counted::Fence { method: "Device", confirmed: true }), 0);
+    assert_eq!(lab.fence(&node).state, FenceState::Fencing);
+}
+
+#[test]
+fn a_move_and_its_operation_are_counted_once() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let other = if node == "node1" { "node2" } else { "node1" };
+    lab.operate("move", operation(OperationAction::Relocate, Some(other)));
+    lab.until(10_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    lab.run(2_000);
+    assert_eq!(times(&lab, &relocation(Reason::OperatorRequest)), 1, "{:?}", lab.counted);
+    let (action, phase) = (OperationAction::Relocate, OperationPhase::Succeeded);
+    assert_eq!(times(&lab, &Counted::Operation { action, driver: "simulated", phase }), 1);
+    assert_eq!(times(&lab, &Counted::Failover), 0);
+}
+
+#[test]
+fn only_who_leads_counts() {
+    let mut lab = Lab::new(3, &["node1", "node2"]);
+    lab.settle();
+    lab.start("web");
+    assert_eq!(times(&lab, &Counted::Leadership { gained: true }), 1);
+    let node = lab.status("web").node.unwrap();
+    lab.agent(&node).die();
+    lab.until(60_000, "runs elsewhere", |lab| lab.places("web").iter().any(|place| *place != node));
+    lab.run(2_000);
+    assert_eq!(times(&lab, &Counted::Failover), 1);
+}
+
+#[test]
+fn what_the_leader_shows_follows_its_view() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let shown = seen(&lab);
+    for sample in [
+        leader::NODE_STATE.sample([&node, "Online"], 1.0),
+        leader::NODE_STATE.sample([&node, "Fence"], 0.0),
+        leader::NODE_FENCE_STATE.sample([&node, "Open"], 1.0),
+        leader::NODE_SERVICES.sample([&node], 1.0),
+        leader::NODE_WATCHDOG_ARMED.sample([&node], 1.0),
+        leader::RESOURCE_INFO.sample(["web", "simulated", ""], 1.0),
+        leader::RESOURCE_STATE.sample(["web", "Started"], 1.0),
+        leader::RESOURCE_DESIRED_STATE.sample(["web", "Started"], 1.0),
+        leader::RESOURCE_RUNNING.sample(["web"], 1.0),
+        leader::RESOURCE_NODE.sample(["web", &node], 1.0),
+        leader::RESOURCE_RESTARTS.sample(["web"], 0.0),
+        leader::RESOURCE_RELOCATIONS.sample(["web", "Failback"], 2.0),
+        leader::CLUSTER_ARMING.sample(["Armed"], 1.0),
+        leader::CLUSTER_ARMING.sample(["Disarmed"], 0.0),
+    ] {
+        assert!(shown.contains(&sample), "{sample:?} is missing in {shown:#?}");
+    }
+    let states = shown.iter().filter(|sample| *sample.metric == *leader::RESOURCE_STATE).count();
+    assert_eq!(states, 1, "a series for the state it is in, and no other");
+    assert!(!shown.iter().any(|sample| *sample.metric == *leader::RESOURCE_UNPLACED));
+
+    for node in ["node1", "node2"] {
+        lab.agent(node).die();
+    }
+    lab.until(120_000, "it has no place", |lab| lab.is("web", ServiceState::Recovery));
+    lab.run(2_000);
+    let shown = seen(&lab);
+    for sample in [
+        leader::NODE_FENCE_STATE.sample([&node, "Fenced"], 1.0),
+        leader::RESOURCE_RUNNING.sample(["web"], 0.0),
+        leader::RESOURCE_UNPLACED.sample(["web", "NoFeasibleNode"], 1.0),
+    ] {
+        assert!(shown.contains(&sample), "{sample:?} is missing in {shown:#?}");
+    }
+    let age = shown.iter().find(|sample| *sample.metric == *leader::NODE_HEARTBEAT_AGE);
+    assert!(age.is_some_and(|age| age.value > 8.0), "{age:?}");
+}
+
+#[test]
+fn every_number_has_the_labels_that_are_declared() {
+    let (mut lab, _) = running_on(&["node1", "node2"]);
+    lab.run(60_000);
+    for sample in seen(&lab) {
+        assert_eq!(sample.labels.len(), sample.metric.labels.len(), "{sample:?}");
+        assert!(leader::ALL.contains(&sample.metric), "{sample:?}");
+    }
+}

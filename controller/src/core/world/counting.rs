@@ -1,0 +1,157 @@
+//! What the changes of records mean to whoever counts: each is seen once, whoever wrote it and whatever its commit was answered.
+
+use super::World;
+use crate::core::counted::{Counted, FailoverPhase};
+use ha_api_types::driver::DriverKind;
+use ha_api_types::names;
+use ha_api_types::operation::OperationPhase;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Proof};
+use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Mono;
+use std::collections::BTreeMap;
+
+/// What was seen and not yet taken, and what is under way.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counting {
+    seen: Vec<Counted>,
+    /// When the epochs of nodes that are being fenced were closed.
+    closed: BTreeMap<String, Mono>,
+    /// When services whose node failed were told to start elsewhere.
+    placed: BTreeMap<String, Mono>,
+}
+
+/// A service as it was.
+pub(super) struct Before {
+    state: ServiceState,
+    node: Option<String>,
+}
+
+impl World {
+    /// What happened since it was last asked.
+    pub(in crate::core) fn take_counted(&mut self) -> Vec<Counted> {
+        self.counting.as_mut().map(|counting| std::mem::take(&mut counting.seen)).unwrap_or_default()
+    }
+
+    /// A service as it is now, for [`World::count_service`].
+    pub(super) fn before(&self, name: &str) -> Option<Before> {
+        self.counting.as_ref()?;
+        let status = self.resource_statuses.get(name).map(|known| &known.value);
+        Some(Before {
+            state: status.map(|status| status.state).unwrap_or_default(),
+            node: status.and_then(|status| status.node.clone()),
+        })
+    }
+
+    /// The status of a service was seen.
+    pub(super) fn count_service(&mut self, name: &str, before: Option<Before>, now: Mono) {
+        let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
+        let Some(status) = self.resource_statuses.get(name).map(|known| &known.value) else { return };
+        let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
+        let reason = ready.map_or(Reason::Unknown, |ready| ready.reason);
+        let relocation = |reason| Counted::Relocation { resource: name.to_owned(), reason };
+        let was_moved = before.node.is_some() && before.node != status.node;
+        match status.state {
+            state if state == before.state && !was_moved => return,
+            ServiceState::Migrate | ServiceState::Relocate if status.state != before.state => {
+                counting.seen.push(relocation(reason));
+            }
+            ServiceState::Starting if reason == Reason::Recovered => {
+                let fence = before.node.as_ref().and_then(|node| self.fences.get(node));
+                if let Some(fence) = fence.filter(|fence| fence.value.state != FenceState::Open) {
+                    let took_ms = now.since(fence.seen);
+                    counting.seen.push(Counted::Phase { phase: FailoverPhase::Place, took_ms });
+                }
+                counting.placed.insert(name.to_owned(), now);
+                if was_moved {
+                    counting.seen.extend([Counted::Failover, relocation(reason)]);
+                }
+                return;
+            }
+            ServiceState::Starting if was_moved && reason == Reason::StartFailed => {
+                counting.seen.push(relocation(reason));
+            }
+            ServiceState::Starting if was_moved && !status.failed_nodes.is_empty() => {
+                counting.seen.push(relocation(Reason::StartFailed));
+            }
+            ServiceState::Started => {
+                if let Some(placed) = counting.placed.remove(name) {
+                    let took_ms = now.since(placed);
+                    counting.seen.push(Counted::Phase { phase: FailoverPhase::Start, took_ms });
+                }
+            }
+            ServiceState::Queued
+            | ServiceState::RequestStart
+            | ServiceState::Starting
+            | ServiceState::RequestStop
+            | ServiceState::Stopping
+            | ServiceState::Stopped
+            | ServiceState::Migrate
+            | ServiceState::Relocate
+            | ServiceState::Fence
+            | ServiceState::Recovery
+            | ServiceState::Freeze
+            | ServiceState::Error
+            | ServiceState::Disabled
+            | ServiceState::Ignored
+            | ServiceState::Deleting => {}
+        }
+        counting.placed.remove(name);
+    }
+
+    /// The status of a service is gone.
+    pub(super) fn forget_counting(&mut self, name: &str) {
+        if let Some(counting) = &mut self.counting {
+            counting.placed.remove(name);
+        }
+    }
+
+    /// The fence of a node was seen, and stood thus before.
+    pub(super) fn count_fence(&mut self, node: &str, before: Option<FenceState>, now: Mono) {
+        let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
+        let Some(fence) = self.fences.get(node).map(|known| &known.value) else { return };
+        let proof = fence.proof.as_ref().filter(|proof| !matches!(proof, Proof::CleanLeave { .. }));
+        let (is_closed, is_proven) = match (before, fence.state) {
+            (FenceState::Open, FenceState::Fencing) => (true, false),
+            (FenceState::Open, FenceState::Fenced) => (proof.is_some(), proof.is_some()),
+            (FenceState::Fencing, FenceState::Fenced) => (false, proof.is_some()),
+            (FenceState::Fencing, FenceState::Open | FenceState::Closed) => {
+                counting.closed.remove(node);
+                return;
+            }
+            (
+                FenceState::Open | FenceState::Fencing | FenceState::Fenced | FenceState::Closed,
+                FenceState::Open | FenceState::Fencing | FenceState::Fenced | FenceState::Closed,
+            ) => return,
+        };
+        if is_closed {
+            counting.closed.insert(node.to_owned(), now);
+            if let Some(heard) = self.observations.get(node) {
+                let took_ms = now.since(heard.since);
+                counting.seen.push(Counted::Phase { phase: FailoverPhase::Detect, took_ms });
+            }
+        }
+        let closed = if fence.state == FenceState::Fenced { counting.closed.remove(node) } else { None };
+        if let (true, Some(proof)) = (is_proven, proof) {
+            if let Some(closed) = closed {
+                let took_ms = now.since(closed);
+                counting.seen.push(Counted::Phase { phase: FailoverPhase::Fence, took_ms });
+            }
+            counting.seen.push(Counted::Fence { method: proof.name(), confirmed: true });
+        }
+    }
+
+    /// The status of an operation was seen, and it was in this phase before.
+    pub(super) fn count_operation(&mut self, name: &str, before: Option<OperationPhase>) {
+        let Some(counting) = &mut self.counting else { return };
+        let Some(phase) = self.operation_statuses.get(name).map(|known| known.value.phase) else { return };
+        let Some(spec) = self.operations.get(name).map(|known| &known.value.spec) else { return };
+        if !phase.is_final() || before.is_some_and(OperationPhase::is_final) {
+            return;
+        }
+        let resource = spec.resource.as_deref().map(names::bare);
+        let resource = resource.and_then(|resource| self.resources.get(resource));
+        let driver = resource.and_then(|known| known.value.spec.driver.kind()).map_or("", DriverKind::name);
+        counting.seen.push(Counted::Operation { action: spec.action, driver, phase });
+    }
+}

@@ -1,0 +1,16 @@
+# shellcheck shell=bash
+# What checks metrics, alert rules and the example of an Alertmanager's configuration: promtool and amtool.
+
+# install_prometheus: only the two tools are used, so the packages' own services must not start, now or at boot.
+install_prometheus() {
+  local packages=() service
+  have promtool || packages+=(prometheus)
+  have amtool || packages+=(prometheus-alertmanager)
+  [ ${#packages[@]} -gt 0 ] || return 0
+  apt_install "${packages[@]}"
+  if [ -d /run/systemd/system ]; then
+    for service in prometheus prometheus-alertmanager; do
+      systemctl disable --quiet "$service" >&2 || true
+    done
+  fi
+}

@@ -1,0 +1,63 @@
+//! Writes the reference of every metric to `docs/metrics.md`.
+
+use crate::generated;
+use anyhow::Result;
+use ha_api_types::metric::{Exposer, Metric};
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: &str = "\
+# Metrics
+
+Controllers serve `/metrics` on the port of their API (`--listen`), agents on `--admin-listen`, in the text format of Prometheus. This page is
+written from the code: `cargo run -p ha-xtask -- metrics`. Alerts on these metrics: `manifests/prometheus/rules.yaml`, each with its page in
+[runbooks.md](runbooks.md).
+
+Where several clusters are scraped by one Prometheus, give each target a label `cluster`; the rules group by it.
+
+What the numbers are: a metric with a label `state` has one series for each state, 1 for the one that holds and 0 for the others, unless it says that the
+others are left out. Numbers about objects are made of the leader's view when they are read: nothing is kept up to date while nobody reads, what is
+deleted is gone with the next reading, and a controller that does not lead shows none of them. Whoever leads next continues them under another
+`instance`; take `max by (resource)` or the like where that matters. Counters count what the controller in question has seen while it led, and begin at
+0 with its process.
+";
+
+/// Writes the file, or with `check` only compares: a difference is an error that says what to run.
+pub(crate) fn write(check: bool) -> Result<()> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+    generated::write(&path, &page(), "metrics", check)
+}
+
+fn page() -> String {
+    let mut page = HEAD.to_owned();
+    let parts = [
+        (Exposer::Every, "Every process"),
+        (Exposer::Controller, "Every controller, about itself"),
+        (Exposer::Leader, "The leader, about the cluster's objects"),
+        (Exposer::Agent, "Every agent, about itself"),
+    ];
+    for (exposer, title) in parts {
+        // Writing into a string does not fail.
+        let _ = write!(
+            page,
+            "\n## {title}\n\n| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n"
+        );
+        for metric in Metric::all().filter(|metric| metric.exposer == exposer) {
+            let Metric { name, kind, labels, help, .. } = metric;
+            let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let unit = metric.unit();
+            let _ = writeln!(page, "| `{name}` | {kind} | {} | {unit} | {help} |", labels.join(", "));
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_in_the_docs_is_that_of_the_metrics() {
+        write(true).unwrap();
+    }
+}
