@@ -55,9 +55,66 @@ fn page() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
 
     #[test]
     fn the_reference_in_the_docs_is_that_of_the_metrics() {
         write(true).unwrap();
+    }
+
+    /// The names of metrics that a text speaks of, as they are declared.
+    fn named(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        words.filter(|word| word.starts_with("hactl_")).collect()
+    }
+
+    #[test]
+    fn rules_and_pages_speak_of_no_metric_that_there_is_not() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let declared: BTreeSet<&str> = Metric::all().map(|metric| metric.name).collect();
+        let parts = ["_bucket", "_sum", "_count"];
+        for file in [
+            "manifests/prometheus/rules.yaml",
+            "manifests/prometheus/rules-test.yaml",
+            "docs/runbooks.md",
+            "docs/agent.md",
+            "docs/reservation.md",
+        ] {
+            let text = fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            let found = named(&text);
+            for name in &found {
+                let whole = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+                assert!(declared.contains(name) || declared.contains(whole), "{file}: there is no {name}");
+            }
+            assert!(!found.is_empty(), "{file} names no metric");
+        }
+    }
+
+    #[test]
+    fn every_alert_has_its_page_and_its_test() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |file: &str| {
+            fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+        };
+        let (rules, tests) =
+            (read("manifests/prometheus/rules.yaml"), read("manifests/prometheus/rules-test.yaml"));
+        let pages = read("docs/runbooks.md");
+        let alerts: Vec<&str> =
+            rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+        assert!(!alerts.is_empty());
+        for alert in &alerts {
+            assert!(
+                pages.lines().any(|line| line == format!("## {alert}")),
+                "docs/runbooks.md has no {alert}"
+            );
+            let link = format!("docs/runbooks.md#{}", alert.to_lowercase());
+            assert!(rules.contains(&link), "rules.yaml: {alert} has no runbook {link}");
+            let tested = tests.lines().any(|line| line.trim() == format!("alertname: {alert}"));
+            assert!(tested, "rules-test.yaml does not test {alert}");
+        }
+        for page in pages.lines().filter_map(|line| line.strip_prefix("## ")) {
+            assert!(alerts.contains(&page), "docs/runbooks.md: there is no alert {page}");
+        }
     }
 }
