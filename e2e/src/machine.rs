@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{run, tool};
+use crate::command::tool;
 use crate::init::{Program, Spec};
 use crate::network::Network;
 use crate::process::{self, ProcessId};
@@ -200,15 +200,6 @@ impl Machine {
         let inside: i32 =
             fs::read_to_string(self.volatile.join(format!("{name}.pid"))).ok()?.trim().parse().ok()?;
         self.processes().into_iter().find(|process| process::pid_inside(process.pid) == Some(inside))
-    }
-
-    /// Runs a command on a machine that is a process tree.
-    ///
-    /// # Errors
-    /// When it is off, or the command fails, with what it said.
-    pub fn inside(&self, command: &[&str]) -> Result<String> {
-        let init = self.init.with_context(|| format!("{} is off", self.name))?.pid.to_string();
-        run(tool("nsenter"), &[&["--target", init.as_str(), "--all"], command].concat())
     }
 
     /// Sends a signal to one of its programs.

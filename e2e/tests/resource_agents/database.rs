@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use ha_e2e::background::Background;
 use ha_e2e::binaries::repository;
 use ha_e2e::cluster::Cluster;
 use ha_e2e::command::{output, tool};
+use ha_e2e::container;
 use ha_e2e::process::{self, ProcessId};
 use ha_e2e::scenario::CEILING;
 use ha_e2e::wait::{monotonic_ns, wait_for};
@@ -48,7 +50,8 @@ impl Database {
             runuser -u postgres -- "$0/initdb" --auth=trust --no-sync --locale=C "/srv/shared/database/$1"
             echo 'host all all 192.0.2.0/24 trust' >>"/srv/shared/database/$1/pg_hba.conf"
         "#;
-        cluster.machine("node1")?.inside(&["sh", "-c", script, &database.programs(), &database.version])?;
+        let command = ["sh", "-c", script, &database.programs(), &database.version];
+        container::inside(cluster.machine("node1")?, &command)?;
         Ok(database)
     }
 
@@ -87,6 +90,25 @@ impl Database {
         Ok(String::from_utf8_lossy(&said.stdout).into_owned())
     }
 
+    /// Has the client begin something that keeps the server's processor busy, for longer than the client waits; gives the server's
+    /// process that works on it.
+    pub(crate) fn keep_busy(&self, cluster: &Cluster) -> Result<(Child, ProcessId)> {
+        let series = "generate_series(1, 200000)";
+        let statement = format!("select count(*) from {series} one, {series} other where one + other < 0");
+        let client = Command::new(tool("ip"))
+            .args(self.command(&cluster.namespace(CLIENT), &statement))
+            .stderr(Stdio::null())
+            .spawn()?;
+        let works = |process: &ProcessId| {
+            process::program(process.pid).as_deref() == Some(SERVER)
+                && process::command_line(process.pid).ends_with(" SELECT")
+        };
+        let worker = wait_for("the server to be at work", CEILING, || {
+            process::all().into_iter().filter_map(ProcessId::of).find(works)
+        })?;
+        Ok((client, worker))
+    }
+
     /// The numbers that are in it.
     pub(crate) fn entries(&self, cluster: &Cluster) -> Result<BTreeSet<u64>> {
         let said = self.ask(cluster, "select number from entries")?;
@@ -117,7 +139,7 @@ impl Writer {
                     if said.is_ok_and(|said| said.status.success()) {
                         committed.lock().unwrap_or_else(PoisonError::into_inner).push((sent, number));
                     }
-                    thread::sleep(Duration::from_millis(50));
+                    thread::sleep(Duration::from_millis(200));
                 }
             }
         });
@@ -155,7 +177,7 @@ impl Order {
                     servers.insert(server);
                     lacking.extend(lacks(server));
                 }
-                thread::sleep(Duration::from_millis(50));
+                thread::sleep(Duration::from_millis(100));
             }
             (servers, lacking)
         }))

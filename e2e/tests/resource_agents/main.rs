@@ -12,6 +12,7 @@ use database::{CLIENT, Database, Order, SERVER, Writer};
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_e2e::binaries::repository;
 use ha_e2e::cluster::Cluster;
+use ha_e2e::container;
 use ha_e2e::plan::Plan;
 use ha_e2e::process;
 use ha_e2e::scenario::{CEILING, Scenario};
@@ -23,10 +24,14 @@ use serde_json::json;
 const NODES: [&str; 2] = ["node1", "node2"];
 const GROUP: [&str; 3] = ["database-address", "database-files", "database"];
 
-/// Two nodes and a client in one more network, that of the examples; what the store and the controllers do is tested elsewhere.
+/// Two nodes with systemd and control groups as on real machines, and a client in one more network, that of the examples; what the store
+/// and the controllers do is tested elsewhere.
 fn start() -> Result<Scenario> {
     let mut plan = Plan::test(&scratch::folder("resource-agents")?);
     (plan.etcd, plan.controllers, plan.nodes) = (1, 1, 2);
+    plan.units = Some(Vec::new());
+    // Agents are shell scripts, and a busy database takes a processor of two: leases are to outlast that.
+    "Default".clone_into(&mut plan.profile);
     let cluster = Cluster::start(plan)?;
     cluster.attach_client(CLIENT, "192.0.2.1/24")?;
     for node in NODES {
@@ -103,7 +108,7 @@ fn a_database_fails_over_with_its_address_and_files() -> Result<()> {
     let servers = order.finish()?;
     assert!(servers.len() >= 3, "one each after the start, the power cut and the move: {servers:?}");
 
-    what_is_broken_is_repaired_in_place(&scenario, &writer, &first)?;
+    what_is_broken_is_repaired_in_place(&scenario, &database, &writer, &first)?;
     let committed = writer.finish()?;
     let found = database.entries(&scenario.cluster)?;
     let lost: Vec<&u64> = committed.iter().filter(|number| !found.contains(number)).collect();
@@ -189,9 +194,9 @@ fn a_move_stops_and_starts_in_order(
     let ended = changes.ended_on("database", from, begin).context("its end was seen")?;
     let committed = writer.wait_for_commit_after(ended)?;
     println!("moved: stopped for {} ms", (committed - ended) / 1_000_000);
-    let left = scenario.cluster.machine(from)?.processes();
-    let left: Vec<_> =
-        left.iter().filter(|left| process::program(left.pid).as_deref() == Some(SERVER)).collect();
+    let namespace = container::process_one(scenario.cluster.machine(from)?)?.pid_namespace();
+    let mut left = process::in_namespace(namespace.context("systemd has ended")?);
+    left.retain(|left| process::program(left.pid).as_deref() == Some(SERVER));
     assert!(left.is_empty(), "left on {from}: {left:?}");
     let address = format!("{}/24", database::ADDRESS);
     assert!(!scenario.cluster.addresses(from)?.contains(&address), "{from} has the address still");
@@ -199,16 +204,25 @@ fn a_move_stops_and_starts_in_order(
 }
 
 /// The server's main process, and the address: each is missed, and comes back where it was, by itself.
-fn what_is_broken_is_repaired_in_place(scenario: &Scenario, writer: &Writer, node: &str) -> Result<()> {
+fn what_is_broken_is_repaired_in_place(
+    scenario: &Scenario,
+    database: &Database,
+    writer: &Writer,
+    node: &str,
+) -> Result<()> {
     let action = |name: &str| scenario.action(name);
     let before = GROUP.map(action).into_iter().collect::<Result<Vec<_>>>()?;
     let server = scenario.checker.process("database", node).context("its process was not found")?;
+    let (mut client, worker) = database.keep_busy(&scenario.cluster)?;
     let begin = Instant::now();
     server.signal(Signal::SIGKILL)?;
     wait_until("another server", CEILING, || {
         scenario.checker.process("database", node).is_some_and(|now| now != server && now.is_alive())
     })?;
     println!("server killed: another one runs after {} ms", begin.elapsed().as_millis());
+    // It has no time to notice that its parent is gone, and nothing in its environment tells whose it is.
+    assert!(!worker.is_alive(), "a process of the killed server is at work beside the new one");
+    client.wait()?;
     assert_eq!(home(scenario, "")?, node);
     writer.wait_for_commit_after(monotonic_ns())?;
 
