@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt etcd kubectl libvirt metal packages prometheus rust; do
+for part in common apt charts etcd kubectl libvirt metal packages prometheus rust; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done
@@ -82,6 +82,7 @@ setup_tests() {
   install_libvirt
   setup_packages
   install_prometheus
+  setup_charts
   check_rust_lints
   find_kubectl
   find_cargo_deny

