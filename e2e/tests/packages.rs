@@ -253,8 +253,8 @@ fn removed_they_leave_the_configuration(machine: &Bare) -> Result<()> {
     machine.wait_for_status("nothing to run", &["; 0 services may run"])?;
     let watchdogd = machine.process("ha-watchdogd")?;
     machine.run("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-node-agent 2>&1")?;
-    // Its epoch is open still; whoever has seen the removal knows that nothing runs there.
-    machine.run(&format!("hactl node confirm-fenced {NODE} --yes && hactl delete node/{NODE}"))?;
+    // The agent has left for good, not for a restart.
+    machine.run(&format!("hactl delete node/{NODE}"))?;
     machine.run(&format!("hactl wait node/{NODE} --for=delete --timeout 60s"))?;
     machine.run("apt-get remove --assume-yes -o Dpkg::Use-Pty=0 ha-controller hactl 2>&1")?;
     machine.tell("removed");

@@ -13,18 +13,21 @@ pub(super) struct Evidence {
     pub(super) manager: Option<String>,
     /// The command line of process 1, words separated by zero bytes.
     pub(super) first_process: String,
+    /// Whether the agent is being removed from a machine that runs on.
+    pub(super) removed: bool,
 }
 
 /// Why the agent is to end.
 ///
 /// A job for a target that ends the machine tells power-off from reboot. After `--force` there are no jobs, and process 1
 /// is the program that ends the machine, with the verb on its command line. A manager that is stopping without a job that
-/// is known ends the machine too: it is taken for a power-off, so that services do not wait for its return.
+/// is known ends the machine too: it is taken for a power-off, so that services do not wait for its return. So is the
+/// agent's removal: nothing is left to wait for.
 pub(super) fn why(evidence: &Evidence) -> Told {
     let by_jobs = evidence.jobs.as_deref().and_then(of_jobs);
     let leave = by_jobs.or_else(|| of_first_process(&evidence.first_process)).or_else(|| {
         let stopping = evidence.manager.as_deref().is_some_and(|state| state.trim() == "stopping");
-        stopping.then_some(Leave::Poweroff)
+        (stopping || evidence.removed).then_some(Leave::Poweroff)
     });
     leave.map_or(Told::Restart, Told::Leave)
 }
@@ -93,6 +96,7 @@ mod tests {
             jobs: jobs.map(str::to_owned),
             manager: manager.map(str::to_owned),
             first_process: first_process.to_owned(),
+            removed: false,
         };
         assert_eq!(why(&evidence), expected, "{evidence:?}");
     }
@@ -112,6 +116,19 @@ mod tests {
         // A target that is being stopped does not end the machine, nor does another one.
         check(Some("13 reboot.target stop waiting\n"), running, "", Told::Restart);
         check(Some("13 rescue.target start waiting\n"), running, "", Told::Restart);
+    }
+
+    #[test]
+    fn a_removed_agent_leaves_for_good() {
+        let told = |jobs: &str, removed| {
+            let evidence = Evidence { jobs: Some(jobs.to_owned()), removed, ..Evidence::default() };
+            why(&evidence)
+        };
+        let stopped = "12 ha-node-agent.service stop running\n";
+        assert_eq!(told(stopped, true), Told::Leave(Leave::Poweroff));
+        assert_eq!(told(stopped, false), Told::Restart);
+        // What the machine itself does counts more.
+        assert_eq!(told("13 reboot.target start waiting\n", true), Told::Leave(Leave::Reboot));
     }
 
     #[test]

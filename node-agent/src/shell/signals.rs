@@ -1,4 +1,4 @@
-//! Signals as inputs: SIGTERM alone is a restart of the agent; while the machine ends, it leaves.
+//! Signals as inputs: SIGTERM alone is a restart of the agent; while the machine ends, or the agent is removed, it leaves.
 
 use super::Inputs;
 use super::machine_end::{Evidence, why};
@@ -11,6 +11,8 @@ use tokio::process::Command;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is asked.
 const ATTEMPTS: usize = 3;
+/// The package's script makes it before it stops an agent that is being removed.
+const REMOVED: &str = "/run/hactl/agent-removed";
 
 /// Waits for the request to end and tells the core why.
 pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
@@ -20,6 +22,8 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
             jobs: ask(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
             manager: ask(&["is-system-running"]).await,
             first_process: std::fs::read_to_string("/proc/1/cmdline").unwrap_or_default(),
+            // Taken away as it is seen: it is about this end alone.
+            removed: std::fs::remove_file(REMOVED).is_ok(),
         };
         let told = why(&evidence);
         tracing::info!(?told, "told to end");
