@@ -2,6 +2,7 @@
 //!
 //! This crate does no I/O and depends on no other crate of the project.
 
+pub mod availability;
 pub mod check;
 pub mod cluster;
 pub mod document;

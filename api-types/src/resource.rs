@@ -1,5 +1,6 @@
 //! A resource: a service that hactl keeps available.
 
+use crate::availability::Availability;
 use crate::driver::DriverSpec;
 use crate::kind::Kind;
 use crate::meta::Condition;
@@ -290,6 +291,9 @@ pub struct ResourceStatus {
     /// What the last move or restart was for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
+    /// How much of the time in which it was wanted it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub availability: Option<Availability>,
     /// When it last came to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running_since: Option<Timestamp>,

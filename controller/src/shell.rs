@@ -77,7 +77,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         .with_store(store_config.cert.as_deref(), store_config.ca.as_deref())
         .register(&metrics)?;
     let core = Arc::new(Mutex::new(Controller::new(config.clone())));
-    let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now().raw)?;
+    let core_metrics = CoreMetrics::new(&metrics, &core, &controller_metrics, move || clock.now())?;
     let mut measured = Measured::new(core, &metrics)?;
     let ready = Checks::new(&["store"]);
     let mut api_options = ApiOptions::new(&config.id, &config.cluster);

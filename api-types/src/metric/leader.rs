@@ -63,6 +63,8 @@ metrics! { Leader:
         "Restarts in place after crashes; begins again at 0 with each start by the controller.";
     RESOURCE_RELOCATIONS = Counter "hactl_resource_relocations_total" ["resource", "reason"]
         "Moves to another node that this controller, leading, has begun, by what for.";
+    RESOURCE_AVAILABILITY = Gauge "hactl_resource_availability_ratio" ["resource", "window"]
+        "The share of the time in which a resource was wanted in which it ran, over the last 30 days (30d) or year (365d) of UTC with today, as far as it is recorded (status.availability); nothing when it was not wanted.";
     RESOURCE_UNPLACED = Gauge "hactl_resource_unplaced" ["resource", "reason"]
         "1 for a resource that is wanted started and has no place to run, by why.";
 }

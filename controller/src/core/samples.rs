@@ -9,7 +9,7 @@ use super::world::World;
 use ha_api_types::metric::{Metric, Sample, leader};
 use ha_api_types::quantity::Quantity;
 use ha_api_types::reason::Reason;
-use ha_api_types::time::Mono;
+use ha_api_types::time::Now;
 use ha_scheduler::View;
 use ha_scheduler::filter::limits;
 use ha_scheduler::rebalance::Loads;
@@ -33,8 +33,8 @@ pub type Relocations = BTreeMap<(String, Reason), u64>;
 pub struct Seen<'a> {
     /// The cluster.
     pub world: &'a World,
-    /// Now, on the clock of the view's moments.
-    pub now: Mono,
+    /// Now, on the clock of the view's moments, and on the wall's.
+    pub now: &'a Now,
     /// What the leader waits for, counted.
     pub waiting: usize,
     /// What the reservation check found.

@@ -1,6 +1,7 @@
 //! Services: one pure function per state, over one draft of what is to be written.
 
 mod assign;
+mod availability;
 mod conditions;
 mod delete;
 mod disarm;
@@ -356,6 +357,7 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
     outcome::settle(&situation, service, &mut draft);
     conditions::fill(&situation, service, &mut draft);
+    availability::note(planner, service, &mut draft);
     for (reason, message) in std::mem::take(&mut draft.waiting) {
         planner.plan.wait(Kind::Resource, service.name, reason, message);
     }

@@ -1,6 +1,7 @@
 //! Tests of the core as a whole: real cores and scripted agents over the in-memory store.
 
 mod agent;
+mod availability;
 mod counted;
 mod devices;
 mod fencing;

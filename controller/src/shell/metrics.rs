@@ -5,7 +5,7 @@ use crate::core::counted::{Counted, FailoverPhase};
 use crate::core::samples::{Relocations, Seen, samples};
 use ha_api_types::metric::{Sample, controller, leader};
 use ha_api_types::record::{Proof, Revision};
-use ha_api_types::time::Mono;
+use ha_api_types::time::Now;
 use ha_runtime::metrics::Metrics;
 use ha_store::Outcome;
 use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec};
@@ -105,7 +105,7 @@ impl CoreMetrics {
         metrics: &Metrics,
         core: &Arc<Mutex<Controller>>,
         store: &ControllerMetrics,
-        now: impl Fn() -> Mono + Send + Sync + 'static,
+        now: impl Fn() -> Now + Send + Sync + 'static,
     ) -> prometheus::Result<CoreMetrics> {
         let counted = CoreMetrics {
             transitions: metrics.counters(controller::LEADER_TRANSITIONS)?,
@@ -128,7 +128,7 @@ impl CoreMetrics {
             let mut relocations = relocations.lock().unwrap_or_else(PoisonError::into_inner);
             let core = core.lock().unwrap_or_else(PoisonError::into_inner);
             relocations.retain(|(name, _), _| core.world().resources.contains_key(name));
-            read(&core, now(), store.newest(), &relocations)
+            read(&core, &now(), store.newest(), &relocations)
         })?;
         Ok(counted)
     }
@@ -176,7 +176,7 @@ impl CoreMetrics {
 }
 
 /// What is asked of the core. A follower says nothing of objects: what it knows may be old.
-fn read(core: &Controller, now: Mono, newest: Revision, relocations: &Relocations) -> Vec<Sample> {
+fn read(core: &Controller, now: &Now, newest: Revision, relocations: &Relocations) -> Vec<Sample> {
     let world = core.world();
     let leads = core.term().is_some();
     let newest = newest.max(world.revision);
@@ -204,7 +204,7 @@ mod tests {
         let metrics = Metrics::new("test", "0", 0).unwrap();
         let store = ControllerMetrics::new(&metrics).unwrap();
         let core = Arc::new(Mutex::new(Controller::new(Config::default())));
-        let counted = CoreMetrics::new(&metrics, &core, &store, Mono::default).unwrap();
+        let counted = CoreMetrics::new(&metrics, &core, &store, Now::default).unwrap();
         (metrics, counted)
     }
 

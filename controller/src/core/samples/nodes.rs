@@ -24,7 +24,7 @@ pub(super) fn add(seen: &Seen<'_>, view: &View, samples: &mut Vec<Sample>) {
         }
         samples.push(leader::NODE_MAINTENANCE.sample([name], flag(node.value.spec.maintenance)));
         if let Some(heard) = world.observations.get(name).filter(|heard| heard.revision.is_some()) {
-            let age_ms = seen.now.since(heard.since);
+            let age_ms = seen.now.raw.since(heard.since);
             samples.push(leader::NODE_HEARTBEAT_AGE.sample([name], age_ms as f64 / 1000.0));
         }
         if let Some(report) = world.node_reports.get(name).map(|known| &known.value) {

@@ -8,9 +8,13 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Timestamp;
 
+/// Over how many days availability is shown.
+const WINDOWS: [(&str, u32); 2] = [("30d", 30), ("365d", 365)];
+
 /// A resource has a series for the state that it is in, and none for the others: there may be very many resources.
 pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
     let world = seen.world;
+    let now = seen.now.timestamp();
     for (name, known) in &world.resources {
         let resource = &known.value;
         let status = status_of(world, resource);
@@ -32,6 +36,10 @@ pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
         let since = ready.and_then(|ready| ready.last_transition_time.as_ref());
         if let Some(seconds) = since.and_then(Timestamp::unix_seconds) {
             samples.push(leader::RESOURCE_LAST_TRANSITION.sample([name], seconds as f64));
+        }
+        for (window, days) in WINDOWS {
+            let ratio = status.availability.as_ref().and_then(|known| known.ratio(days, &now));
+            samples.extend(ratio.map(|ratio| leader::RESOURCE_AVAILABILITY.sample([name, window], ratio)));
         }
         if let Some(reason) = unplaced(resource, &status) {
             samples.push(leader::RESOURCE_UNPLACED.sample([name, reason.as_str()], 1.0));

@@ -41,11 +41,16 @@ fn seen(lab: &Lab) -> Vec<Sample> {
     let relocations = Relocations::from([(("web".to_owned(), Reason::Failback), 2)]);
     samples(&Seen {
         world: core.world(),
-        now: lab.now.raw,
+        now: &lab.now,
         waiting: core.waiting().len(),
         reservation: core.reservation(),
         relocations: &relocations,
     })
+}
+
+fn availability(lab: &Lab) -> f64 {
+    let record = lab.status("web").availability.expect("a record");
+    record.ratio(30, &lab.now.timestamp()).expect("it was wanted")
 }
 
 #[test]
@@ -120,6 +125,7 @@ fn only_who_leads_counts() {
 #[test]
 fn what_the_leader_shows_follows_its_view() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.run(5_000);
     let shown = seen(&lab);
     for sample in [
         leader::NODE_STATE.sample([&node, "Online"], 1.0),
@@ -134,6 +140,7 @@ fn what_the_leader_shows_follows_its_view() {
         leader::RESOURCE_NODE.sample(["web", &node], 1.0),
         leader::RESOURCE_RESTARTS.sample(["web"], 0.0),
         leader::RESOURCE_RELOCATIONS.sample(["web", "Failback"], 2.0),
+        leader::RESOURCE_AVAILABILITY.sample(["web", "30d"], availability(&lab)),
         leader::CLUSTER_ARMING.sample(["Armed"], 1.0),
         leader::CLUSTER_ARMING.sample(["Disarmed"], 0.0),
     ] {

@@ -1,0 +1,254 @@
+//! How much of the time in which a service was wanted it ran: kept in its status, by day, so that it outlives every leader.
+
+use crate::time::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+const DAY_SECONDS: i64 = 86_400;
+/// Single days are kept for so long.
+const SINGLE_DAYS: u32 = 31;
+/// Older days are kept in blocks of so many.
+const BLOCK_DAYS: u32 = 28;
+/// Nothing is kept for longer.
+const KEPT_DAYS: u32 = 366;
+
+/// What a service was and is worth: only what went wrong is kept, so a service that runs has a record of three fields.
+///
+/// It adds up times of wall clocks, which no decision rests on: it is a figure for people. What is kept is bounded: a day or
+/// block in which nothing went wrong is not kept, and there are at most 59 days and 14 blocks of 28.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Availability {
+    /// Nothing is known of before.
+    pub recorded_since: Timestamp,
+    /// How it is.
+    pub standing: Standing,
+    /// Since when it is so.
+    pub since: Timestamp,
+    /// Where it was not wanted, or wanted and not running, before that; in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<Span>,
+}
+
+/// Whether a service is wanted, and runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Standing {
+    /// It is not wanted running.
+    #[default]
+    NotWanted,
+    /// It is wanted, and runs.
+    Up,
+    /// It is wanted, and does not run.
+    Down,
+}
+
+/// A day, or a block of days, in which a service was not up all the time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Span {
+    /// The first day, in days since 1970, UTC.
+    pub day: u32,
+    /// So many days.
+    pub days: u32,
+    /// So many seconds of them it was wanted and did not run.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub down_seconds: u32,
+    /// So many seconds of them it was not wanted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_wanted_seconds: u32,
+}
+
+impl Availability {
+    /// A record that begins now.
+    pub fn begin(standing: Standing, now: &Timestamp) -> Availability {
+        Availability { recorded_since: now.clone(), standing, since: now.clone(), spans: Vec::new() }
+    }
+
+    /// From `at` on it stands otherwise. A clock that went back costs what it went back by, and nothing else.
+    pub fn enter(&mut self, standing: Standing, at: &Timestamp) {
+        if standing == self.standing {
+            return;
+        }
+        let (Some(since), Some(until)) = (self.since.unix_seconds(), at.unix_seconds()) else { return };
+        if until > since {
+            self.close(since, until);
+            self.since = at.clone();
+        }
+        self.standing = standing;
+        self.merge(day_of(until));
+    }
+
+    /// The share of the time in which it was wanted in which it ran, over so many days of UTC that end with today;
+    /// `None`: it was not wanted then, as far as is known.
+    pub fn ratio(&self, days: u32, now: &Timestamp) -> Option<f64> {
+        let now = now.unix_seconds()?;
+        let mut all = self.clone();
+        all.close(self.since.unix_seconds()?, now);
+        let first_day = day_of(now).saturating_sub(days.saturating_sub(1));
+        let begin = (i64::from(first_day) * DAY_SECONDS).max(self.recorded_since.unix_seconds()?);
+        let (mut down, mut not_wanted) = (0.0, 0.0);
+        for span in &all.spans {
+            // Of a block that the window begins in, its share.
+            let inside = (span.day + span.days).saturating_sub(span.day.max(first_day));
+            let share = f64::from(inside) / f64::from(span.days.max(1));
+            down += share * f64::from(span.down_seconds);
+            not_wanted += share * f64::from(span.not_wanted_seconds);
+        }
+        let wanted = (now - begin) as f64 - not_wanted;
+        (wanted >= 1.0).then(|| (1.0 - down / wanted).clamp(0.0, 1.0))
+    }
+
+    /// Adds the time from `since` to `until` as it stands.
+    fn close(&mut self, since: i64, until: i64) {
+        // From the beginning of a block on, which is then as it would have been day by day.
+        let oldest = day_of(until).saturating_sub(KEPT_DAYS) / BLOCK_DAYS * BLOCK_DAYS;
+        let mut at = since.max(i64::from(oldest) * DAY_SECONDS);
+        while at < until && self.standing != Standing::Up {
+            let next = until.min((at.div_euclid(DAY_SECONDS) + 1) * DAY_SECONDS);
+            let seconds = u32::try_from(next - at).unwrap_or(0);
+            let span = self.span(day_of(at));
+            match self.standing {
+                Standing::Up => {}
+                Standing::Down => self.spans[span].down_seconds += seconds,
+                Standing::NotWanted => self.spans[span].not_wanted_seconds += seconds,
+            }
+            at = next;
+        }
+    }
+
+    /// Where what happens on a day is kept; made if need be.
+    fn span(&mut self, day: u32) -> usize {
+        let at = self.spans.partition_point(|span| span.day + span.days <= day);
+        if self.spans.get(at).is_none_or(|span| span.day > day) {
+            self.spans.insert(at, Span { day, days: 1, ..Span::default() });
+        }
+        at
+    }
+
+    /// Puts days that are long past into blocks, and forgets what is older than a year.
+    fn merge(&mut self, today: u32) {
+        let mut merged: Vec<Span> = Vec::new();
+        for span in std::mem::take(&mut self.spans) {
+            let block = span.day / BLOCK_DAYS * BLOCK_DAYS;
+            if block + BLOCK_DAYS + KEPT_DAYS <= today {
+                continue;
+            }
+            let is_past = block + BLOCK_DAYS + SINGLE_DAYS <= today;
+            match merged.last_mut() {
+                Some(last) if is_past && last.day == block && last.days == BLOCK_DAYS => {
+                    last.down_seconds += span.down_seconds;
+                    last.not_wanted_seconds += span.not_wanted_seconds;
+                }
+                Some(_) | None if is_past => merged.push(Span { day: block, days: BLOCK_DAYS, ..span }),
+                Some(_) | None => merged.push(span),
+            }
+        }
+        self.spans = merged;
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn day_of(unix_seconds: i64) -> u32 {
+    u32::try_from(unix_seconds.div_euclid(DAY_SECONDS)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Standing::{Down, NotWanted, Up};
+
+    /// The beginning of a day, and so many seconds.
+    fn at(day: i64, seconds: i64) -> Timestamp {
+        Timestamp::from_unix_ms(i128::from((20_000 + day) * DAY_SECONDS + seconds) * 1000)
+    }
+
+    const HOUR: i64 = 3_600;
+
+    /// What happened as (day, second, standing), the first of it the beginning; days of the window, and when it is asked.
+    fn check(happened: &[(i64, i64, Standing)], days: u32, asked: (i64, i64), expected: Option<f64>) {
+        let (day, second, standing) = happened[0];
+        let mut record = Availability::begin(standing, &at(day, second));
+        for (day, second, standing) in &happened[1..] {
+            record.enter(*standing, &at(*day, *second));
+        }
+        let found = record.ratio(days, &at(asked.0, asked.1));
+        let same = match (found, expected) {
+            (Some(found), Some(expected)) => (found - expected).abs() < 1e-6,
+            (found, expected) => found == expected,
+        };
+        assert!(same, "{happened:?} over {days} days at {asked:?}: {found:?}, not {expected:?}; {record:?}");
+    }
+
+    #[test]
+    fn it_is_the_share_of_the_wanted_time() {
+        check(&[(0, 0, Up)], 30, (10, 0), Some(1.0));
+        check(&[(0, 0, Down)], 30, (10, 0), Some(0.0));
+        check(&[(0, 0, NotWanted)], 30, (10, 0), None);
+        check(&[(0, 0, Up)], 30, (0, 0), None);
+        // Down for one of ten days, and it still is.
+        check(&[(0, 0, Up), (9, 0, Down)], 30, (10, 0), Some(0.9));
+        check(&[(0, 0, Up), (4, 0, Down), (5, 0, Up)], 30, (10, 0), Some(0.9));
+        // Of ten days it was wanted for five, and of these down for half a day.
+        check(&[(0, 0, NotWanted), (5, 0, Down), (5, 12 * HOUR, Up)], 30, (10, 0), Some(0.9));
+        // Not wanted while it is down: the time after does not count.
+        check(&[(0, 0, Up), (8, 0, Down), (9, 0, NotWanted)], 30, (10, 0), Some(8.0 / 9.0));
+    }
+
+    #[test]
+    fn what_lies_before_the_window_does_not_count() {
+        let happened = [(0, 0, Up), (1, 0, Down), (2, 0, Up)];
+        check(&happened, 30, (30, DAY_SECONDS - 1), Some(1.0 - 86_400.0 / (30.0 * 86_400.0 - 1.0)));
+        check(&happened, 30, (32, 0), Some(1.0));
+        check(&happened, 365, (100, 0), Some(0.99));
+        // Blocks that the window begins in count with their share, and after a year and a block with nothing.
+        check(&happened, 365, (400, 0), Some(1.0));
+    }
+
+    #[test]
+    fn days_that_are_long_past_are_merged_without_a_loss() {
+        let mut record = Availability::begin(Up, &at(0, 0));
+        for day in 0..1_000 {
+            record.enter(Down, &at(day, HOUR));
+            record.enter(Up, &at(day, 2 * HOUR));
+        }
+        let most = usize::try_from(SINGLE_DAYS + BLOCK_DAYS + KEPT_DAYS / BLOCK_DAYS + 2).expect("a few");
+        assert!(record.spans.len() <= most, "{}", record.spans.len());
+        for days in [30, 365] {
+            let ratio = record.ratio(days, &at(1_000, 0)).expect("wanted");
+            assert!((ratio - 23.0 / 24.0).abs() < 1e-3, "{days}: {ratio}");
+        }
+        let size = serde_json::to_string(&record).expect("text").len();
+        assert!(size < 4_000, "{size} bytes");
+    }
+
+    #[test]
+    fn a_long_time_not_wanted_is_merged_too() {
+        let mut record = Availability::begin(NotWanted, &at(0, 0));
+        record.enter(Up, &at(5_000, 0));
+        assert!(record.spans.len() < 80, "{}", record.spans.len());
+        assert_eq!(record.ratio(365, &at(5_001, 0)), Some(1.0));
+        assert_eq!(record.ratio(365, &at(5_000, 0)), None);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_adds_nothing() {
+        let mut record = Availability::begin(Up, &at(10, 0));
+        record.enter(Down, &at(9, 0));
+        assert_eq!((record.standing, &record.since), (Down, &at(10, 0)));
+        record.enter(Up, &at(9, HOUR));
+        assert!(record.spans.is_empty(), "{record:?}");
+        assert_eq!(record.ratio(30, &at(9, 0)), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_nothing() {
+        let mut record = Availability::default();
+        assert_eq!(record.ratio(30, &at(1, 0)), None);
+        record.enter(Up, &at(1, 0));
+        assert_eq!(record, Availability::default());
+    }
+}
