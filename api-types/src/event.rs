@@ -42,9 +42,22 @@ pub struct Event {
     /// The action concerned, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_uid: Option<String>,
+    /// The operation that it serves, by name, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// The epoch of the node under which that is, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
     /// When.
     pub at: Timestamp,
 }
+
+/// The annotation of an event, as the API serves it, with the uid of the action concerned.
+pub const ACTION_UID_ANNOTATION: &str = "hactl.io/action-uid";
+/// The annotation with the epoch of the node.
+pub const EPOCH_ANNOTATION: &str = "hactl.io/epoch";
+/// The annotation with the node concerned.
+pub const NODE_ANNOTATION: &str = "hactl.io/node";
 
 /// How long events are kept: the time to live of their lease, in seconds.
 pub const EVENT_TTL_SECONDS: i64 = 3600;

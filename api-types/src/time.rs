@@ -54,6 +54,13 @@ impl Timestamp {
         Timestamp(text.unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()))
     }
 
+    /// The same with milliseconds, for what happened: events of one second have an order.
+    pub fn precise(unix_ms: i128) -> Timestamp {
+        let whole = Timestamp::from_unix_ms(unix_ms);
+        let seconds = whole.0.strip_suffix('Z').unwrap_or(&whole.0);
+        Timestamp(format!("{seconds}.{:03}Z", unix_ms.rem_euclid(1000)))
+    }
+
     /// Seconds since 1970; `None` when the text is not a timestamp.
     pub fn unix_seconds(&self) -> Option<i64> {
         time::OffsetDateTime::parse(&self.0, &time::format_description::well_known::Rfc3339)
@@ -86,5 +93,27 @@ impl Now {
     /// The wall clock for a status or an event.
     pub fn timestamp(&self) -> Timestamp {
         Timestamp::from_unix_ms(self.wall_unix_ms)
+    }
+
+    /// The wall clock for an event.
+    pub fn moment(&self) -> Timestamp {
+        Timestamp::precise(self.wall_unix_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_milliseconds_and_both_forms_are_read() {
+        let check = |unix_ms: i128, whole: &str, precise: &str| {
+            assert_eq!(Timestamp::from_unix_ms(unix_ms).0, whole);
+            assert_eq!(Timestamp::precise(unix_ms).0, precise);
+            let seconds = i64::try_from(unix_ms.div_euclid(1000)).ok();
+            assert_eq!(Timestamp::precise(unix_ms).unix_seconds(), seconds);
+        };
+        check(1_767_225_600_007, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00.007Z");
+        check(-1, "1969-12-31T23:59:59Z", "1969-12-31T23:59:59.999Z");
     }
 }

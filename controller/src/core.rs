@@ -400,7 +400,9 @@ impl Controller {
             source: format!("controller/{}", self.config.id),
             node: None,
             action_uid: None,
-            at: self.now.timestamp(),
+            operation: None,
+            epoch: None,
+            at: self.now.moment(),
         };
         self.tell(event);
     }

@@ -345,6 +345,8 @@ fn describe_explain_events_and_access() {
         source: "controller/c1".to_owned(),
         node: None,
         action_uid: None,
+        operation: None,
+        epoch: None,
         at: Timestamp("2026-01-01T00:00:00Z".to_owned()),
     };
     let key = server.keys.event("controller-c1", "1-1");

@@ -28,6 +28,7 @@ mod simulate;
 mod status;
 mod timing;
 pub(crate) mod top;
+mod trace;
 mod version;
 mod wait;
 mod why;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Top(top::Top),
     /// Show what happened and why
     Events(events::Events),
+    /// Follow one operation or action over controllers and agents
+    Trace(trace::Trace),
     /// Make the cluster as the files say
     Apply(apply::Apply),
     /// Show what an apply would change, and what would start, stop or move
@@ -131,6 +134,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Why(why) => why.run(session).await,
         Command::Top(top) => top.run(session).await,
         Command::Events(events) => events.run(session).await,
+        Command::Trace(trace) => trace.run(session).await,
         Command::Apply(apply) => apply.run(session).await,
         Command::Diff(diff) => diff.run(session).await,
         Command::Create(create) => create.run(session).await,

@@ -11,13 +11,13 @@ use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
-use ha_api_types::event::Event;
+use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, Event, NODE_ANNOTATION};
 use ha_api_types::keys::Key;
-use ha_api_types::kind::API_VERSION;
+use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::record::Revision;
 use ha_runtime::shutdown::Shutdown;
 use ha_store::{Change, Entry, Store, WatchItem};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -141,7 +141,16 @@ fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
         Some((component, host)) => (format!("ha-{component}"), host.to_owned()),
         None => (event.source.clone(), event.node.clone().unwrap_or_default()),
     };
-    let object = json!({
+    let epoch = event.epoch.map(|epoch| epoch.to_string());
+    let annotations: Map<String, Value> = [
+        (ACTION_UID_ANNOTATION, event.action_uid),
+        (EPOCH_ANNOTATION, epoch),
+        (NODE_ANNOTATION, event.node.clone()),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?))))
+    .collect();
+    let mut object = json!({
         "kind": "Event",
         "apiVersion": "v1",
         "metadata": {
@@ -150,6 +159,7 @@ fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
             "uid": name,
             "resourceVersion": entry.mod_revision.to_string(),
             "creationTimestamp": event.at,
+            "annotations": annotations,
         },
         "involvedObject": {
             "kind": event.kind.name(),
@@ -167,6 +177,10 @@ fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
         "reportingComponent": component,
         "reportingInstance": host,
     });
+    if let Some(operation) = event.operation {
+        object["related"] =
+            json!({"kind": Kind::Operation.name(), "apiVersion": API_VERSION, "name": operation});
+    }
     Some((name, object))
 }
 

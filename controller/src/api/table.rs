@@ -119,6 +119,7 @@ const NODE: &[Column] = &[
         json!(object.pointer("/spec/schedulable").and_then(Value::as_bool).unwrap_or(true).to_string())
     }),
     wide("Version", "The agent's version.", |object, _| text(object, "/status/version")),
+    wide("Drivers", "Drivers that it can serve.", |object, _| list(object, "/status/drivers")),
     wide("CPU", "Cores in use, as measured.", |object, _| text(object, "/status/usage/cpu")),
     wide("Memory", "Memory in use, as measured.", |object, _| text(object, "/status/usage/memory")),
     MESSAGE,

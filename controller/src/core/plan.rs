@@ -133,7 +133,9 @@ pub fn event(
         source: format!("controller/{}", situation.config.id),
         node: (kind == Kind::Node).then(|| name.to_owned()),
         action_uid: None,
-        at: situation.now.timestamp(),
+        operation: None,
+        epoch: None,
+        at: situation.now.moment(),
     }
 }
 

@@ -43,7 +43,15 @@ impl Effects {
             }
             Effect::Event { name, event } => {
                 tracing::info!(
-                    kind = event.kind.singular(), object = %event.name, reason = %event.reason, "{}", event.message
+                    kind = event.kind.singular(),
+                    object = %event.name,
+                    node = event.node,
+                    action = event.action_uid,
+                    operation = event.operation,
+                    epoch = event.epoch,
+                    reason = %event.reason,
+                    "{}",
+                    event.message
                 );
                 self.events.write(name, event);
             }

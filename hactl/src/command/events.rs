@@ -107,7 +107,7 @@ fn selector(kind: Kind, name: &str) -> (&'static str, String) {
     ("fieldSelector", format!("involvedObject.kind={},involvedObject.name={name}", kind.name()))
 }
 
-fn when(event: &Value) -> &str {
+pub(super) fn when(event: &Value) -> &str {
     ["lastTimestamp", "eventTime", "firstTimestamp"]
         .iter()
         .find_map(|field| event[field].as_str())

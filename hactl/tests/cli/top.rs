@@ -56,6 +56,9 @@ fn nodes_and_resources_are_listed_with_what_they_use() {
 fn a_wide_list_has_what_is_used() {
     let wide = hactl(&server(), &["get", "resources", "-o", "wide"]).shows(0, &["CPU-USED", "900m"]);
     assert!(!wide.stdout.contains("200m"), "{}", wide.stdout);
+    let nodes = Server::start();
+    nodes.put("nodes", json!({"metadata": {"name": "node1"}, "status": {"drivers": ["exec", "libvirt"]}}));
+    hactl(&nodes, &["get", "nodes", "-o", "wide"]).shows(0, &["DRIVERS", "exec,libvirt"]);
     // A controller that cannot tell leaves them empty.
     let older = Server::start();
     older.put(

@@ -89,3 +89,56 @@ fn waiting_ends_with_the_event() {
     hactl(&server, &["wait", "resource/web", "--for=delete"]).prints(0, "resource/web deleted\n");
     hactl(&server, &["wait", "web", "--for=state=Started"]).fails(1, "does not exist");
 }
+
+#[test]
+fn an_operation_is_followed_over_controller_and_agent() {
+    let server = Server::start();
+    let event = |name: &str,
+                 second: u8,
+                 component: &str,
+                 reason: &str,
+                 action: Option<&str>,
+                 operation: Option<&str>| {
+        let mut event = json!({"apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": name, "namespace": "default", "annotations": {"hactl.io/node": "node1", "hactl.io/epoch": "4"}},
+            "involvedObject": {"kind": "Resource", "name": "web"}, "type": "Normal", "reason": reason, "message": "so it is",
+            "lastTimestamp": format!("2026-01-01T00:00:0{second}.500Z"), "source": {"component": component, "host": "h"}});
+        if let Some(action) = action {
+            event["metadata"]["annotations"]["hactl.io/action-uid"] = json!(action);
+        }
+        if let Some(operation) = operation {
+            event["related"] = json!({"kind": "Operation", "name": operation});
+        }
+        server.put("events", event);
+    };
+    event("1", 1, "ha-controller", "Starting", Some("a0"), None);
+    event("2", 2, "ha-controller", "Migrating", Some("a1"), Some("move-1"));
+    event("3", 3, "ha-node-agent", "Running", Some("a1"), None);
+    server.put(
+        "operations",
+        json!({"apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": "move-1", "uid": "u-1"},
+        "spec": {"action": "Migrate", "resource": "web", "node": "node1"}, "status": {"phase": "Succeeded"}}),
+    );
+    server.put(
+        "resources",
+        json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "web"},
+        "spec": {"driver": {"exec": {"command": ["sleep", "1"]}}}, "status": {"actionUid": "a0"}}),
+    );
+    for subject in ["move-1", "u-1", "operation/move-1"] {
+        let ran = hactl(&server, &["trace", subject]).shows(
+            0,
+            &[
+                "operation move-1 (Migrate web node1): Succeeded\nAction a1\n",
+                "+0.000s",
+                "+1.000s",
+                "ha-node-agent/h",
+            ],
+        );
+        assert!(!ran.stdout.contains("Starting"), "{}", ran.stdout);
+    }
+    hactl(&server, &["trace", "web"]).shows(0, &["action a0\n", "Starting"]);
+    hactl(&server, &["trace", "a1", "-o", "json"]).shows(0, &["\"afterSeconds\": 1.0", "\"epoch\": \"4\""]);
+    hactl(&server, &["trace", "a7"]).fails(1, "nothing is known of action a7 any more");
+    hactl(&server, &["trace", "operation/gone"]).fails(1, "there is no operation/gone");
+    hactl(&server, &["trace", "node/node1"]).fails(2, "a node cannot be followed");
+}

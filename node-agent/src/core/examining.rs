@@ -176,7 +176,9 @@ impl AgentCore {
             source: format!("agent/{}", self.config.node),
             node: Some(self.config.node.clone()),
             action_uid: None,
-            at: now.timestamp(),
+            operation: None,
+            epoch: None,
+            at: now.moment(),
         }));
     }
 

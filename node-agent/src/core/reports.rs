@@ -131,6 +131,7 @@ impl AgentCore {
         reason: Reason,
         message: &str,
     ) {
+        let action_uid = service.step.uid().map(ToOwned::to_owned);
         let event = Event {
             kind: Kind::Resource,
             name: service.name().to_owned(),
@@ -140,8 +141,10 @@ impl AgentCore {
             message: message.to_owned(),
             source: format!("agent/{}", self.config.node),
             node: Some(self.config.node.clone()),
-            action_uid: service.step.uid().map(ToOwned::to_owned),
-            at: now.timestamp(),
+            action_uid: action_uid.or_else(|| self.current(service)?.action_uid),
+            operation: None,
+            epoch: self.registered().map(|registered| registered.epoch),
+            at: now.moment(),
         };
         self.effects.push_back(Effect::Event(event));
     }

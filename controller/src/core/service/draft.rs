@@ -219,8 +219,9 @@ impl Draft {
         transaction = transaction.guard(keys.spec(Kind::Resource, name), spec);
         let action_uid = match &self.assign {
             Assign::Put(assignment) => Some(assignment.action_uid.clone()),
-            Assign::Keep | Assign::Delete => None,
+            Assign::Keep | Assign::Delete => self.status.action_uid.clone(),
         };
+        let operation = service.operation.as_ref().map(|request| request.name.to_owned());
         let events = self
             .told
             .into_iter()
@@ -229,6 +230,8 @@ impl Draft {
                     event(situation, Kind::Resource, name, service.uid(), event_type, reason, message);
                 event.node.clone_from(&self.status.node);
                 event.action_uid.clone_from(&action_uid);
+                event.operation.clone_from(&operation);
+                event.epoch = self.status.epoch;
                 event
             })
             .collect();

@@ -1,0 +1,139 @@
+//! `hactl trace`: one operation or action, followed over controllers and agents.
+
+mod followed;
+
+use super::events::when;
+use crate::client::Collection;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::names::Target;
+use crate::render::Format;
+use crate::render::table::{Cell, Table};
+use crate::session::Session;
+use crate::terminal::Style;
+use clap::Args;
+use followed::{Followed, Step, Subject};
+use ha_api_types::kind::Kind;
+use serde_json::{Value, json};
+
+/// Follow one operation or action over controllers and agents
+#[derive(Args, Debug)]
+#[command(
+    after_help = "SUBJECT is an operation by name or uid (operation/NAME), the uid of an action as status.actionUid and log lines \
+        have it, or a resource (NAME, TYPE:NAME), whose present or last action is followed. Events are kept for an hour.\n\n\
+        Exit status: 0 shown; 1 nothing is known of it any more; 2 usage; 3 unreachable; 4 not permitted."
+)]
+pub(crate) struct Trace {
+    /// What to follow
+    #[arg(value_name = "SUBJECT")]
+    subject: String,
+}
+
+impl Trace {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        let format = session.format(&[Format::Yaml, Format::Json])?;
+        let client = session.client()?;
+        let operations = client.list(Collection::Kind(Kind::Operation), &[]).await?.items;
+        let subject = match self.operation(&operations)? {
+            Some(operation) => Subject::Operation(Box::new(operation.clone())),
+            None => self.action(session).await?,
+        };
+        let mut events = client.list(Collection::Events, &[]).await?.items;
+        events.sort_by(|left, right| when(left).cmp(when(right)));
+        let followed = Followed::new(subject, &events);
+        if followed.steps.is_empty() {
+            return Err(Failure::refused(format!(
+                "nothing is known of {} any more",
+                followed.subject.shown()
+            ))
+            .help(
+                "events are kept for an hour; the journals of the machines know more: journalctl | grep UID",
+            ));
+        }
+        if !session.print_value(format, &document(&followed))? {
+            session.terminal().out(&text(session, &followed));
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The operation that is meant, if one is.
+    fn operation<'a>(&self, operations: &'a [Value]) -> Result<Option<&'a Value>, Failure> {
+        if !self.subject.contains('/') {
+            return Ok(find(operations, &self.subject));
+        }
+        let target = Target::parse(&self.subject)?;
+        match target.kind {
+            Kind::Operation => self.named(operations, &target.name.name).map(Some),
+            Kind::Resource => Ok(None),
+            Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => {
+                let text = format!("a {} cannot be followed", target.kind.singular());
+                Err(Failure::usage(text).help("give an operation, the uid of an action, or a resource"))
+            }
+        }
+    }
+
+    fn named<'a>(&self, operations: &'a [Value], name: &str) -> Result<&'a Value, Failure> {
+        find(operations, name).ok_or_else(|| {
+            Failure::refused(format!("there is no {}", self.subject))
+                .help("`hactl get operations` lists them; they are kept for a day")
+        })
+    }
+
+    /// The action of a resource, or the one with this uid.
+    async fn action(&self, session: &Session) -> Result<Subject, Failure> {
+        let target = Target::parse(&self.subject)?;
+        let Some(resource) = session.client()?.get(Kind::Resource, &target.name.name).await? else {
+            return Ok(Subject::Action(self.subject.clone()));
+        };
+        match resource.pointer("/status/actionUid").and_then(Value::as_str) {
+            Some(uid) => Ok(Subject::Action(uid.to_owned())),
+            None => Err(Failure::refused(format!("{} has no action yet", self.subject))
+                .help("`hactl why` says what it waits for")),
+        }
+    }
+}
+
+/// An operation by its name or uid.
+fn find<'a>(operations: &'a [Value], name: &str) -> Option<&'a Value> {
+    let is = |operation: &&Value| {
+        ["name", "uid"].iter().any(|field| operation["metadata"][field].as_str() == Some(name))
+    };
+    operations.iter().find(is)
+}
+
+fn text(session: &Session, followed: &Followed) -> String {
+    let mut text = format!("{}\n", followed.subject.title());
+    for uid in &followed.actions {
+        text.push_str(&format!("Action {uid}\n"));
+    }
+    text.push('\n');
+    let mut table = Table::new(&["AT", "AFTER", "FROM", "NODE", "EPOCH", "ABOUT", "REASON", "MESSAGE"]);
+    for step in &followed.steps {
+        let style = if step.warning { Style::Warn } else { Style::Plain };
+        table.row(vec![
+            Cell::plain(&step.at),
+            Cell::plain(&step.after()),
+            Cell::plain(&step.from),
+            Cell::plain(&step.node),
+            Cell::plain(&step.epoch),
+            Cell::plain(&step.about),
+            Cell::styled(&step.reason, style),
+            Cell::plain(&step.message),
+        ]);
+    }
+    text.push_str(&table.render(session.terminal(), 0));
+    text
+}
+
+fn document(followed: &Followed) -> Value {
+    let step = |step: &Step| {
+        json!({
+            "at": step.at, "afterSeconds": step.after_seconds, "from": step.from, "node": step.node, "epoch": step.epoch,
+            "about": step.about, "reason": step.reason, "message": step.message, "action": step.action,
+        })
+    };
+    json!({
+        "subject": followed.subject.shown(),
+        "actions": followed.actions,
+        "steps": followed.steps.iter().map(step).collect::<Vec<_>>(),
+    })
+}

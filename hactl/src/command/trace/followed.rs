@@ -1,0 +1,202 @@
+//! Which events belong to an operation or action, in their order; pure.
+
+use crate::command::events::when;
+use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, NODE_ANNOTATION};
+use ha_api_types::kind::Kind;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// What is followed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Subject {
+    /// An operation, as the API has it.
+    Operation(Box<Value>),
+    /// An action by its uid.
+    Action(String),
+}
+
+/// An operation or action with all that is known of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Followed {
+    pub(super) subject: Subject,
+    /// The uids of its actions, in the order in which they began.
+    pub(super) actions: Vec<String>,
+    /// What happened, the oldest first.
+    pub(super) steps: Vec<Step>,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Step {
+    /// When, as written.
+    pub(super) at: String,
+    /// How long after the first step; `None` when a time cannot be read.
+    pub(super) after_seconds: Option<f64>,
+    pub(super) from: String,
+    pub(super) node: String,
+    pub(super) epoch: String,
+    pub(super) about: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) action: String,
+    pub(super) warning: bool,
+}
+
+impl Subject {
+    /// As it is called.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Subject::Operation(operation) => format!("operation {}", text(&operation["metadata"]["name"])),
+            Subject::Action(uid) => format!("action {uid}"),
+        }
+    }
+
+    /// As it is called, with what became of it.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Subject::Action(_) => self.shown(),
+            Subject::Operation(operation) => {
+                let spec = &operation["spec"];
+                let words = [text(&spec["action"]), text(&spec["resource"]), text(&spec["node"])];
+                let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+                let status = &operation["status"];
+                let phase = status["phase"].as_str().unwrap_or("Pending");
+                let message = text(&status["message"]);
+                let message = if message.is_empty() { message } else { format!(", {message}") };
+                format!("{} ({}): {phase}{message}", self.shown(), words.join(" "))
+            }
+        }
+    }
+}
+
+impl Followed {
+    /// Takes what belongs to the subject out of all events, which come oldest first.
+    pub(super) fn new(subject: Subject, events: &[Value]) -> Followed {
+        let serves = |event: &Value| match &subject {
+            Subject::Action(_) => false,
+            Subject::Operation(operation) => {
+                let name = &operation["metadata"]["name"];
+                let is = |object: &Value| {
+                    object["kind"].as_str() == Some(Kind::Operation.name()) && object["name"] == *name
+                };
+                is(&event["related"]) || is(&event["involvedObject"])
+            }
+        };
+        let mut known = BTreeSet::new();
+        let mut actions = Vec::new();
+        if let Subject::Action(uid) = &subject {
+            known.insert(uid.clone());
+            actions.push(uid.clone());
+        }
+        for event in events.iter().filter(|event| serves(event)) {
+            let uid = annotation(event, ACTION_UID_ANNOTATION);
+            if !uid.is_empty() && known.insert(uid.clone()) {
+                actions.push(uid);
+            }
+        }
+        let belongs =
+            |event: &&Value| serves(event) || known.contains(&annotation(event, ACTION_UID_ANNOTATION));
+        let chosen: Vec<&Value> = events.iter().filter(belongs).collect();
+        let begin = chosen.first().and_then(|event| moment(when(event)));
+        Followed { steps: chosen.iter().map(|event| step(event, begin)).collect(), subject, actions }
+    }
+}
+
+impl Step {
+    /// How long after the first step, for people.
+    pub(super) fn after(&self) -> String {
+        self.after_seconds.map_or_else(String::new, |seconds| format!("+{seconds:.3}s"))
+    }
+}
+
+fn step(event: &Value, begin: Option<OffsetDateTime>) -> Step {
+    let object = &event["involvedObject"];
+    let at = when(event);
+    Step {
+        at: at.to_owned(),
+        after_seconds: begin.zip(moment(at)).map(|(begin, at)| (at - begin).as_seconds_f64()),
+        from: format!("{}/{}", text(&event["source"]["component"]), text(&event["source"]["host"])),
+        node: annotation(event, NODE_ANNOTATION),
+        epoch: annotation(event, EPOCH_ANNOTATION),
+        about: format!("{}/{}", text(&object["kind"]).to_lowercase(), text(&object["name"])),
+        reason: text(&event["reason"]),
+        message: text(&event["message"]),
+        action: annotation(event, ACTION_UID_ANNOTATION),
+        warning: event["type"].as_str() == Some("Warning"),
+    }
+}
+
+fn annotation(event: &Value, name: &str) -> String {
+    text(&event["metadata"]["annotations"][name])
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn moment(text: &str) -> Option<OffsetDateTime> {
+    OffsetDateTime::parse(text, &Rfc3339).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn event(second: u8, from: &str, reason: &str, action: &str, operation: &str) -> Value {
+        let mut event = json!({
+            "metadata": {"annotations": {}},
+            "involvedObject": {"kind": "Resource", "name": "web"},
+            "lastTimestamp": format!("2026-01-01T00:00:{second:02}.250Z"),
+            "source": {"component": from, "host": "h"},
+            "reason": reason,
+        });
+        if !action.is_empty() {
+            event["metadata"]["annotations"][ACTION_UID_ANNOTATION] = json!(action);
+        }
+        if !operation.is_empty() {
+            event["related"] = json!({"kind": "Operation", "name": operation});
+        }
+        event
+    }
+
+    #[test]
+    fn what_agents_say_belongs_to_the_operation_by_the_action() {
+        let events = [
+            event(1, "ha-controller", "Placed", "old", ""),
+            event(2, "ha-controller", "Stopping", "a1", "move"),
+            event(3, "ha-node-agent", "Stopped", "a1", ""),
+            event(4, "ha-controller", "Other", "a9", "another"),
+            event(5, "ha-controller", "Starting", "a2", "move"),
+            event(6, "ha-node-agent", "Running", "a2", ""),
+        ];
+        let check = |subject: Subject, actions: &[&str], expected: &[&str]| {
+            let followed = Followed::new(subject, &events);
+            assert_eq!(followed.actions, actions);
+            let shown: Vec<String> =
+                followed.steps.iter().map(|step| format!("{} {}", step.after(), step.reason)).collect();
+            assert_eq!(shown, expected);
+        };
+        let operation = |name: &str| Subject::Operation(Box::new(json!({"metadata": {"name": name}})));
+        check(
+            operation("move"),
+            &["a1", "a2"],
+            &["+0.000s Stopping", "+1.000s Stopped", "+3.000s Starting", "+4.000s Running"],
+        );
+        check(Subject::Action("a2".to_owned()), &["a2"], &["+0.000s Starting", "+1.000s Running"]);
+        check(operation("never"), &[], &[]);
+    }
+
+    #[test]
+    fn a_title_says_what_became_of_it() {
+        let operation = json!({
+            "metadata": {"name": "m1"},
+            "spec": {"action": "Migrate", "resource": "web", "node": "node2"},
+            "status": {"phase": "Succeeded", "message": "it runs on node2"},
+        });
+        let title = Subject::Operation(Box::new(operation)).title();
+        assert_eq!(title, "operation m1 (Migrate web node2): Succeeded, it runs on node2");
+    }
+}
