@@ -275,21 +275,22 @@ mod tests {
 
     #[test]
     fn a_running_program_is_seen_where_it_is() {
+        // A name of its own: other tests of this process start programs, too.
         let mut child =
-            std::process::Command::new("sleep").arg("60").env("HA_RESOURCE", "web").spawn().unwrap();
+            std::process::Command::new("sleep").arg("60").env("HA_RESOURCE", "checked").spawn().unwrap();
         let places = Places::default();
         places.add(ProcessId::own().unwrap().pid_namespace().unwrap(), "here");
         let checker = Checker::start(places, &["sleep"]);
         let seen = crate::wait::wait_until("the service to be seen", Duration::from_secs(20), || {
-            checker.places("web").contains("here")
+            checker.places("checked").contains("here")
         });
         child.kill().unwrap();
         child.wait().unwrap();
         seen.unwrap();
         crate::wait::wait_until("its end to be seen", Duration::from_secs(20), || {
-            checker.places("web").is_empty()
+            checker.places("checked").is_empty()
         })
         .unwrap();
-        assert_eq!(checker.timeline().changes("web").len(), 2);
+        assert_eq!(checker.timeline().changes("checked").len(), 2);
     }
 }
