@@ -100,12 +100,12 @@ pub(super) fn get_pretimeout(device: &impl AsFd) -> Result<u32, Errno> {
 }
 
 /// Gives this thread first-in-first-out real-time priority, not inherited by children.
+///
+/// The kernel itself is asked: musl's function of that name refuses always, since it cannot do what POSIX says of it.
 pub(super) fn become_real_time(priority: i32) -> Result<(), Errno> {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: process 0 is this thread and `parameters` lives over the call.
-    let result = unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters)
-    };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: process 0 is this thread; the kernel's `sched_param` is one int, which lives over the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     Errno::result(result).map(drop)
 }
 
