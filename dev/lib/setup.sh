@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt charts etcd kubectl libvirt metal packages prometheus rust; do
+for part in common apt charts etcd images kubectl libvirt metal packages prometheus rust; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done
