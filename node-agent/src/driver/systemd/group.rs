@@ -68,11 +68,18 @@ impl Groups {
     }
 
     /// The processes in a group and in those below it.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked, or nothing that is mounted here has that group: then who is in it is not known.
     pub(super) fn members(&self, group: &str) -> io::Result<Vec<i32>> {
         let mut pids = Vec::new();
         // The root is everybody's.
         if group.is_empty() || group == "/" {
             return Ok(pids);
+        }
+        if !self.hierarchies.iter().any(|hierarchy| Path::new(group).starts_with(&hierarchy.root)) {
+            let message = format!("no hierarchy of control groups that is mounted here has {group}");
+            return Err(io::Error::other(message));
         }
         let mut folders: Vec<PathBuf> = self.folders(group).into_iter().map(|(folder, _)| folder).collect();
         while let Some(folder) = folders.pop() {
@@ -158,7 +165,10 @@ mod tests {
         assert_eq!(groups.counters("/system.slice/web.service"), Some(unit));
         assert_eq!((groups.counters("/gone"), groups.counters("")), (None, None));
         let other = Groups::of(&format!("1 2 0:1 /machine {mount} rw - cgroup2 none rw\n"));
-        assert_eq!(other.members("/system.slice/web.service").unwrap(), Vec::<i32>::new());
+        // What no mount shows is not known to be empty.
+        let problem = other.members("/system.slice/web.service").unwrap_err().to_string();
+        assert!(problem.contains("/system.slice/web.service"), "{problem}");
+        assert_eq!(other.members("").unwrap(), Vec::<i32>::new());
     }
 
     #[test]
