@@ -85,22 +85,24 @@ fn bind(source: &Path, target: &Path) -> Result<()> {
         .with_context(|| format!("{} could not be bound to {}", source.display(), target.display()))
 }
 
-/// Gives the machine a `/run` of its own, empty as after a boot, where only its volatile folder shows.
+/// Gives the machine a `/run` of its own, empty as after a boot, where only its cluster's volatile folder shows: sockets of what
+/// stands between machines, as their power supply, are there.
 fn own_run(volatile: &Path) -> Result<()> {
     let run = Path::new("/run");
-    let handle = File::open(volatile).with_context(|| volatile.display().to_string())?;
+    let shown = volatile.parent().filter(|folder| *folder != run).unwrap_or(volatile);
+    let handle = File::open(shown).with_context(|| shown.display().to_string())?;
     let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
     let none: Option<&str> = None;
     mount(Some("tmpfs"), run, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
         .context("a tmpfs could not be mounted on /run")?;
     // /var/lock is a link to it, and everybody's.
     fs::DirBuilder::new().mode(0o777).create(run.join("lock"))?;
-    if !volatile.starts_with(run) {
+    if !shown.starts_with(run) {
         return Ok(());
     }
-    fs::create_dir_all(volatile)?;
-    mount(Some(through.as_str()), volatile, none, MsFlags::MS_BIND, none)
-        .with_context(|| format!("{} could not be shown again", volatile.display()))
+    fs::create_dir_all(shown)?;
+    mount(Some(through.as_str()), shown, none, MsFlags::MS_BIND, none)
+        .with_context(|| format!("{} could not be shown again", shown.display()))
 }
 
 struct Machine<'a> {
