@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -67,11 +68,16 @@ impl Bare {
     }
 
     fn install(&self, variable: &str) -> Result<String> {
-        let folder = packages(variable)?;
+        // Through the shared folder: not all of this host's folders show on the machine, /tmp for one.
+        let there = self.cluster.shared().join(variable);
+        fs::create_dir_all(&there)?;
+        for package in fs::read_dir(packages(variable)?)? {
+            let package = package?;
+            fs::copy(package.path(), there.join(package.file_name()))?;
+        }
         let options = "-o APT::Sandbox::User=root -o Dpkg::Use-Pty=0 --no-install-recommends";
         self.run(&format!(
-            "DEBIAN_FRONTEND=noninteractive apt-get install --assume-yes {options} {}/*.deb 2>&1",
-            folder.display()
+            "DEBIAN_FRONTEND=noninteractive apt-get install --assume-yes {options} {SHARED}/{variable}/*.deb 2>&1"
         ))
     }
 
