@@ -26,6 +26,7 @@ mod operate;
 mod set;
 mod simulate;
 mod status;
+mod support;
 mod timing;
 pub(crate) mod top;
 mod trace;
@@ -114,6 +115,8 @@ pub(crate) enum Command {
     Import(import::Import),
     /// Write the first configuration of a machine: controller, node, command line; by flags, or by asking
     Init(init::Init),
+    /// Gather what somebody needs who is to find out what happened
+    Support(support::Support),
     /// The clusters that hactl knows
     Config(config::Config),
     /// Show the versions of hactl and of the controller
@@ -164,6 +167,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Timing(timing) => timing.run(session).await,
         Command::Import(import) => import.run(session),
         Command::Init(init) => init.run(session),
+        Command::Support(support) => support.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,
         Command::Completion(completion) => Ok(completion.run(session)),

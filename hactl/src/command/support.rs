@@ -1,0 +1,132 @@
+//! `hactl support`: what somebody needs who is to find out what happened.
+
+mod redact;
+
+use crate::client::{Client, Collection};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::render;
+use crate::session::Session;
+use clap::{Args, Subcommand, ValueHint};
+use ha_api_types::kind::{API_VERSION, Kind};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Gather what somebody needs who is to find out what happened
+#[derive(Args, Debug)]
+pub(crate) struct Support {
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Write all objects with their status, events, and the leader's own views into a folder, without secrets
+    Dump(Dump),
+}
+
+/// Write all objects with their status, events, and the leader's own views into a folder, without secrets
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Passwords, tokens and the like, and all values of environments, are written as (redacted): by the names of fields and \
+        options, so look before you send it to anybody. Logs are not in it: `journalctl -u ha-node-agent -u ha-watchdogd -u ha-controller`.\n\n\
+        Exit status: 0 written; 1 some of it could not be read, problems.txt says what; 2 usage; 3 unreachable; 4 not permitted."
+)]
+struct Dump {
+    /// The folder to write into; it must be empty or not there yet
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath, default_value = "hactl-support")]
+    folder: PathBuf,
+}
+
+impl Support {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        match &self.action {
+            Action::Dump(dump) => dump.run(session).await,
+        }
+    }
+}
+
+/// What could not be read, and why.
+#[derive(Debug, Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn keep<T, E: Into<Failure>>(&mut self, what: &str, read: Result<T, E>) -> Option<T> {
+        read.map_err(|error| self.0.push(format!("{what}: {}", error.into().message))).ok()
+    }
+}
+
+impl Dump {
+    async fn run(&self, session: &Session) -> Outcome {
+        prepare(&self.folder)?;
+        let client = session.client()?;
+        // The first question tells whether there is anybody to ask.
+        client.list(Collection::Kind(Kind::Cluster), &[]).await?;
+        let mut problems = Problems::default();
+        let server = problems.keep("version of the controller", client.server_version().await);
+        let versions = json!({"client": env!("CARGO_PKG_VERSION"), "server": server});
+        let mut files = vec![("versions.yaml".to_owned(), versions)];
+        for kind in Kind::ALL {
+            let name = format!("{}.yaml", kind.plural());
+            session.terminal().progress(&name);
+            let list = client.list(Collection::Kind(kind), &[]).await;
+            if let Some(list) = problems.keep(&name, list) {
+                files.push((name, list_of(&list.items)));
+            }
+        }
+        let events = client.list(Collection::Events, &[]).await;
+        if let Some(list) = problems.keep("events.yaml", events) {
+            files.push(("events.yaml".to_owned(), list_of(&list.items)));
+        }
+        for (name, view) in views(client).await {
+            if let Some(view) = problems.keep(name, view) {
+                files.push((name.to_owned(), view));
+            }
+        }
+        for (name, value) in &mut files {
+            redact::redact(value);
+            write(&self.folder, name, &render::yaml(value)?)?;
+        }
+        if !problems.0.is_empty() {
+            write(&self.folder, "problems.txt", &format!("{}\n", problems.0.join("\n")))?;
+        }
+        for problem in &problems.0 {
+            session.terminal().warn(&format!("not in the dump: {problem}"));
+        }
+        session.terminal().say(&format!("{}: {} files", self.folder.display(), files.len()));
+        Ok(if problems.0.is_empty() { Exit::Done } else { Exit::Refused })
+    }
+}
+
+/// What the leader and the controller say of the whole.
+async fn views(client: &Client) -> [(&'static str, Result<Value, Failure>); 3] {
+    fn value<T: serde::Serialize>(read: Result<T, Failure>) -> Result<Value, Failure> {
+        // Serialization of our own types cannot fail.
+        read.map(|read| serde_json::to_value(read).unwrap_or_default())
+    }
+    [
+        ("overview.yaml", value(client.overview().await)),
+        ("usage.yaml", value(client.usage().await)),
+        ("reservation.yaml", value(client.reservation(1, "node", false).await)),
+    ]
+}
+
+fn list_of(items: &[Value]) -> Value {
+    json!({"apiVersion": API_VERSION, "kind": "List", "items": items})
+}
+
+fn prepare(folder: &Path) -> Result<(), Failure> {
+    let shown = folder.display();
+    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        return Err(Failure::usage(format!("{shown}: there is something in it"))
+            .help("give a folder that is empty or not there yet"));
+    }
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::usage(format!("{shown}: cannot be made: {error}")))
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = folder.join(name);
+    std::fs::write(&path, text)
+        .map_err(|error| Failure::refused(format!("{}: cannot be written: {error}", path.display())))
+}

@@ -1,0 +1,126 @@
+//! Takes secrets out of what is handed on, by the names of fields and options; pure.
+
+use serde_json::Value;
+
+/// What stands in the place of a secret.
+const REDACTED: &str = "(redacted)";
+/// Parts of names whose values are secrets.
+const WORDS: [&str; 6] = ["passw", "secret", "token", "credential", "apikey", "privatekey"];
+
+/// Replaces every secret that is known by its name.
+pub(super) fn redact(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if is_secret(name) {
+                    hide(field);
+                } else if name == "environment" {
+                    hide_leaves(field);
+                } else {
+                    redact(field);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let mut follows = false;
+            for item in items {
+                // `--password x`: the option says what comes after it.
+                let option = item.as_str().is_some_and(|text| text.starts_with('-') && !text.contains('='));
+                let next = option && item.as_str().is_some_and(is_secret);
+                if follows && !option {
+                    hide(item);
+                } else {
+                    redact(item);
+                }
+                follows = next;
+            }
+        }
+        Value::String(text) => *text = cleared(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => (),
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
+    plain == "pass" || WORDS.iter().any(|word| plain.contains(word))
+}
+
+/// A secret, whatever its form; that there is none stays visible.
+fn hide(value: &mut Value) {
+    if !value.is_null() && value != "" {
+        *value = REDACTED.into();
+    }
+}
+
+fn hide_leaves(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(hide_leaves),
+        Value::Array(items) => items.iter_mut().for_each(hide_leaves),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => hide(value),
+    }
+}
+
+/// A text without the secrets in it: of an option `--password=x`, of JSON (what was applied last), of attributes in XML.
+fn cleared(text: &str) -> String {
+    if let Some((option, _)) =
+        text.split_once('=').filter(|(option, _)| !option.contains(char::is_whitespace))
+        && is_secret(option)
+    {
+        return format!("{option}={REDACTED}");
+    }
+    if text.starts_with('{')
+        && let Ok(mut inner) = serde_json::from_str::<Value>(text)
+    {
+        redact(&mut inner);
+        return inner.to_string();
+    }
+    let mut rest = text;
+    let mut clear = String::new();
+    while let Some(at) = rest.find("passwd=").or_else(|| rest.find("password=")) {
+        let begin = at + rest[at..].find('=').unwrap_or(0) + 1;
+        clear.push_str(&rest[..begin]);
+        rest = &rest[begin..];
+        let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first));
+        let length = match quote {
+            Some(quote) => rest[1..].find(quote).map_or(rest.len(), |end| end + 2),
+            None => rest.find(char::is_whitespace).unwrap_or(rest.len()),
+        };
+        clear.push_str(REDACTED);
+        rest = &rest[length..];
+    }
+    clear + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn secrets_go_and_everything_else_stays() {
+        let check = |mut value: Value, expected: Value| {
+            redact(&mut value);
+            assert_eq!(value, expected);
+        };
+        check(
+            json!({"password": "x", "passwd": 7, "apiKey": ["a"], "auth_token": "", "secretRef": null, "user": "u", "passive": true}),
+            json!({"password": REDACTED, "passwd": REDACTED, "apiKey": REDACTED, "auth_token": "", "secretRef": null, "user": "u", "passive": true}),
+        );
+        check(json!({"environment": {"A": "1", "B": ""}}), json!({"environment": {"A": REDACTED, "B": ""}}));
+        check(
+            json!(["x", "--password", "y", "z", "--token=y", "--pass", "-v"]),
+            json!(["x", "--password", REDACTED, "z", format!("--token={REDACTED}"), "--pass", "-v"]),
+        );
+        check(
+            json!({"applied": "{\"password\":\"x\",\"a\":1}"}),
+            json!({"applied": format!("{{\"password\":\"{REDACTED}\",\"a\":1}}")}),
+        );
+        check(
+            json!("<graphics passwd='x y' port='1'/><a password=\"b\"/>"),
+            json!(format!("<graphics passwd={REDACTED} port='1'/><a password={REDACTED}/>")),
+        );
+        check(json!("passwd=open end"), json!(format!("passwd={REDACTED}")));
+        check(json!("why: node1 does not fit, memory=2Gi"), json!("why: node1 does not fit, memory=2Gi"));
+    }
+}
