@@ -31,7 +31,7 @@ fn the_sample_gives_these_objects() {
 }
 
 #[test]
-fn what_is_imported_is_applied_without_a_warning() {
+fn what_is_imported_is_applied() {
     let server = Server::start();
     let path = sample().join("imported.yaml").display().to_string();
     let ran = super::hactl::hactl(&server, &["apply", "-f", &path]);

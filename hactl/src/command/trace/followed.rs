@@ -92,7 +92,9 @@ impl Followed {
         }
         for event in events.iter().filter(|event| serves(event)) {
             let uid = annotation(event, ACTION_UID_ANNOTATION);
-            if !uid.is_empty() && known.insert(uid.clone()) {
+            // Only those that began for it: a service that runs on meanwhile is not its doing.
+            let began = events.iter().find(|event| annotation(event, ACTION_UID_ANNOTATION) == uid);
+            if !uid.is_empty() && began.is_some_and(&serves) && known.insert(uid.clone()) {
                 actions.push(uid);
             }
         }
@@ -100,7 +102,13 @@ impl Followed {
             |event: &&Value| serves(event) || known.contains(&annotation(event, ACTION_UID_ANNOTATION));
         let chosen: Vec<&Value> = events.iter().filter(belongs).collect();
         let begin = chosen.first().and_then(|event| moment(when(event)));
-        Followed { steps: chosen.iter().map(|event| step(event, begin)).collect(), subject, actions }
+        let mut steps: Vec<Step> = chosen.iter().map(|event| step(event, begin)).collect();
+        if let Subject::Operation(operation) = &subject {
+            let [asked, ended] = own_steps(operation, begin);
+            steps.splice(0..0, asked);
+            steps.extend(ended);
+        }
+        Followed { subject, actions, steps }
     }
 }
 
@@ -109,6 +117,29 @@ impl Step {
     pub(super) fn after(&self) -> String {
         self.after_seconds.map_or_else(String::new, |seconds| format!("+{seconds:.3}s"))
     }
+}
+
+/// When an operation was asked for and when it ended, as it says itself; in whole seconds.
+fn own_steps(operation: &Value, begin: Option<OffsetDateTime>) -> [Option<Step>; 2] {
+    let status = &operation["status"];
+    let own = |at: &Value, reason: &str, message: String| {
+        let at = at.as_str()?;
+        Some(Step {
+            at: at.to_owned(),
+            after_seconds: begin.zip(moment(at)).map(|(begin, at)| (at - begin).as_seconds_f64().max(0.0)),
+            from: text(&operation["spec"]["requestedBy"]),
+            about: format!("operation/{}", text(&operation["metadata"]["name"])),
+            reason: reason.to_owned(),
+            message,
+            ..Step::default()
+        })
+    };
+    let asked = own(&operation["metadata"]["creationTimestamp"], "Asked", "it was asked for".to_owned());
+    let ended = own(&status["finishedAt"], &text(&status["phase"]), text(&status["message"]));
+    [
+        asked.map(|step| Step { after_seconds: None, ..step }),
+        ended.map(|step| Step { from: String::new(), ..step }),
+    ]
 }
 
 fn step(event: &Value, begin: Option<OffsetDateTime>) -> Step {
@@ -171,6 +202,7 @@ mod tests {
             event(4, "ha-controller", "Other", "a9", "another"),
             event(5, "ha-controller", "Starting", "a2", "move"),
             event(6, "ha-node-agent", "Running", "a2", ""),
+            event(7, "ha-controller", "Copied", "a2", "copy-2"),
         ];
         let check = |subject: Subject, actions: &[&str], expected: &[&str]| {
             let followed = Followed::new(subject, &events);
@@ -183,10 +215,21 @@ mod tests {
         check(
             operation("move"),
             &["a1", "a2"],
-            &["+0.000s Stopping", "+1.000s Stopped", "+3.000s Starting", "+4.000s Running"],
+            &["+0.000s Stopping", "+1.000s Stopped", "+3.000s Starting", "+4.000s Running", "+5.000s Copied"],
         );
-        check(Subject::Action("a2".to_owned()), &["a2"], &["+0.000s Starting", "+1.000s Running"]);
+        check(
+            Subject::Action("a2".to_owned()),
+            &["a2"],
+            &["+0.000s Starting", "+1.000s Running", "+2.000s Copied"],
+        );
+        check(operation("copy-2"), &[], &["+0.000s Copied"]);
         check(operation("never"), &[], &[]);
+        // What it says itself is there without any event.
+        let silent = json!({
+            "metadata": {"name": "copy", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"phase": "Succeeded", "finishedAt": "2026-01-01T00:00:09Z"},
+        });
+        check(Subject::Operation(Box::new(silent)), &[], &[" Asked", " Succeeded"]);
     }
 
     #[test]
