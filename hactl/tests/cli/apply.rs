@@ -200,3 +200,14 @@ fn waiting_ends_when_everything_is_ready() {
     hactl(&server, &["wait", "resource/slow", "--for=condition=Ready", "--timeout=200ms"])
         .fails(124, "not within");
 }
+
+#[test]
+fn every_example_is_taken_without_a_word() {
+    let server = Server::start();
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/examples");
+    let ran = hactl(&server, &["apply", "-R", "-f", examples]);
+    assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    for name in ["cache", "ticker", "clock", "current", "database", "machine", "sessions", "web"] {
+        assert!(ran.stdout.contains(&format!("resource/{name} created")), "{name} is not in\n{}", ran.stdout);
+    }
+}
