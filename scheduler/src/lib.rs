@@ -25,6 +25,7 @@ pub mod words;
 pub use place::{Placement, Verdict, choose, place};
 pub use preempt::{Preemption, Wish, preempt};
 pub use replica::secondary_refusals;
+pub use reservation::arrange;
 pub use rules::{Declared, RuleConflict, Rules};
 pub use services::Services;
 pub use trial::together;

@@ -2,6 +2,7 @@
 //!
 //! [`check`] answers once; [`Watch`] keeps the answers for every single node up to date while the cluster changes.
 
+mod arrange;
 mod bits;
 mod bound;
 pub(crate) mod classes;
@@ -17,6 +18,7 @@ mod trial;
 mod unit;
 mod watch;
 
+pub use arrange::arrange;
 pub use counting::counted;
 pub use model::Model;
 pub use watch::Watch;

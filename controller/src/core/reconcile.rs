@@ -5,9 +5,10 @@ use super::health::{NodeTable, node_table};
 use super::operations;
 use super::placement;
 use super::plan::Plan;
-use super::service::{self, Planner};
+use super::service::{self, Arranged, Planner};
 use super::situation::Situation;
 use super::status;
+use ha_scheduler::View;
 
 /// What the leader would do now.
 ///
@@ -16,17 +17,32 @@ use super::status;
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let nodes: NodeTable = node_table(situation);
     let (view, conflicts) = placement::view(situation, &nodes);
-    let mut planner = Planner::new(*situation, &nodes, view, Plan::default());
-    if let Some(until) = placement::settling_until(situation) {
-        planner.plan.wake(situation, until, "the set of nodes is taken for complete");
+    let mut planner = planned(situation, &nodes, view, Arranged::default());
+    if let Some(arranged) = planner.arrange() {
+        let (view, _) = placement::view(situation, &nodes);
+        planner = planned(situation, &nodes, view, arranged);
     }
-    operations::plan(situation, &nodes, &mut planner.plan);
-    fencing::plan(situation, &nodes, &mut planner.plan);
-    service::plan(&mut planner);
     let mut plan = planner.plan;
     let settles = placement::settling_until(situation).is_some_and(|until| situation.now.raw < until);
     plan.view = (!settles && !planner.view.nodes.is_empty()).then_some(planner.view);
     status::plan(situation, &nodes, &conflicts, &mut plan);
     plan.actions.retain(|action| !situation.busy.contains(&action.subject));
     plan
+}
+
+/// Nodes and services planned, with these places for those that look for one.
+fn planned<'a>(
+    situation: &Situation<'a>,
+    nodes: &'a NodeTable,
+    view: View,
+    arranged: Arranged,
+) -> Planner<'a> {
+    let mut planner = Planner::new(*situation, nodes, view, Plan::default(), arranged);
+    if let Some(until) = placement::settling_until(situation) {
+        planner.plan.wake(situation, until, "the set of nodes is taken for complete");
+    }
+    operations::plan(situation, nodes, &mut planner.plan);
+    fencing::plan(situation, nodes, &mut planner.plan);
+    service::plan(&mut planner);
+    planner
 }

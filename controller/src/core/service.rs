@@ -1,5 +1,6 @@
 //! Services: one pure function per state, over one draft of what is to be written.
 
+mod arranged;
 mod assign;
 mod availability;
 mod conditions;
@@ -23,6 +24,7 @@ mod replacement;
 mod start;
 mod stop;
 
+pub(super) use arranged::Arranged;
 pub(super) use disarm::holds_up as holds_up_disarm;
 
 use super::health::NodeTable;
@@ -63,11 +65,21 @@ pub struct Planner<'a> {
     order: Order,
     /// Services that this plan stops, or will once those that come after them are stopped.
     leaving: BTreeSet<String>,
+    /// Where services that look for a place go so that all find one.
+    arranged: Arranged,
+    /// Services that looked for a place in this plan, and whether they found one.
+    looked: BTreeMap<String, bool>,
 }
 
 impl<'a> Planner<'a> {
     /// A planner that has planned nothing yet.
-    pub fn new(situation: Situation<'a>, nodes: &'a NodeTable, view: View, plan: Plan) -> Planner<'a> {
+    pub fn new(
+        situation: Situation<'a>,
+        nodes: &'a NodeTable,
+        view: View,
+        plan: Plan,
+        arranged: Arranged,
+    ) -> Planner<'a> {
         Planner {
             situation,
             nodes,
@@ -80,6 +92,8 @@ impl<'a> Planner<'a> {
             displaced: BTreeMap::new(),
             order: Order::of(situation.world.resources.iter().map(|(name, read)| (name, &read.value))),
             leaving: BTreeSet::new(),
+            arranged,
+            looked: BTreeMap::new(),
         }
     }
 

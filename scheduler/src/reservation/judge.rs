@@ -155,7 +155,10 @@ impl Model {
             let known = highest.entry(node).or_insert(unit.least);
             *known = (*known).max(unit.least);
         }
-        let is_justified = |unit: &Unit| highest.get(&unit.from).is_some_and(|highest| unit.most < *highest);
+        let is_justified = |unit: &Unit| {
+            let highest = unit.from.and_then(|from| highest.get(&from));
+            highest.is_some_and(|highest| unit.most < *highest)
+        };
         self.view.settings.preemption && units.iter().filter(|unit| unit.makes_room).all(is_justified)
             || units.iter().all(|unit| !unit.makes_room)
     }

@@ -20,7 +20,7 @@ pub(super) fn of_unit(model: &Model, trial: &Trial<'_>, unit: &Unit, failed: &[u
     let lacks: Vec<Lack> = found.into_iter().take(MOST_LACKS).map(|(_, lack)| lack).collect();
     let at_home = |member: &&u32| {
         let home = model.service(**member).home;
-        home.is_some_and(|home| home == unit.from || failed.contains(&home))
+        home.is_some_and(|home| Some(home) == unit.from || failed.contains(&home))
     };
     unit.members
         .iter()
@@ -74,7 +74,7 @@ fn of_node(model: &Model, trial: &Trial<'_>, unit: &Unit, node: u32) -> Option<(
 fn never(model: &Model, unit: &Unit, node: u32) -> (Reason, String) {
     let view = &model.view;
     let name = &model.node(node).name;
-    let from = view.nodes.get(&model.node(unit.from).name);
+    let from = unit.from.and_then(|from| view.nodes.get(&model.node(from).name));
     for member in &unit.members {
         let service = model.service(*member);
         let (Some(facts), Some(node_facts)) = (view.services.get(&service.name), view.nodes.get(name)) else {

@@ -1,10 +1,10 @@
 //! The cluster in numbers: nodes and services by index, with sums, so that a thousand failures are thought through quickly.
 
 use super::bits::Bits;
-use super::classes::Classes;
+use super::classes::{Classes, reach};
 use super::counting::counted;
 use crate::filter::limits;
-use crate::view::{ServiceFacts, View};
+use crate::view::{NodeFacts, ServiceFacts, View};
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -272,12 +272,12 @@ impl Model {
     }
 
     /// The nodes that may take a service that comes from `from`, apart from room and neighbours.
-    pub(super) fn candidates(&self, service: &Service, from: u32, failed: &[u32]) -> Bits {
+    pub(super) fn candidates(&self, service: &Service, from: Option<&NodeFacts>, failed: &[u32]) -> Bits {
         let class = self.classes.get(service.class);
         let mut bits = class.coming.clone();
-        let current = self.view.nodes.get(&self.node(from).name);
-        if let Some(reach) = current.and_then(|node| self.classes.reach(node)) {
-            bits.intersect(reach);
+        match from.and_then(|node| self.classes.reach(node)) {
+            Some(reach) => bits.intersect(reach),
+            None => bits.intersect(&reach(&self.view, None)),
         }
         if let Some(only) = &service.only {
             bits.intersect(&Bits::of(self.nodes.len(), |at| only.iter().any(|node| *node as usize == at)));

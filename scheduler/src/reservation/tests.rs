@@ -12,7 +12,7 @@ use ha_api_types::placement::{Affinity, AffinityRuleSpec, GroupSpec, NodePriorit
 use std::collections::BTreeMap;
 
 /// Nodes with memory, and services written as `name node memory priority`.
-fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
+pub(crate) fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
     let mut view = View::default();
     for (name, memory) in nodes {
         let mut node = NodeFacts::default();
@@ -37,7 +37,7 @@ fn cluster(nodes: &[(&str, &str)], services: &[&str]) -> View {
     view
 }
 
-fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
+pub(crate) fn rules(view: &mut View, sets: &[(Affinity, &[&str])]) {
     let mut declared = Declared {
         nodes: view.nodes.keys().cloned().collect(),
         groups: view.groups.clone(),

@@ -1,7 +1,7 @@
 //! Services that need a place as one, and which of them there are when nodes fail.
 
 use super::bits::Bits;
-use super::model::{Model, Sums};
+use super::model::{Model, Service, Sums};
 use super::trial::Trial;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Unit {
     /// By number; the first is one whose node fails, or that makes room.
     pub(super) members: Vec<u32>,
-    /// Where the first is.
-    pub(super) from: u32,
+    /// Where the first is; `None`: nowhere.
+    pub(super) from: Option<u32>,
     /// What all ask for; `None`: nobody asks for any.
     pub(super) asks: [Option<i128>; 3],
     /// The lowest priority of a member.
@@ -26,6 +26,38 @@ pub(super) struct Unit {
 
 impl Unit {
     fn new(model: &Model, members: Vec<u32>, from: u32, failed: &[u32]) -> Unit {
+        let candidates_of = |service: &Service| {
+            let mut own = model.candidates(service, model.view.nodes.get(&model.node(from).name), failed);
+            // A partner that is there already stays unless something drives it away.
+            if let Some(home) = service.home
+                && home != from
+                && !failed.contains(&home)
+                && model.classes.get(service.class).staying.contains(home as usize)
+            {
+                own.insert(home as usize);
+            }
+            own
+        };
+        Unit { from: Some(from), ..Unit::of_members(model, members, candidates_of) }
+    }
+
+    /// Services that use no node and look for one. Where one of them failed to start before is no place for it here.
+    pub(super) fn that_waits(model: &Model, members: Vec<u32>) -> Unit {
+        let candidates_of = |service: &Service| {
+            let facts = model.view.services.get(&service.name);
+            let was = facts.and_then(|facts| model.view.nodes.get(facts.node.as_ref()?));
+            let failed: Vec<u32> = facts
+                .iter()
+                .flat_map(|facts| &facts.failed_nodes)
+                .filter_map(|node| model.node_number(node))
+                .collect();
+            model.candidates(service, was, &failed)
+        };
+        Unit::of_members(model, members, candidates_of)
+    }
+
+    /// Services that are nowhere yet, with what they ask for and where all of them may go.
+    fn of_members(model: &Model, members: Vec<u32>, candidates_of: impl Fn(&Service) -> Bits) -> Unit {
         let mut asks = [None; 3];
         let mut candidates: Option<Bits> = None;
         let (mut least, mut most) = (i32::MAX, i32::MIN);
@@ -37,15 +69,7 @@ impl Unit {
                     (one, other) => one.or(other),
                 };
             }
-            let mut own = model.candidates(service, from, failed);
-            // A partner that is there already stays unless something drives it away.
-            if let Some(home) = service.home
-                && home != from
-                && !failed.contains(&home)
-                && model.classes.get(service.class).staying.contains(home as usize)
-            {
-                own.insert(home as usize);
-            }
+            let own = candidates_of(service);
             match &mut candidates {
                 Some(all) => all.intersect(&own),
                 None => candidates = Some(own),
@@ -53,15 +77,8 @@ impl Unit {
             least = least.min(service.priority);
             most = most.max(service.priority);
         }
-        Unit {
-            members,
-            from,
-            asks,
-            least,
-            most,
-            candidates: candidates.unwrap_or_default(),
-            makes_room: false,
-        }
+        let candidates = candidates.unwrap_or_default();
+        Unit { members, from: None, asks, least, most, candidates, makes_room: false }
     }
 
     /// How large it is beside all that there is: the largest of its shares.
@@ -142,15 +159,7 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
                 continue;
             }
             // Whoever cannot be moved now decides where the others go: where it is heading.
-            let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
-            let away = left.iter().find(|node| Some(**node) != service.home).or(left.first()).copied();
-            if let Some(node) = away {
-                let bits = Bits::of(model.nodes.len(), |at| at == node as usize);
-                match &mut only {
-                    None => only = Some(bits),
-                    Some(known) => known.intersect(&bits),
-                }
-            }
+            restrict(&mut only, model, service, failed);
         }
         let mut unit = Unit::new(model, members, from, failed);
         if let Some(only) = only {
@@ -159,4 +168,40 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
         alone.push(unit);
     }
     (trial, alone)
+}
+
+/// Leaves only the node where somebody is heading who decides for others.
+fn restrict(only: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
+    let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
+    let away = left.iter().find(|node| Some(**node) != service.home).or(left.first()).copied();
+    let Some(node) = away else { return };
+    let bits = Bits::of(model.nodes.len(), |at| at == node as usize);
+    match only {
+        None => *only = Some(bits),
+        Some(known) => known.intersect(&bits),
+    }
+}
+
+/// Services that use no node and look for one: those that must stay together as one, where others of their set already are.
+pub(super) fn waiting(model: &Model, names: &BTreeSet<String>) -> Vec<Unit> {
+    let mut units = Vec::new();
+    let mut sets: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for number in names.iter().filter_map(|name| model.service_number(name)) {
+        match model.service(number).together {
+            Some(set) => sets.entry(set).or_default().push(number),
+            None => units.push(Unit::that_waits(model, vec![number])),
+        }
+    }
+    for (set, members) in sets {
+        let mut only = None;
+        for other in &model.together[set as usize] {
+            restrict(&mut only, model, model.service(*other), &[]);
+        }
+        let mut unit = Unit::that_waits(model, members);
+        if let Some(only) = only {
+            unit.candidates.intersect(&only);
+        }
+        units.push(unit);
+    }
+    units
 }

@@ -141,6 +141,15 @@ impl Draft {
         self.waiting.push((reason, message));
     }
 
+    /// Adds something to what was said, and told, last.
+    pub(super) fn add_words(&mut self, words: Option<String>) {
+        let Some(words) = words else { return };
+        self.message = format!("{}; {words}", self.message);
+        if let Some((_, _, told)) = self.told.last_mut() {
+            told.clone_from(&self.message);
+        }
+    }
+
     /// Tells something.
     pub(super) fn tell(&mut self, event_type: EventType, reason: Reason, message: impl Into<String>) {
         self.told.push((event_type, reason, message.into()));

@@ -1,7 +1,8 @@
 //! Fence, Recovery, Freeze: a service whose node is lost, or away.
 
+use super::arranged::settled;
 use super::assign::{start_on, stop_on};
-use super::policy::{choose, with_companions};
+use super::policy::choose;
 use super::start::{partners_come_first, stops_first, wants_stop};
 use super::{Draft, Planner, Service, Standing, ordering, preemption, queued};
 use crate::core::health::Health;
@@ -85,7 +86,8 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 draft.wait(Reason::StartOrder, message);
                 return;
             }
-            let placement = with_companions(planner, service, draft, choose(planner, service, draft));
+            let chosen = choose(planner, service, draft);
+            let (placement, for_others) = settled(planner, service, draft, chosen);
             let Some(node) = placement.node.clone() else {
                 preemption::make_room(planner, service, draft, &placement);
                 preemption::explain(draft, &placement);
@@ -97,7 +99,9 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 }
                 let displaced = draft.status.displaced_by.is_some();
                 let reason = if displaced { Reason::Placed } else { Reason::Recovered };
-                start_on(planner, service, draft, &node, reason);
+                if start_on(planner, service, draft, &node, reason) {
+                    draft.add_words(for_others);
+                }
             } else if stop_on(planner, service, draft, &node) {
                 draft.go(ServiceState::Stopped, Reason::StoppedAsWanted, format!("{node} is its new home"));
             }

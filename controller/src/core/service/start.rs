@@ -1,7 +1,8 @@
 //! RequestStart, Starting, Started.
 
+use super::arranged::settled;
 use super::assign::start_on;
-use super::policy::{choose, choose_start, start_failed, with_companions};
+use super::policy::{choose, choose_start, start_failed};
 use super::{Draft, Planner, Service, Standing, error, moves, operation, ordering, preemption, recover};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
@@ -24,7 +25,8 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
     if recover::comes_back(planner, draft) {
         return;
     }
-    let placement = with_companions(planner, service, draft, choose_start(planner, service, draft));
+    let chosen = choose_start(planner, service, draft);
+    let (placement, for_others) = settled(planner, service, draft, chosen);
     match &placement.node {
         None => preemption::make_room(planner, service, draft, &placement),
         Some(node) => {
@@ -32,7 +34,9 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
             if partners_come_first(planner, service, draft, &node) {
                 return;
             }
-            start_on(planner, service, draft, &node, Reason::Placed);
+            if start_on(planner, service, draft, &node, Reason::Placed) {
+                draft.add_words(for_others);
+            }
         }
     }
 }
