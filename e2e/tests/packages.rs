@@ -15,7 +15,7 @@ use ha_e2e::container;
 use ha_e2e::plan::{API_PORT, ETCD_CLIENT_PORT, Plan, SHARED, stand_in_socket};
 use ha_e2e::scenario::CEILING;
 use ha_e2e::scratch;
-use ha_e2e::wait::{wait_for_ok, wait_until};
+use ha_e2e::wait::{wait_for, wait_for_ok, wait_until};
 
 const NODE: &str = "node1";
 const PACKAGES: [&str; 3] = ["hactl", "ha-controller", "ha-node-agent"];
@@ -204,6 +204,33 @@ fn configured_they_run_a_service(machine: &Bare) -> Result<()> {
     ))?;
     machine.wait_for_status("the watchdog to be armed", &["watchdog armed", "; 1 services may run"])?;
     machine.tell("a service runs");
+    the_journal_finds_a_service(machine)
+}
+
+/// Lines of the daemons are entries of the journal, by the fields that they are about.
+fn the_journal_finds_a_service(machine: &Bare) -> Result<()> {
+    for unit in ["ha-controller", "ha-node-agent"] {
+        let fields = [
+            "HACTL_RESOURCE=web".to_owned(),
+            format!("HACTL_NODE={NODE}"),
+            format!("_SYSTEMD_UNIT={unit}.service"),
+        ];
+        let asked = format!("journalctl --quiet --output json {}", fields.join(" "));
+        let entry = wait_for(&format!("{unit} in the journal"), CEILING, || {
+            let said = machine.run(&asked).ok()?;
+            serde_json::from_str::<serde_json::Value>(said.lines().next()?).ok()
+        })?;
+        let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+        assert_eq!(text("SYSLOG_IDENTIFIER"), unit, "{entry}");
+        assert_eq!(text("PRIORITY"), "6", "{entry}");
+        for field in ["HACTL_ACTION", "HACTL_EPOCH", "HACTL_REASON", "CODE_FILE"] {
+            assert!(!text(field).is_empty(), "{field} of {entry}");
+        }
+        assert!(text("MESSAGE").contains("resource=\"web\""), "{entry}");
+    }
+    // The stand-in is no watchdog: that is a warning.
+    let warned = machine.run("journalctl --quiet --unit ha-watchdogd --priority warning --output cat")?;
+    ensure!(warned.contains("stand-in"), "{warned}");
     Ok(())
 }
 

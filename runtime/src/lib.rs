@@ -1,9 +1,10 @@
-//! What every hactl process shares: clock, reconcile loop, shutdown, logging, metrics, HTTP, TLS, notification, options.
+//! What every hactl process shares: clock, reconcile loop, shutdown, logging, journal, metrics, HTTP, TLS, notification, options.
 
 pub mod certificate;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod journal;
 pub mod logging;
 pub mod metrics;
 pub mod notify;

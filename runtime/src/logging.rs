@@ -1,24 +1,38 @@
-//! Log lines on standard error: text for people, JSON for collectors.
+//! Log lines: text for people and JSON for collectors on standard error, or entries of systemd's journal.
 
-use std::io::IsTerminal;
-use tracing_subscriber::EnvFilter;
+mod event;
+mod journald;
+
+pub use event::event;
+
+use crate::journal::{self, Journal};
+use journald::JournalLayer;
+use std::io::{self, IsTerminal};
+use std::path::Path;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
-/// How log lines look.
+/// How log lines look, and where they go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// One line for people.
+    /// Journald where standard error goes to the journal of systemd, as in a unit; text elsewhere.
     #[default]
+    Auto,
+    /// One line for people, on standard error.
     Text,
-    /// One JSON object a line.
+    /// One JSON object a line, on standard error.
     Json,
+    /// Entries of systemd's journal with a field `HACTL_…` for each of the line's (`journalctl HACTL_RESOURCE=web`).
+    Journald,
 }
 
 /// The options about logging, to be flattened into a daemon's own.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogOptions {
-    /// How log lines look.
-    #[arg(long, value_enum, default_value_t = LogFormat::Text, help_heading = "Logging")]
+    /// How log lines look, and where they go.
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto, help_heading = "Logging")]
     pub log_format: LogFormat,
     /// What is logged: a level, or directives as in `info,ha_store=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info", help_heading = "Logging")]
@@ -43,18 +57,55 @@ pub enum LogError {
     AlreadySet,
 }
 
-/// Sends everything that the process logs to standard error from here on; once per process.
+/// Where lines go.
+#[derive(Debug)]
+enum Output {
+    Text,
+    Json,
+    Journal(Journal),
+}
+
+/// Logs everything that the process says from here on; once per process. Without a journal it is text, and the first line says why.
 pub fn init(options: &LogOptions) -> Result<(), LogError> {
     let filter = EnvFilter::try_new(&options.log_filter)
         .map_err(|source| LogError::Filter { filter: options.log_filter.clone(), source })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let set = match options.log_format {
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(true).try_init(),
-        LogFormat::Text => {
-            builder.with_ansi(std::io::stderr().is_terminal() && !no_color()).with_target(false).try_init()
-        }
+    let (output, missing) = output(options.log_format, journal::has_standard_error(), Journal::connect);
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let layer = match output {
+        Output::Json => lines.json().flatten_event(true).with_current_span(true).boxed(),
+        Output::Text => lines.with_ansi(io::stderr().is_terminal() && !no_color()).with_target(false).boxed(),
+        Output::Journal(journal) => JournalLayer::new(journal, identifier()).boxed(),
     };
-    set.map_err(|_| LogError::AlreadySet)
+    tracing_subscriber::registry().with(layer).with(filter).try_init().map_err(|_| LogError::AlreadySet)?;
+    if let Some(error) = missing {
+        tracing::warn!(%error, "no journal of systemd at {}: log lines are text on standard error", journal::SOCKET);
+    }
+    Ok(())
+}
+
+/// Decides where lines go; the second is why the journal is not used although it should be.
+fn output(
+    format: LogFormat,
+    has_journal: bool,
+    connect: impl FnOnce() -> io::Result<Journal>,
+) -> (Output, Option<io::Error>) {
+    match format {
+        LogFormat::Text => (Output::Text, None),
+        LogFormat::Json => (Output::Json, None),
+        LogFormat::Auto if !has_journal => (Output::Text, None),
+        LogFormat::Auto | LogFormat::Journald => match connect() {
+            Ok(journal) => (Output::Journal(journal), None),
+            Err(error) => (Output::Text, Some(error)),
+        },
+    }
+}
+
+/// The program's name, as systemd would put it before its lines.
+fn identifier() -> String {
+    let program = std::env::args_os().next().unwrap_or_default();
+    Path::new(&program)
+        .file_name()
+        .map_or_else(|| "hactl".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Whether the user asked for no colour (no-color.org).
@@ -65,11 +116,38 @@ fn no_color() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixDatagram;
 
     #[test]
     fn a_bad_filter_is_named() {
         let options = LogOptions { log_format: LogFormat::Text, log_filter: "ha_store=loudly".to_owned() };
         let error = init(&options).unwrap_err();
         assert!(error.to_string().contains("ha_store=loudly"), "{error}");
+    }
+
+    #[test]
+    fn lines_go_to_the_journal_where_standard_error_does_or_when_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mut listener = None;
+        for there in [false, true] {
+            if there {
+                listener = Some(UnixDatagram::bind(&path).unwrap());
+            }
+            for (format, has_journal, wanted) in [
+                (LogFormat::Auto, false, false),
+                (LogFormat::Auto, true, true),
+                (LogFormat::Journald, false, true),
+                (LogFormat::Text, true, false),
+                (LogFormat::Json, true, false),
+            ] {
+                let (output, missing) = output(format, has_journal, || Journal::connect_to(&path));
+                let used = matches!(output, Output::Journal(_));
+                assert_eq!(used, wanted && there, "{format:?} with {has_journal}, {there}");
+                assert_eq!(missing.is_some(), wanted && !there, "{format:?} with {has_journal}, {there}");
+                assert_eq!(matches!(output, Output::Json), format == LogFormat::Json);
+            }
+        }
+        drop(listener);
     }
 }

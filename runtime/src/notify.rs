@@ -35,11 +35,6 @@ pub fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2)
 }
 
-/// Whether the process's standard error goes to the journal of systemd.
-pub fn logs_to_journal() -> bool {
-    std::env::var_os("JOURNAL_STREAM").is_some()
-}
-
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::debug!(%error, "the service manager could not be told");

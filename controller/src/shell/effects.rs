@@ -42,17 +42,7 @@ impl Effects {
                 });
             }
             Effect::Event { name, event } => {
-                tracing::info!(
-                    kind = event.kind.singular(),
-                    object = %event.name,
-                    node = event.node,
-                    action = event.action_uid,
-                    operation = event.operation,
-                    epoch = event.epoch,
-                    reason = %event.reason,
-                    "{}",
-                    event.message
-                );
+                ha_runtime::logging::event(&event);
                 self.events.write(name, event);
             }
             Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),

@@ -46,7 +46,7 @@ impl Trace {
                 followed.subject.shown()
             ))
             .help(
-                "events are kept for an hour; the journals of the machines know more: journalctl | grep UID",
+                "events are kept for an hour; the journals of the machines know more: journalctl HACTL_ACTION=UID, HACTL_OPERATION=NAME or HACTL_RESOURCE=NAME",
             ));
         }
         if !session.print_value(format, &document(&followed))? {

@@ -43,7 +43,7 @@ impl ExecSettings {
         ExecSettings {
             programs,
             monitor_interval: Duration::from_secs(10),
-            journal: ha_runtime::notify::logs_to_journal(),
+            journal: ha_runtime::journal::has_standard_error(),
         }
     }
 }

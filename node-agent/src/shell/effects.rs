@@ -60,16 +60,7 @@ impl Effects {
             }
             Effect::Measure { id, services } => self.drivers.measure(self.clock, id, services),
             Effect::Event(event) => {
-                tracing::info!(
-                    kind = event.kind.singular(),
-                    object = %event.name,
-                    node = event.node,
-                    action = event.action_uid,
-                    epoch = event.epoch,
-                    reason = %event.reason,
-                    "{}",
-                    event.message
-                );
+                ha_runtime::logging::event(&event);
                 self.event_number += 1;
                 let process = self.process.get(..8).unwrap_or(&self.process);
                 self.events.write(format!("{process}-{:08}", self.event_number), event);

@@ -1,9 +1,9 @@
 //! What a service prints: a log file of bounded size in its folder, and the journal of systemd where there is one.
 
+use ha_runtime::journal::{self, Entry};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 /// A log file that is rotated once: `output.log` and the one before it, `output.log.1`.
@@ -93,30 +93,25 @@ fn previous(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The journal of systemd, over its datagram protocol.
+/// The journal of systemd, for what a resource prints.
 #[derive(Debug)]
 pub(in crate::driver) struct Journal {
-    socket: UnixDatagram,
+    connection: journal::Journal,
     resource: String,
     line: Vec<u8>,
 }
 
-const JOURNAL_SOCKET: &str = "/run/systemd/journal/socket";
 /// Longer lines are cut into several.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
 impl Journal {
     /// The journal, for what a resource prints.
     pub(in crate::driver) fn connect(resource: &str) -> io::Result<Journal> {
-        Journal::connect_to(Path::new(JOURNAL_SOCKET), resource)
+        Ok(Journal::new(journal::Journal::connect()?, resource))
     }
 
-    fn connect_to(socket_path: &Path, resource: &str) -> io::Result<Journal> {
-        let socket = UnixDatagram::unbound()?;
-        socket.connect(socket_path)?;
-        // A journal that hangs must not stop the service.
-        socket.set_nonblocking(true)?;
-        Ok(Journal { socket, resource: resource.to_owned(), line: Vec::new() })
+    fn new(connection: journal::Journal, resource: &str) -> Journal {
+        Journal { connection, resource: resource.to_owned(), line: Vec::new() }
     }
 
     /// Sends whole lines and keeps the rest for later.
@@ -125,7 +120,7 @@ impl Journal {
             if *byte == b'\n' || self.line.len() >= LINE_BYTES_MAX {
                 let line = std::mem::take(&mut self.line);
                 // What the journal does not take is in the log file.
-                let _ = self.socket.send(&entry(&self.resource, &line));
+                let _ = self.connection.send(&entry(&self.resource, &line));
             }
             if *byte != b'\n' {
                 self.line.push(*byte);
@@ -134,19 +129,18 @@ impl Journal {
     }
 }
 
-/// One entry: `NAME=value` lines, and the message with its length, as it may hold anything.
-fn entry(resource: &str, line: &[u8]) -> Vec<u8> {
-    let mut entry = format!("PRIORITY=6\nSYSLOG_IDENTIFIER={resource}\nHACTL_RESOURCE={resource}\nMESSAGE\n")
-        .into_bytes();
-    entry.extend((line.len() as u64).to_le_bytes());
-    entry.extend(line);
-    entry.push(b'\n');
-    entry
+fn entry(resource: &str, line: &[u8]) -> Entry {
+    Entry::default()
+        .with("PRIORITY", "6")
+        .with("SYSLOG_IDENTIFIER", resource)
+        .with("HACTL_RESOURCE", resource)
+        .with("MESSAGE", line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixDatagram;
 
     #[test]
     fn a_log_keeps_its_bound_and_the_one_before() {
@@ -200,14 +194,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixDatagram::bind(&path).unwrap();
-        let mut journal = Journal::connect_to(&path, "db").unwrap();
+        let mut journal = Journal::new(journal::Journal::connect_to(&path).unwrap(), "db");
         journal.write(b"a");
         journal.write(b"=b\n\xff\nrest");
         let mut received = [0; 200];
-        for line in [b"\x03\0\0\0\0\0\0\0a=b\n".as_slice(), b"\x01\0\0\0\0\0\0\0\xff\n"] {
+        for line in [b"MESSAGE\n\x03\0\0\0\0\0\0\0a=b\n".as_slice(), b"MESSAGE\n\x01\0\0\0\0\0\0\0\xff\n"] {
             let length = listener.recv(&mut received).unwrap();
-            let expected = [b"PRIORITY=6\nSYSLOG_IDENTIFIER=db\nHACTL_RESOURCE=db\nMESSAGE\n", line].concat();
-            assert_eq!(received[..length], expected);
+            let received = &received[..length];
+            assert!(received.ends_with(line), "{}", received.escape_ascii());
+            let resource = b"HACTL_RESOURCE\n\x02\0\0\0\0\0\0\0db\n";
+            assert!(
+                received.windows(resource.len()).any(|part| part == resource),
+                "{}",
+                received.escape_ascii()
+            );
         }
         listener.set_nonblocking(true).unwrap();
         assert!(listener.recv(&mut received).is_err(), "a line that has not ended is kept");

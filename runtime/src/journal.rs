@@ -1,0 +1,100 @@
+//! The journal of systemd, over its datagram protocol.
+
+use nix::sys::stat::fstat;
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+/// Where the journal listens on every machine with systemd.
+pub const SOCKET: &str = "/run/systemd/journal/socket";
+/// A longer value is cut: an entry must fit into one datagram.
+const VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// Whether the process's standard error goes to the journal: `JOURNAL_STREAM` names this very descriptor, not one of a parent.
+pub fn has_standard_error() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    fstat(io::stderr()).is_ok_and(|found| stream == format!("{}:{}", found.st_dev, found.st_ino))
+}
+
+/// A connection to the journal. It never waits: a journal that hangs must stop nobody.
+#[derive(Debug)]
+pub struct Journal {
+    socket: UnixDatagram,
+}
+
+impl Journal {
+    /// The journal of this machine.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect() -> io::Result<Journal> {
+        Journal::connect_to(Path::new(SOCKET))
+    }
+
+    /// The journal behind a socket.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect_to(socket_path: &Path) -> io::Result<Journal> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(socket_path)?;
+        socket.set_nonblocking(true)?;
+        Ok(Journal { socket })
+    }
+
+    /// Sends an entry.
+    ///
+    /// # Errors
+    /// When the journal does not take it at once. It is lost then.
+    pub fn send(&self, entry: &Entry) -> io::Result<()> {
+        self.socket.send(&entry.bytes).map(drop)
+    }
+}
+
+/// One entry of the journal, being put together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    bytes: Vec<u8>,
+}
+
+impl Entry {
+    /// Adds a field. `name`: capital letters, digits and `_`, beginning with a letter. The value may hold any bytes; a very long one is cut.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Entry {
+        let value = value.as_ref();
+        let value = &value[..value.len().min(VALUE_BYTES_MAX)];
+        self.bytes.extend(name.as_bytes());
+        self.bytes.push(b'\n');
+        self.bytes.extend((value.len() as u64).to_le_bytes());
+        self.bytes.extend(value);
+        self.bytes.push(b'\n');
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_holds_any_bytes_and_no_value_without_end() {
+        let long = "x".repeat(VALUE_BYTES_MAX + 1);
+        let entry = Entry::default().with("A", b"a=\n\xff").with("B", &long);
+        let mut expected = b"A\n\x04\0\0\0\0\0\0\0a=\n\xff\nB\n\0\x40\0\0\0\0\0\0".to_vec();
+        expected.extend(&long.as_bytes()[1..]);
+        expected.push(b'\n');
+        assert_eq!(entry.bytes, expected);
+    }
+
+    #[test]
+    fn a_journal_that_hangs_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        assert!(Journal::connect_to(&path).is_err(), "nobody listens");
+        let _hanging = UnixDatagram::bind(&path).unwrap();
+        let journal = Journal::connect_to(&path).unwrap();
+        let entry = Entry::default().with("MESSAGE", "word");
+        let refused = (0..100_000).find_map(|_| journal.send(&entry).err()).unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    }
+}

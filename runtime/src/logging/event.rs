@@ -1,0 +1,86 @@
+//! An event as a log line: the same in every daemon, with what it is about as fields.
+
+use ha_api_types::event::{Event, EventType};
+use ha_api_types::kind::Kind;
+
+/// Logs an event. A resource and a node are fields of these names; `action` is the uid that `hactl trace` follows.
+pub fn event(event: &Event) {
+    macro_rules! line {
+        ($level:ident) => {{
+            let of = |kind| (event.kind == kind).then_some(event.name.as_str());
+            let other = !matches!(event.kind, Kind::Resource | Kind::Node);
+            tracing::$level!(
+                target: "hactl::event",
+                kind = other.then(|| event.kind.singular()),
+                object = other.then_some(event.name.as_str()),
+                resource = of(Kind::Resource),
+                node = event.node.as_deref().or(of(Kind::Node)),
+                action = event.action_uid,
+                operation = event.operation,
+                epoch = event.epoch,
+                reason = %event.reason,
+                "{}",
+                event.message
+            );
+        }};
+    }
+    match event.event_type {
+        EventType::Normal => line!(info),
+        EventType::Warning => line!(warn),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::reason::Reason;
+    use std::io::{Read, Seek, SeekFrom};
+
+    fn check(kind: Kind, node: Option<&str>, event_type: EventType, expected: &str) {
+        let mut file = tempfile::tempfile().unwrap();
+        let writer = file.try_clone().unwrap();
+        let lines = tracing_subscriber::fmt()
+            .with_writer(move || writer.try_clone().unwrap())
+            .without_time()
+            .with_ansi(false)
+            .finish();
+        let logged = Event {
+            kind,
+            name: "web".to_owned(),
+            uid: String::new(),
+            event_type,
+            reason: Reason::Running,
+            message: "it runs".to_owned(),
+            source: String::new(),
+            node: node.map(str::to_owned),
+            action_uid: Some("a-1".to_owned()),
+            operation: None,
+            epoch: Some(3),
+            at: ha_api_types::time::Timestamp::from_unix_ms(0),
+        };
+        tracing::subscriber::with_default(lines, || event(&logged));
+        let mut said = String::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_string(&mut said).unwrap();
+        assert_eq!(said.trim(), expected);
+    }
+
+    #[test]
+    fn an_event_is_a_line_with_what_it_is_about() {
+        let normal = EventType::Normal;
+        let rest = "action=\"a-1\" epoch=3 reason=Running";
+        check(
+            Kind::Resource,
+            Some("n1"),
+            EventType::Warning,
+            &format!("WARN hactl::event: it runs resource=\"web\" node=\"n1\" {rest}"),
+        );
+        check(Kind::Node, None, normal, &format!("INFO hactl::event: it runs node=\"web\" {rest}"));
+        check(
+            Kind::Group,
+            Some("n1"),
+            normal,
+            &format!("INFO hactl::event: it runs kind=\"group\" object=\"web\" node=\"n1\" {rest}"),
+        );
+    }
+}
