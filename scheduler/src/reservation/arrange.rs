@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Candidates that are looked at for one set of services.
 const EFFORT: u64 = 20_000;
-/// Units of which the more important ones are tried without the others; of more than that all find a place, or it is as it
-/// was.
-const MOST_UNITS: usize = 64;
+/// Units, times units, times nodes up to which the more important ones are tried without the others, some tenths of a second;
+/// of more than that all find a place at once, or nobody is named.
+const MOST_TRIED: usize = 1_000_000;
 
 /// Where services that look for a place go, by name, so that as many of them find one as can: nobody who is more important
 /// is left over for the sake of others.
@@ -42,7 +42,7 @@ pub fn arrange(view: &View, looking: &BTreeSet<String>) -> BTreeMap<String, Stri
         (Reverse(unit.most), unit.members.iter().map(|member| &model.service(*member).name).min())
     });
     let placed = at_once(&model, &trial, &units).or_else(|| {
-        if units.len() > MOST_UNITS {
+        if units.len() * units.len() * model.nodes.len() > MOST_TRIED {
             return None;
         }
         let mut chosen: Vec<Unit> = Vec::new();
