@@ -59,10 +59,45 @@ pub(crate) fn age(timestamp: Option<&str>) -> String {
     }
 }
 
+/// How long ago a node was seen. The moment is stored once a minute only: of one that is Online and younger than that no more
+/// is known than that it is in time.
+pub(crate) fn last_seen(node: &Value) -> String {
+    last_seen_at(node, now_seconds())
+}
+
+fn last_seen_at(node: &Value, now: i64) -> String {
+    let at = node.pointer("/status/lastSeen").and_then(Value::as_str);
+    let is_online = node.pointer("/status/state").and_then(Value::as_str) == Some("Online");
+    let seconds = at.and_then(|text| Timestamp(text.to_owned()).unix_seconds());
+    match seconds {
+        Some(seconds) if is_online && now - seconds <= MINUTE => "<1m".to_owned(),
+        Some(seconds) => crate::duration::short(now - seconds),
+        None => "-".to_owned(),
+    }
+}
+
+/// In seconds, with some for the write.
+const MINUTE: i64 = 65;
+
 fn now_seconds() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .ok()
         .and_then(|since| i64::try_from(since.as_secs()).ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_that_is_in_time_does_not_look_late() {
+        let node = |state: &str| json!({"status": {"state": state, "lastSeen": "1970-01-01T00:00:10Z"}});
+        assert_eq!(last_seen_at(&node("Online"), 68), "<1m");
+        assert_eq!(last_seen_at(&node("Online"), 130), "2m");
+        assert_eq!(last_seen_at(&node("Unknown"), 40), "30s");
+        assert_eq!(last_seen_at(&json!({"status": {"state": "Online"}}), 40), "-");
+    }
 }

@@ -1,7 +1,7 @@
 //! Which columns a list of each kind has.
 
-use super::age;
 use super::table::{Cell, Table};
+use super::{age, last_seen};
 use crate::names::shown;
 use crate::terminal::Style;
 use ha_api_types::kind::Kind;
@@ -113,7 +113,7 @@ pub(crate) fn row(kind: Kind, object: &Value, wide: bool, deleted: bool) -> Vec<
                 at("/status/agent"),
                 Cell::plain(&watchdog(object.pointer("/status/watchdog"))),
                 or(object, "/status/services", "0"),
-                Cell::plain(&age(object.pointer("/status/lastSeen").and_then(Value::as_str))),
+                Cell::plain(&last_seen(object)),
                 older,
             ],
             vec![
