@@ -1,5 +1,9 @@
 //! The settings of the whole cluster.
 
+mod notifications;
+
+pub use notifications::{NotificationsSpec, Recipients, SmtpSpec, SmtpTls, Target, Webhook, WebhookSpec};
+
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
@@ -290,18 +294,6 @@ impl Default for ReservationSpec {
     }
 }
 
-/// Where the leader sends word of fences and errors.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NotificationsSpec {
-    /// URLs that get a JSON document by POST.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub webhooks: Vec<String>,
-    /// Mail settings: server, from, to.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub smtp: BTreeMap<String, String>,
-}
-
 /// What the leader reports about the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -347,4 +339,7 @@ pub struct RecentFence {
     pub reason: Reason,
     /// The proof, in a sentence.
     pub message: String,
+    /// The kind of the proof, as in FENCING, section 5; empty where an earlier version wrote it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub proof: String,
 }

@@ -24,6 +24,8 @@ pub enum Key<'a> {
     Tombstone(&'a str),
     /// `fence/<node>`.
     Fence(&'a str),
+    /// `notified`.
+    Notified,
     /// `leader`.
     Leader,
     /// `candidate/<id>`.
@@ -108,6 +110,11 @@ impl Keys {
         format!("{}fence/", self.root)
     }
 
+    /// What was told to the targets of notifications.
+    pub fn notified(&self) -> String {
+        format!("{}notified", self.root)
+    }
+
     /// The leader's key.
     pub fn leader(&self) -> String {
         format!("{}leader", self.root)
@@ -183,6 +190,7 @@ impl Keys {
             ("assignment", Some(resource), None, None) => Key::Assignment(resource),
             ("tombstone", Some(resource), None, None) => Key::Tombstone(resource),
             ("fence", Some(node), None, None) => Key::Fence(node),
+            ("notified", None, None, None) => Key::Notified,
             ("leader", None, None, None) => Key::Leader,
             ("candidate", Some(id), None, None) => Key::Candidate(id),
             ("alive", Some(node), None, None) => Key::Alive(node),
@@ -217,6 +225,7 @@ mod tests {
         check(keys.assignment("web"), Key::Assignment("web"));
         check(keys.tombstone("web"), Key::Tombstone("web"));
         check(keys.fence("node1"), Key::Fence("node1"));
+        check(keys.notified(), Key::Notified);
         check(keys.leader(), Key::Leader);
         check(keys.candidate("c1"), Key::Candidate("c1"));
         check(keys.alive("node1"), Key::Alive("node1"));

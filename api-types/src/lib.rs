@@ -14,6 +14,7 @@ pub mod meta;
 pub mod metric;
 pub mod names;
 pub mod node;
+pub mod notification;
 pub mod object;
 pub mod ocf;
 pub mod operation;

@@ -75,6 +75,8 @@ pub enum OperationAction {
     TestWatchdog,
     /// Even the load.
     Balance,
+    /// Send a test to every target of `Cluster.spec.notifications`.
+    TestNotifications,
 }
 
 /// How far an operation is.

@@ -287,6 +287,8 @@ reasons! {
     ReservationFailed => "services would not find a place after a failover",
     /// The reservation check holds.
     ReservationHolds => "every service would find a place after a failover",
+    /// A notification was given up.
+    NotificationFailed => "a notification could not be delivered",
     /// The reservation check came to no end.
     ReservationUndecided => "it could not be decided whether every service would find a place after a failover",
 }

@@ -8,6 +8,7 @@ mod context;
 mod driver;
 mod metadata;
 mod node;
+mod notifications;
 mod operation;
 mod placement;
 mod resource;

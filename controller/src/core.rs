@@ -10,6 +10,7 @@ pub mod explain;
 pub mod fencing;
 pub mod health;
 pub mod interface;
+pub mod notifications;
 pub mod order;
 pub mod placement;
 pub mod plan;
@@ -27,6 +28,7 @@ mod hold;
 mod operations;
 mod pause;
 mod status;
+mod tenure;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -38,14 +40,13 @@ pub use interface::{
 use counted::Counted;
 use fencing::devices::DeviceWork;
 use fencing::probes::DeviceProbes;
-use ha_api_types::event::{Event, EventType};
+use ha_api_types::event::Event;
 use ha_api_types::keys::Keys;
-use ha_api_types::kind::Kind;
-use ha_api_types::reason::Reason;
 use ha_api_types::record::{Candidate, Proof, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
 use ha_store::election::{Election, ElectionView, Leadership, Readings, Step, Subject as ElectionSubject};
+use notifications::deliveries::{Deliveries, NotificationResult};
 use plan::{Note, Waiting};
 use reservation::Reservation;
 use situation::{Measure, Side, Situation};
@@ -99,6 +100,7 @@ pub struct Controller {
     uneven: BTreeMap<(Measure, String), Side>,
     waiting: Vec<Waiting>,
     reservation: Reservation,
+    deliveries: Deliveries,
     refused: Option<String>,
     led: Option<Revision>,
     ended: bool,
@@ -140,6 +142,7 @@ impl Controller {
             uneven: BTreeMap::new(),
             waiting: Vec::new(),
             reservation: Reservation::default(),
+            deliveries: Deliveries::default(),
             refused: None,
             led: None,
             ended: false,
@@ -180,6 +183,7 @@ impl Controller {
                 let answer = self.hold_asked(&node, &request);
                 self.effects.push_back(Effect::AnswerHold { id, answer });
             }
+            Input::Delivered { id, outcome } => self.delivered(id, outcome),
             Input::Tick => {}
             Input::Shutdown => self.election.shut_down(),
         }
@@ -272,6 +276,12 @@ impl Controller {
                 Note::DeviceIntent(node) => self.devices.entry(node).or_default().intend(sent, revision),
                 Note::DeviceCarried(node) => self.devices.entry(node).or_default().carry(revision),
                 Note::DeviceSettled(node) => self.devices.entry(node).or_default().settle(),
+                Note::NotificationsDropped(targets) => {
+                    let result = NotificationResult::Dropped;
+                    for target in targets {
+                        self.count(Counted::Notification { target, result });
+                    }
+                }
                 Note::None | Note::ClosesOnSilence(_) | Note::Uses(_) => {}
             }
         }
@@ -368,45 +378,6 @@ impl Controller {
         true
     }
 
-    /// Tells a change of leadership.
-    fn note_leadership(&mut self) {
-        let term = self.term();
-        if self.led == term {
-            return;
-        }
-        let (reason, event_type) = match term {
-            Some(_) => (Reason::BecameLeader, EventType::Normal),
-            None => (Reason::LostLeadership, EventType::Warning),
-        };
-        self.led = term;
-        self.count(Counted::Leadership { gained: term.is_some() });
-        self.dirty = true;
-        self.uneven.clear();
-        self.writes.depose();
-        self.waiting.clear();
-        self.reservation = Reservation::default();
-        let event = Event {
-            kind: Kind::Cluster,
-            name: ha_api_types::cluster::CLUSTER_NAME.to_owned(),
-            uid: self
-                .world
-                .cluster
-                .as_ref()
-                .map(|known| known.value.metadata.uid.clone())
-                .unwrap_or_default(),
-            event_type,
-            reason,
-            message: format!("controller {}: {}", self.config.id, reason.sentence()),
-            source: format!("controller/{}", self.config.id),
-            node: None,
-            action_uid: None,
-            operation: None,
-            epoch: None,
-            at: self.now.moment(),
-        };
-        self.tell(event);
-    }
-
     /// As what this process may plan: it leads, knows that it is a candidate since when, and its view holds all that leaders
     /// before it wrote. What makes it so is an input; time alone does not.
     fn planning(&self) -> Option<(&Leadership, Revision)> {
@@ -426,6 +397,7 @@ impl Controller {
         let leadership = leadership.clone();
         self.dirty = false;
         self.looked_at = self.now.raw;
+        self.deliveries.settle(&self.world);
         let busy = self.writes.busy();
         let placing = self.writes.placing();
         let perhaps_closed = self.writes.perhaps_closed();
@@ -443,6 +415,7 @@ impl Controller {
             placing: &placing,
             busy: &busy,
             reservation: self.reservation.finding(),
+            deliveries: &self.deliveries,
             next_uid: self.next_uid,
         });
         self.next_uid += plan.uids;
@@ -484,6 +457,7 @@ impl Controller {
             }
             self.effects.push_back(Effect::RunFencer(run));
         }
+        self.begin_deliveries(&mut plan);
         self.waiting = plan.waiting;
     }
 

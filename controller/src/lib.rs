@@ -6,4 +6,6 @@ pub mod core;
 #[cfg(feature = "shell")]
 pub mod fencer;
 #[cfg(feature = "shell")]
+pub mod notifier;
+#[cfg(feature = "shell")]
 pub mod shell;

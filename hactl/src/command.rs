@@ -22,6 +22,7 @@ mod group;
 mod import;
 mod init;
 mod node;
+mod notify;
 mod operate;
 mod set;
 mod simulate;
@@ -95,6 +96,8 @@ pub(crate) enum Command {
     ClearError(operate::ClearError),
     /// Nodes: list, maintenance, a shutdown that waits, confirming that one is off
     Node(node::Node),
+    /// Who is notified of fences and errors: try it
+    Notify(notify::Notify),
     /// Disarm the cluster for work on the store or the network: no watchdog stays armed, nobody is declared dead
     Disarm(disarm::Disarm),
     /// Arm the cluster again
@@ -157,6 +160,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::ReplaceSecondary(replace) => replace.run(session).await,
         Command::ClearError(clear_error) => clear_error.run(session).await,
         Command::Node(node) => node.run(session).await,
+        Command::Notify(notify) => notify.run(session).await,
         Command::Disarm(disarm) => disarm.run(session).await,
         Command::Arm(arm) => arm.run(session).await,
         Command::Wait(wait) => wait.run(session).await,

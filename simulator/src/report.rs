@@ -98,6 +98,10 @@ impl World {
             let ok = counts.values().all(|count| *count <= most);
             check(format!("at most {most} a node"), ok, format!("{counts:?}"));
         }
+        if let Some(wanted) = &expect.notified {
+            let got = self.notified();
+            check(format!("notified {wanted:?}"), got == wanted, format!("{got:?}"));
+        }
         if let Some(wanted) = &expect.refused {
             let asked = self.scenario.asked();
             for text in wanted.iter().filter(|text| !asked.contains(*text)) {

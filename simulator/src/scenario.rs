@@ -130,6 +130,8 @@ pub struct Expectations {
     pub on_one_of: BTreeMap<String, Vec<String>>,
     /// Running services on a node, at most.
     pub max_per_node: Option<u64>,
+    /// What the targets of notifications got, in order: `NodeFenced node1`, `ResourceError web,db`.
+    pub notified: Option<Vec<String>>,
     /// Commands that must have been refused.
     pub refused: Option<Vec<String>>,
     /// Once everything has settled, every Started service that can run somewhere runs, every one that cannot says why, and

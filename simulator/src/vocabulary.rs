@@ -113,6 +113,7 @@ impl Vocabulary {
                     Key::Spec(..)
                     | Key::Assignment(_)
                     | Key::Tombstone(_)
+                    | Key::Notified
                     | Key::Leader
                     | Key::Candidate(_)
                     | Key::Alive(_)

@@ -14,6 +14,7 @@ mod leaving;
 mod link;
 mod machine;
 mod measure;
+mod notifications;
 mod power;
 mod process;
 mod rules;
@@ -150,6 +151,7 @@ pub struct World {
     migrate_failures: BTreeMap<String, u32>,
     replace_failures: BTreeMap<String, u32>,
     operations: BTreeMap<String, String>,
+    notified: Vec<String>,
     refused: Vec<(String, Option<String>)>,
     /// Why commands were refused at once.
     refused_for: BTreeMap<String, Reason>,
@@ -264,6 +266,7 @@ impl World {
             migrate_failures: BTreeMap::new(),
             replace_failures: BTreeMap::new(),
             operations: BTreeMap::new(),
+            notified: Vec::new(),
             refused: Vec::new(),
             refused_for: BTreeMap::new(),
             seen_twice: BTreeSet::new(),

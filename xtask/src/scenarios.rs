@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The topics in the order in which they are read, with what each is about; a folder without a line here comes after them.
-const TOPICS: [(&str, &str); 16] = [
+const TOPICS: [(&str, &str); 17] = [
     ("fencing", "A node fails, and what makes certain that nothing of it runs any more."),
     ("store", "The store is away, slow, compacted, or changes its leader."),
     ("leadership", "The leading controller fails, hangs, or is cut off."),
@@ -21,6 +21,7 @@ const TOPICS: [(&str, &str); 16] = [
     ("shutdown", "Machines power off and reboot in order."),
     ("disarm", "Planned work on the store or the network."),
     ("commands", "What users ask for, and what is refused."),
+    ("notifications", "What the leader tells whom, once."),
     ("deletion", "Services that are no longer managed."),
     ("import", "What `hactl import pve` writes acts as it did there."),
     ("found-by-seeds", "What random runs have found, shrunk."),

@@ -15,6 +15,8 @@ metrics! { Controller:
         "Attempts to prove a node dead that came to their end while this controller led: by the kind of proof (FENCING, section 5; Device: a fence device), Confirmed or Failed. What left cleanly is not counted.";
     OPERATIONS = Counter "hactl_operations_total" ["action", "driver", "result"]
         "Operations that came to their end while this controller led. The driver is empty for what is about no service.";
+    NOTIFICATIONS = Counter "hactl_notifications_total" ["target", "result"]
+        "Notifications that this controller, leading, delivered to a webhook or mail server (Sent), failed to and tries again (Failed), gave up for it (GivenUp), or dropped since too many waited (Dropped).";
     RECONCILE_DURATION = Histogram "hactl_reconcile_duration_seconds" []
         "How long the core took to decide what to do next.";
     RECONCILE_QUEUE = Gauge "hactl_reconcile_queue_length" []

@@ -5,6 +5,8 @@ use super::metrics;
 metrics! { Leader:
     WAITING = Gauge "hactl_waiting" []
         "What the leader waits for, counted; hactl status says what.";
+    NOTIFICATIONS_WAITING = Gauge "hactl_notifications_waiting" []
+        "Notifications that some target of Cluster.spec.notifications does not have yet.";
     CLUSTER_ARMING = Gauge "hactl_cluster_arming" ["state"]
         "1 for how far arming or disarming the cluster is, 0 for the other states.";
     FAILURE_TOLERANCE = Gauge "hactl_failure_tolerance_nodes" []

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use crate::cluster::{Cluster, CountOrPercent};
-use crate::problem::{element, member};
+use crate::problem::member;
 use crate::timing::{self, TimingSpec, Timings};
 
 pub(super) fn check(cluster: &Cluster, context: &mut Context) {
@@ -29,12 +29,7 @@ pub(super) fn check(cluster: &Cluster, context: &mut Context) {
     }
     context.tags("spec.scheduler.exclusionTags", &scheduler.exclusion_tags);
     if let Some(notifications) = &spec.notifications {
-        for (index, url) in notifications.webhooks.iter().enumerate() {
-            if !(url.starts_with("https://") || url.starts_with("http://")) {
-                let path = element("spec.notifications.webhooks", index);
-                context.invalid(&path, format!("{url:?} is not an http or https URL"));
-            }
-        }
+        super::notifications::check(notifications, context);
     }
 }
 

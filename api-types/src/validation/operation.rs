@@ -32,7 +32,9 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
             [Unused, Required, Unused, Unused, Required, Unused]
         }
         OperationAction::Fence => [Unused, Required, Unused, Unused, Unused, Unused],
-        OperationAction::Balance => [Unused, Unused, Unused, Unused, Unused, Unused],
+        OperationAction::Balance | OperationAction::TestNotifications => {
+            [Unused, Unused, Unused, Unused, Unused, Unused]
+        }
     };
     let [resource, node, timeout, epoch, boot_id, not_on] = uses;
     let fields = [

@@ -123,6 +123,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Assignment(_)
         | Key::Tombstone(_)
         | Key::Fence(_)
+        | Key::Notified
         | Key::Leader
         | Key::Candidate(_)
         | Key::Alive(_)

@@ -1,5 +1,6 @@
 //! What happens and is counted, as data: nobody who counts decides once more what happened.
 
+use super::notifications::deliveries::NotificationResult;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
@@ -34,6 +35,13 @@ pub enum Counted {
         method: &'static str,
         /// Whether it proved anything.
         confirmed: bool,
+    },
+    /// A notification was delivered, or was not.
+    Notification {
+        /// The kind of the target.
+        target: &'static str,
+        /// Which of both.
+        result: NotificationResult,
     },
     /// An operation came to its end.
     Operation {

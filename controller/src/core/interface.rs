@@ -1,6 +1,7 @@
 //! What can happen to the controller, and what it can ask for.
 
 use super::counted::Counted;
+use super::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
 use ha_api_types::event::Event;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
@@ -80,6 +81,13 @@ pub enum Input {
         /// Its outcome.
         outcome: FencerOutcome,
     },
+    /// An attempt to deliver a notification has ended.
+    Delivered {
+        /// The attempt.
+        id: DeliveryId,
+        /// What became of it.
+        outcome: DeliveryOutcome,
+    },
     /// An agent that cannot commit asks not to be declared dead; answered by [`Effect::AnswerHold`].
     HoldAsked {
         /// The question.
@@ -135,6 +143,8 @@ pub enum Effect {
         /// The event.
         event: Event,
     },
+    /// Deliver this once; answered by [`Input::Delivered`].
+    Deliver(Delivery),
     /// Answer an agent's question, or let it go: it waits for no longer than Ki.
     AnswerHold {
         /// The question.

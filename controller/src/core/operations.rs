@@ -4,6 +4,7 @@ mod test_watchdog;
 
 use super::fencing::{self, Subjected};
 use super::health::{Health, NodeTable};
+use super::notifications;
 use super::plan::{Note, Plan, Subject, node_event, stored};
 use super::service::operation::{self, status_in};
 use super::situation::Situation;
@@ -66,6 +67,10 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             OperationAction::Unfence => unfence(situation, &request, plan),
             OperationAction::ShutdownContinue => shutdown_continue(situation, nodes, &request, plan),
             OperationAction::TestWatchdog => test_watchdog::plan(situation, nodes, &request, plan),
+            OperationAction::TestNotifications => {
+                let (phase, reason, message) = notifications::test_run::test(situation, name, plan);
+                write(situation, &request, &verdict(phase, reason, message), plan);
+            }
             OperationAction::Balance => {
                 let refused =
                     "a cluster is balanced by hactl balance --apply, which moves services one by one";

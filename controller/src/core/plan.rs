@@ -1,6 +1,7 @@
 //! What the leader would write now, and what it waits for.
 
 use super::interface::FencerRun;
+use super::notifications::deliveries::Delivery;
 use super::situation::{Measure, Situation};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
@@ -17,6 +18,10 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// Fence devices to start now.
     pub runs: Vec<FencerRun>,
+    /// Notifications to send now.
+    pub deliveries: Vec<Delivery>,
+    /// There is something to notify of that is still being gathered.
+    pub unsaid: bool,
     /// What is waited for.
     pub waiting: Vec<Waiting>,
     /// When the same world would be judged anew, and why then.
@@ -59,6 +64,8 @@ pub enum Note {
     DeviceCarried(String),
     /// It says that the device's work on this node is done with.
     DeviceSettled(String),
+    /// It drops notifications that targets of these kinds did not get.
+    NotificationsDropped(Vec<&'static str>),
     /// The nodes that a service uses from then on.
     Uses(BTreeSet<String>),
 }
@@ -74,6 +81,8 @@ pub enum Subject {
     Operation(String),
     /// The status of an object.
     Status(Kind, String),
+    /// What was told to the targets of notifications.
+    Notified,
 }
 
 /// Something that is waited for.

@@ -2,6 +2,7 @@
 
 use super::fencing;
 use super::health::{NodeTable, node_table};
+use super::notifications;
 use super::operations;
 use super::placement;
 use super::plan::Plan;
@@ -26,6 +27,7 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let settles = placement::settling_until(situation).is_some_and(|until| situation.now.raw < until);
     plan.view = (!settles && !planner.view.nodes.is_empty()).then_some(planner.view);
     status::plan(situation, &nodes, &conflicts, &mut plan);
+    notifications::plan(situation, &nodes, &mut plan);
     plan.actions.retain(|action| !situation.busy.contains(&action.subject));
     plan
 }

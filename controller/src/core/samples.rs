@@ -50,6 +50,8 @@ pub fn samples(seen: &Seen<'_>) -> Vec<Sample> {
         let arming = &status.value.arming;
         samples.extend(ARMING.map(|state| leader::CLUSTER_ARMING.sample([state], flag(arming == state))));
     }
+    let waiting = seen.world.notified.as_ref().map_or(0, |known| known.value.queue.len());
+    samples.push(leader::NOTIFICATIONS_WAITING.sample([], waiting as f64));
     if let Some(finding) = seen.reservation {
         let of = |(state, reason)| leader::RESERVATION_STATE.sample([state], flag(finding.reason == reason));
         samples.extend(FOUND.map(of));

@@ -38,6 +38,8 @@ pub struct Situation<'a> {
     pub busy: &'a BTreeSet<Subject>,
     /// What the reservation check found; `None`: nothing yet.
     pub reservation: Option<&'a super::reservation::Finding>,
+    /// What is being delivered.
+    pub deliveries: &'a super::notifications::deliveries::Deliveries,
     /// The number of the next action uid of this term.
     pub next_uid: u64,
 }

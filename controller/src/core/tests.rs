@@ -8,6 +8,7 @@ mod fencing;
 mod hold;
 mod lab;
 mod moves;
+mod notifications;
 mod random;
 mod refusals;
 mod replacements;

@@ -17,8 +17,8 @@ use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, NodeReport, Revision, ServiceReport,
-    Tombstone, UsageReport,
+    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, NodeReport, Notified, Revision,
+    ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
@@ -85,6 +85,8 @@ pub struct World {
     pub usage_reports: Table<UsageReport>,
     /// What agents say of services: by resource, then by node.
     pub service_reports: BTreeMap<String, Table<ServiceReport>>,
+    /// What was told to the targets of notifications.
+    pub notified: Option<Versioned<Notified>>,
     /// The leader key.
     pub leader: Option<Entry>,
     /// Candidates by id, as they were read: each is written anew every Ki, and only who shows them wants to know what they
@@ -143,6 +145,7 @@ impl World {
             doctor_reports: Table::new(),
             usage_reports: Table::new(),
             service_reports: BTreeMap::new(),
+            notified: None,
             leader: None,
             candidate_entries: BTreeMap::new(),
             unreadable: BTreeMap::new(),
@@ -278,6 +281,7 @@ impl World {
                 self.observe_fence(name, now);
                 read
             }
+            Key::Notified => put_one(&mut self.notified, CLUSTER_NAME, entry, now),
             Key::Leader => {
                 self.leader = Some(entry.clone());
                 Ok(())
@@ -404,6 +408,7 @@ impl World {
             Key::Assignment(name) => drop(self.assignments.remove(name)),
             Key::Tombstone(name) => drop(self.tombstones.remove(name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
+            Key::Notified => self.notified = None,
             Key::Leader => self.leader = None,
             Key::Candidate(name) => drop(self.candidate_entries.remove(name)),
             // A deleted heartbeat is only silence: the observation stays.

@@ -5,8 +5,10 @@ use super::commits::StoreLink;
 use super::holding::Holding;
 use super::metrics::CoreMetrics;
 use super::watching::Refreshing;
+use crate::core::notifications::deliveries::{Delivery, DeliveryOutcome};
 use crate::core::{Effect, Input};
 use crate::fencer::Fencer;
+use crate::notifier;
 use ha_store::event_writer::EventWriter;
 use tokio::sync::watch;
 
@@ -45,11 +47,37 @@ impl Effects {
                 ha_runtime::logging::event(&event);
                 self.events.write(name, event);
             }
+            Effect::Deliver(delivery) => {
+                let inputs = self.inputs.clone();
+                tokio::spawn(async move {
+                    let outcome = notifier::deliver(&delivery).await;
+                    note(&delivery, &outcome);
+                    // Nobody listens any more once the loop has ended.
+                    let _ = inputs.send(Input::Delivered { id: delivery.id, outcome });
+                });
+            }
             Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),
             Effect::Count(counted) => self.metrics.count(&counted),
             Effect::Ended => {
                 self.ended.send_replace(true);
             }
+        }
+    }
+}
+
+/// What became of a notification, in the log.
+fn note(delivery: &Delivery, outcome: &DeliveryOutcome) {
+    let (notification, target) = (&delivery.notification.id, delivery.target.name());
+    let summary = &delivery.notification.summary;
+    match outcome {
+        DeliveryOutcome::Delivered(said) => {
+            tracing::info!(%notification, %target, said, "notification delivered: {summary}");
+        }
+        DeliveryOutcome::Failed(why) => {
+            tracing::warn!(%notification, %target, why, "notification not delivered: {summary}");
+        }
+        DeliveryOutcome::Refused(why) => {
+            tracing::warn!(%notification, %target, why, "notification refused: {summary}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::core::Controller;
 use crate::core::counted::{Counted, FailoverPhase};
+use crate::core::notifications::deliveries::NotificationResult;
 use crate::core::samples::{Relocations, Seen, samples};
 use ha_api_types::metric::{Sample, controller, leader};
 use ha_api_types::record::{Proof, Revision};
@@ -96,6 +97,7 @@ pub(super) struct CoreMetrics {
     phases: HistogramVec,
     fences: IntCounterVec,
     operations: IntCounterVec,
+    notifications: IntCounterVec,
     relocations: Arc<Mutex<Relocations>>,
 }
 
@@ -113,6 +115,7 @@ impl CoreMetrics {
             phases: metrics.histograms(controller::FAILOVER_DURATION, &PHASES)?,
             fences: metrics.counters(controller::FENCES)?,
             operations: metrics.counters(controller::OPERATIONS)?,
+            notifications: metrics.counters(controller::NOTIFICATIONS)?,
             relocations: Arc::default(),
         };
         counted.begin_at_zero();
@@ -141,6 +144,11 @@ impl CoreMetrics {
         for phase in FailoverPhase::ALL {
             self.phases.with_label_values(&[phase.name()]);
         }
+        for target in ["webhook", "smtp"] {
+            for result in NotificationResult::ALL {
+                self.notifications.with_label_values(&[target, &format!("{result:?}")]);
+            }
+        }
         for method in Proof::NAMES {
             self.fences.with_label_values(&[method, "Confirmed"]);
         }
@@ -166,6 +174,9 @@ impl CoreMetrics {
             Counted::Fence { method, confirmed } => {
                 let result = if *confirmed { "Confirmed" } else { "Failed" };
                 self.fences.with_label_values(&[method, result]).inc();
+            }
+            Counted::Notification { target, result } => {
+                self.notifications.with_label_values(&[*target, &format!("{result:?}")]).inc();
             }
             Counted::Operation { action, driver, phase } => {
                 let (action, result) = (format!("{action:?}"), format!("{phase:?}"));

@@ -404,6 +404,7 @@ pub(super) fn verb(action: OperationAction) -> &'static str {
         OperationAction::ShutdownContinue => "shutdown-continue",
         OperationAction::TestWatchdog => "test-watchdog",
         OperationAction::Balance => "balance",
+        OperationAction::TestNotifications => "test-notifications",
     }
 }
 

@@ -313,6 +313,7 @@ impl View {
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
             | Key::Tombstone(_)
+            | Key::Notified
             | Key::Leader
             | Key::Event(..) => {}
         }
@@ -351,6 +352,7 @@ impl View {
             | Key::Spec(Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
             | Key::Status(..)
             | Key::Tombstone(_)
+            | Key::Notified
             | Key::Leader
             | Key::Event(..) => {}
         }
@@ -446,6 +448,6 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::UsageReport(name)
         | Key::ServiceReport(_, name)
         | Key::Event(_, name) => name,
-        Key::Leader => "",
+        Key::Notified | Key::Leader => "",
     }
 }

@@ -189,7 +189,7 @@ pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<String> {
     nodes
 }
 
-const EXPECT: [&str; 11] = [
+const EXPECT: [&str; 12] = [
     "services",
     "fenced",
     "watchdogResets",
@@ -199,6 +199,7 @@ const EXPECT: [&str; 11] = [
     "apart",
     "onOneOf",
     "maxPerNode",
+    "notified",
     "refused",
     "progress",
 ];
@@ -232,6 +233,7 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
         apart: sets(reader, "apart"),
         on_one_of: fields.get("onOneOf").map(|value| on_one_of(reader, value)).unwrap_or_default(),
         max_per_node: whole(reader, "maxPerNode"),
+        notified: names(reader, "notified"),
         refused: names(reader, "refused"),
         progress: fields
             .get("progress")

@@ -6,6 +6,7 @@ use super::process::{Generation, Who};
 use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
 use ha_api_types::time::Millis;
 use ha_controller::core::FencerRun;
+use ha_controller::core::notifications::deliveries::Delivery;
 use ha_node_agent::core::{CommandId, DriverEvent, Journal, JournalWriteId, WatchdogRequestId};
 use ha_node_agent::watchdog::protocol;
 
@@ -75,6 +76,8 @@ pub(crate) enum Event {
     Awake { node: String },
     /// A fence agent's run ends.
     FencerDone { node: String, generation: Generation, run: Box<FencerRun> },
+    /// A notification reaches its target, or does not.
+    Delivery { node: String, generation: Generation, delivery: Box<Delivery> },
     /// An agent's question reaches a controller.
     HoldAsked { question: Question, request: Box<HoldRequest> },
     /// A controller's answer reaches an agent, or it has waited for long enough.

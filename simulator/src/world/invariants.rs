@@ -151,6 +151,7 @@ impl World {
                 Some(
                     Key::Status(..)
                     | Key::Tombstone(_)
+                    | Key::Notified
                     | Key::Leader
                     | Key::Candidate(_)
                     | Key::DoctorReport(_)

@@ -51,6 +51,7 @@ impl World {
             | Event::WatchdogWake { node, .. }
             | Event::WatchdogGoesOn { node, .. }
             | Event::DeviceDue { node, .. }
+            | Event::Delivery { node, .. }
             | Event::FencerDone { node, .. } => node,
             Event::HoldAsked { question, .. } => &question.candidate,
             Event::HoldAnswered { question, .. } => &question.node,
@@ -128,6 +129,9 @@ impl World {
             Event::Booted { node, boot } => self.booted(&node, boot),
             Event::Awake { node } => self.awake(&node),
             Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),
+            Event::Delivery { node, generation, delivery } => {
+                self.end_delivery(&node, generation, &delivery);
+            }
             Event::HoldAsked { question, request } => self.hold_asked(question, *request),
             Event::HoldAnswered { question, answer } => self.hold_answered(question, answer),
             Event::Down { node, boot } => self.down(&node, boot),
@@ -319,6 +323,7 @@ impl World {
                 self.note_event(&event);
                 self.log(node, "controller", &format!("{} {}: {}", event.kind, event.name, event.message));
             }
+            controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),
             controller::Effect::AnswerHold { id, answer } => self.answer_hold(id, answer),
             controller::Effect::Count(_) => {}
             controller::Effect::Ended => {

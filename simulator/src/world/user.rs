@@ -200,6 +200,7 @@ impl World {
                 | Key::Assignment(_)
                 | Key::Tombstone(_)
                 | Key::Fence(_)
+                | Key::Notified
                 | Key::Leader
                 | Key::Candidate(_)
                 | Key::Alive(_)

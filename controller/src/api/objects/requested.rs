@@ -27,7 +27,8 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
-        | OperationAction::Balance => return None,
+        | OperationAction::Balance
+        | OperationAction::TestNotifications => return None,
     };
     Some((spec.resource?, state))
 }

@@ -174,7 +174,8 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
-        | OperationAction::Balance => {
+        | OperationAction::Balance
+        | OperationAction::TestNotifications => {
             let message = "this action is not about a resource";
             refuse(&situation, service, draft, Reason::Invalid, message);
         }
@@ -323,7 +324,8 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
-        | OperationAction::Balance => return false,
+        | OperationAction::Balance
+        | OperationAction::TestNotifications => return false,
     };
     if begun {
         draft.status.operation = Some(request.name.to_owned());

@@ -141,7 +141,8 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         | OperationAction::Unfence
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
-        | OperationAction::Balance => {}
+        | OperationAction::Balance
+        | OperationAction::TestNotifications => {}
     }
 }
 

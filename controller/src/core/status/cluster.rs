@@ -121,6 +121,7 @@ fn fences(situation: &Situation<'_>, status: &mut ClusterStatus) {
             at: fence.value.at.clone(),
             reason: proof.reason(),
             message: proof.sentence(),
+            proof: proof.name().to_owned(),
         };
         let known = status
             .recent_fences

@@ -22,6 +22,7 @@ fn took(lab: &Lab, phase: FailoverPhase) -> Vec<Millis> {
         | Counted::Relocation { .. }
         | Counted::Failover
         | Counted::Fence { .. }
+        | Counted::Notification { .. }
         | Counted::Operation { .. } => None,
     };
     lab.counted.iter().filter_map(of).collect()

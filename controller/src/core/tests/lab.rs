@@ -2,12 +2,14 @@
 
 use super::agent::Agent;
 use crate::core::counted::Counted;
+use crate::core::notifications::deliveries::DeliveryOutcome;
 use crate::core::{Config, Controller, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeState;
+use ha_api_types::notification::Notification;
 use ha_api_types::object::{Object, Spec};
 use ha_api_types::operation::{Operation, OperationSpec, OperationStatus};
 use ha_api_types::record::{Assignment, Fence, HoldAnswer, Revision};
@@ -47,6 +49,10 @@ pub(super) struct Lab {
     pub(super) events: Vec<Event>,
     /// What was to be counted, by whichever controller.
     pub(super) counted: Vec<Counted>,
+    /// What the targets of notifications answer.
+    pub(super) sink: DeliveryOutcome,
+    /// What they got: the target's name, and the notification.
+    pub(super) delivered: Vec<(String, Notification)>,
     /// What fence devices answer; `None`: they are still at work.
     pub(super) fencer: Option<FencerOutcome>,
     /// What they fail to do all the same.
@@ -69,6 +75,8 @@ impl Lab {
             agents: nodes.iter().map(|name| ((*name).to_owned(), Agent::new(name))).collect(),
             events: Vec::new(),
             counted: Vec::new(),
+            sink: DeliveryOutcome::Delivered("204".to_owned()),
+            delivered: Vec::new(),
             fencer: None,
             refused: Vec::new(),
             lose: Vec::new(),
@@ -282,6 +290,14 @@ impl Lab {
             Effect::Event { event, .. } => {
                 self.events.push(event);
                 None
+            }
+            Effect::Deliver(delivery) => {
+                let outcome = self.sink.clone();
+                let (id, target) = (delivery.id, delivery.target.name());
+                if matches!(outcome, DeliveryOutcome::Delivered(_)) {
+                    self.delivered.push((target, delivery.notification));
+                }
+                Some(Input::Delivered { id, outcome })
             }
             Effect::AnswerHold { answer, .. } => {
                 member.holds.push(answer);

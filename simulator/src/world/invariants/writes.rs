@@ -27,7 +27,12 @@ impl World {
         let (Who::Controller(_), Request::Commit(transaction)) = (who, request) else { return false };
         let decides = transaction.writes().keys().any(|key| match self.keys.parse(key) {
             Some(
-                Key::Spec(..) | Key::Status(..) | Key::Assignment(_) | Key::Tombstone(_) | Key::Fence(_),
+                Key::Spec(..)
+                | Key::Status(..)
+                | Key::Assignment(_)
+                | Key::Tombstone(_)
+                | Key::Fence(_)
+                | Key::Notified,
             ) => true,
             Some(
                 Key::Leader

@@ -1,0 +1,272 @@
+//! Where the leader sends word of fences and errors.
+
+use crate::notification::NotificationKind;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Where the leader sends word of fences, errors and the reservation. Secrets are files on the controllers, never in the object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NotificationsSpec {
+    /// What is told; all of it when this is left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<NotificationKind>,
+    /// What gets a JSON document by POST: URLs, or URLs with settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<Webhook>,
+    /// Who gets a mail, and through which server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smtp: Option<SmtpSpec>,
+}
+
+/// A URL that gets a JSON document by POST.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Webhook {
+    /// The URL alone.
+    Url(String),
+    /// With settings.
+    Settings(WebhookSpec),
+}
+
+/// A webhook and how it knows who calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WebhookSpec {
+    /// Where to: http or https.
+    pub url: String,
+    /// A file on the controllers with a token for `Authorization: Bearer`; only with https.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bearer_token_file: Option<String>,
+    /// A file on the controllers with a key: the header `X-Hactl-Signature` becomes `sha256=` and the HMAC of the body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hmac_key_file: Option<String>,
+    /// A file on the controllers with the authority of the server's certificate (PEM), instead of the machine's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<String>,
+}
+
+/// Mail: the server, and from whom to whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SmtpSpec {
+    /// `host` or `host:port`; the port is 587 with StartTls, 465 with Tls, 25 with None.
+    pub server: String,
+    /// How the connection is encrypted.
+    pub tls: SmtpTls,
+    /// The sender's address.
+    pub from: String,
+    /// The addresses of who gets it.
+    pub to: Recipients,
+    /// Who logs in, if the server asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// A file on the controllers with the password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<String>,
+    /// A file on the controllers with the authority of the server's certificate (PEM), instead of the machine's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<String>,
+}
+
+/// How the connection to the mail server is encrypted. There is no "if it can": somebody in between would answer that it cannot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum SmtpTls {
+    /// Begun in the clear, then STARTTLS.
+    #[default]
+    StartTls,
+    /// From the first byte.
+    Tls,
+    /// Not at all: for a server on the same machine.
+    None,
+}
+
+impl<'de> Deserialize<'de> for SmtpTls {
+    /// What an earlier version stored without looking at it must not make the whole Cluster unreadable; what users write is
+    /// checked against the schema.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SmtpTls, D::Error> {
+        Ok(match String::deserialize(deserializer)?.as_str() {
+            "Tls" => SmtpTls::Tls,
+            "None" => SmtpTls::None,
+            _ => SmtpTls::StartTls,
+        })
+    }
+}
+
+/// One address or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Recipients {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl Default for Recipients {
+    fn default() -> Recipients {
+        Recipients::Several(Vec::new())
+    }
+}
+
+impl Recipients {
+    /// The addresses.
+    pub fn addresses(&self) -> &[String] {
+        match self {
+            Recipients::One(address) => std::slice::from_ref(address),
+            Recipients::Several(addresses) => addresses,
+        }
+    }
+}
+
+impl Webhook {
+    /// The URL with its settings.
+    pub fn settings(&self) -> WebhookSpec {
+        match self {
+            Webhook::Url(url) => WebhookSpec { url: url.clone(), ..WebhookSpec::default() },
+            Webhook::Settings(settings) => settings.clone(),
+        }
+    }
+}
+
+impl SmtpSpec {
+    /// Host and port; the host of an IPv6 address without its brackets.
+    pub fn host_and_port(&self) -> Option<(String, u16)> {
+        let usual = match self.tls {
+            SmtpTls::StartTls => 587,
+            SmtpTls::Tls => 465,
+            SmtpTls::None => 25,
+        };
+        let (host, port) = match self.server.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']')?;
+                let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) };
+                (host, port)
+            }
+            None => match self.server.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (self.server.as_str(), None),
+            },
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".:-_".contains(c);
+        let port = port.map_or(Some(usual), |port| port.parse().ok().filter(|port| *port != 0))?;
+        (!host.is_empty() && host.chars().all(plain)).then(|| (host.to_owned(), port))
+    }
+}
+
+/// One place that notifications go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// By POST.
+    Webhook(WebhookSpec),
+    /// By mail.
+    Mail(SmtpSpec),
+}
+
+impl NotificationsSpec {
+    /// Where to send, each place once. What is stored in an earlier form and says too little is left out.
+    pub fn targets(&self) -> Vec<Target> {
+        let mut targets: Vec<Target> = Vec::new();
+        for webhook in self.webhooks.iter().map(Webhook::settings) {
+            let target = Target::Webhook(webhook);
+            if targets.iter().all(|known| known.key() != target.key()) {
+                targets.push(target);
+            }
+        }
+        let says_enough = |smtp: &&SmtpSpec| {
+            smtp.host_and_port().is_some() && !smtp.from.is_empty() && !smtp.to.addresses().is_empty()
+        };
+        targets.extend(self.smtp.as_ref().filter(says_enough).map(|smtp| Target::Mail(smtp.clone())));
+        targets
+    }
+
+    /// Whether this is told.
+    pub fn tells(&self, kind: NotificationKind) -> bool {
+        self.kinds.is_empty() || kind == NotificationKind::Test || self.kinds.contains(&kind)
+    }
+}
+
+impl Target {
+    /// What tells it from the others, and stays the same while settings of it change.
+    pub fn key(&self) -> String {
+        match self {
+            Target::Webhook(webhook) => webhook.url.clone(),
+            Target::Mail(_) => "smtp".to_owned(),
+        }
+    }
+
+    /// As people read it: without what may be secret in a URL.
+    pub fn name(&self) -> String {
+        match self {
+            Target::Webhook(webhook) => {
+                let url = webhook.url.split(['?', '#']).next().unwrap_or_default();
+                let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+                let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                let host = authority.rsplit('@').next().unwrap_or_default();
+                format!("webhook {scheme}://{host}{path}")
+            }
+            Target::Mail(smtp) => format!("smtp {}", smtp.server),
+        }
+    }
+
+    /// The label of its metric.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Target::Webhook(_) => "webhook",
+            Target::Mail(_) => "smtp",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_was_accepted_before_is_still_read() {
+        let read: NotificationsSpec = serde_json::from_value(json!({
+            "webhooks": ["https://a.example/x", {"url": "https://b.example"}, "https://a.example/x"],
+            "smtp": {"server": "mail:25", "from": "a@b.c", "to": "d@e.f", "tls": "yes", "port": "25"},
+        }))
+        .unwrap();
+        let names: Vec<String> = read.targets().iter().map(Target::name).collect();
+        assert_eq!(names, ["webhook https://a.example/x", "webhook https://b.example", "smtp mail:25"]);
+        let incomplete: NotificationsSpec =
+            serde_json::from_value(json!({"smtp": {"host": "mail"}})).unwrap();
+        assert_eq!(incomplete.targets(), []);
+    }
+
+    #[test]
+    fn a_server_is_a_host_and_perhaps_a_port() {
+        let check = |server: &str, tls: SmtpTls, expected: Option<(&str, u16)>| {
+            let spec = SmtpSpec { server: server.to_owned(), tls, ..SmtpSpec::default() };
+            assert_eq!(
+                spec.host_and_port(),
+                expected.map(|(host, port)| (host.to_owned(), port)),
+                "{server}"
+            );
+        };
+        check("mail.example.org", SmtpTls::StartTls, Some(("mail.example.org", 587)));
+        check("mail.example.org", SmtpTls::Tls, Some(("mail.example.org", 465)));
+        check("127.0.0.1:2525", SmtpTls::None, Some(("127.0.0.1", 2525)));
+        check("[::1]", SmtpTls::None, Some(("::1", 25)));
+        check("[::1]:2525", SmtpTls::None, Some(("::1", 2525)));
+        for wrong in
+            ["", ":25", "mail:", "mail:0", "mail:99999", "::1", "smtp://mail", "[::1", "[::1]25", "a b"]
+        {
+            check(wrong, SmtpTls::None, None);
+        }
+    }
+
+    #[test]
+    fn what_may_be_secret_in_a_url_is_not_shown() {
+        let check = |url: &str, expected: &str| {
+            let spec = WebhookSpec { url: url.to_owned(), ..WebhookSpec::default() };
+            assert_eq!(Target::Webhook(spec).name(), expected);
+        };
+        check("https://me:word@a.example:8443/x?token=1#y", "webhook https://a.example:8443/x");
+        check("https://a.example?token=1", "webhook https://a.example");
+        check("https://a.example/x@y", "webhook https://a.example/x@y");
+    }
+}

@@ -1,0 +1,149 @@
+//! A notification for people: its summary, and a mail's subject and text.
+
+use super::{Notification, NotificationItem, NotificationKind, Severity};
+use std::fmt::Write;
+
+/// Names in a summary; the rest is counted.
+const MOST_NAMES: usize = 3;
+
+impl Notification {
+    /// What a summary says of `items` and `more` that are not listed.
+    pub fn summarize(kind: NotificationKind, items: &[NotificationItem], more: u32) -> String {
+        let names: Vec<&str> = items.iter().map(|item| item.object.name.as_str()).collect();
+        let count = names.len() + usize::try_from(more).unwrap_or_default();
+        let name = names.first().copied().unwrap_or_default();
+        match (kind, count) {
+            (NotificationKind::NodeFenced, 1) => format!("node {name} was fenced"),
+            (NotificationKind::NodeFenced, _) => {
+                format!("{count} nodes were fenced: {}", listed(&names, count))
+            }
+            (NotificationKind::FenceUnconfirmed, 1) => format!("node {name} cannot be proven dead"),
+            (NotificationKind::FenceUnconfirmed, _) => {
+                format!("{count} nodes cannot be proven dead: {}", listed(&names, count))
+            }
+            (NotificationKind::NodeReturned, 1) => format!("node {name} is heard again"),
+            (NotificationKind::NodeReturned, _) => {
+                format!("{count} nodes are heard again: {}", listed(&names, count))
+            }
+            (NotificationKind::ResourceError, 1) => format!("resource {name} is in Error"),
+            (NotificationKind::ResourceError, _) => {
+                format!("{count} resources are in Error: {}", listed(&names, count))
+            }
+            (NotificationKind::ResourceRecovered, 1) => format!("resource {name} is out of Error"),
+            (NotificationKind::ResourceRecovered, _) => {
+                format!("{count} resources are out of Error: {}", listed(&names, count))
+            }
+            (NotificationKind::ReservationFailed, _) => {
+                "services would not find a place after a failover".to_owned()
+            }
+            (NotificationKind::ReservationRecovered, _) => {
+                "every service would find a place after a failover again".to_owned()
+            }
+            (NotificationKind::Test, _) => "a test of hactl's notifications".to_owned(),
+        }
+    }
+
+    /// The subject of the mail.
+    pub fn subject(&self) -> String {
+        let urgent = match self.severity {
+            Severity::Critical => "CRITICAL: ",
+            Severity::Warning => "Warning: ",
+            Severity::Info => "",
+        };
+        format!("[hactl {}] {urgent}{}", self.cluster, self.summary)
+    }
+
+    /// The text of the mail.
+    pub fn text(&self) -> String {
+        let mut text = format!("Cluster {}: {}.\n", self.cluster, self.summary);
+        for item in &self.items {
+            text.push('\n');
+            item.write(&mut text);
+        }
+        if self.more > 0 {
+            // Writing to a string cannot fail; so below.
+            let _ = writeln!(text, "\nAnd {} more: hactl status", self.more);
+        }
+        let _ = writeln!(text, "\n-- \n{} at {}, notification {}", self.source, self.time, self.id);
+        text
+    }
+}
+
+impl NotificationItem {
+    fn write(&self, text: &mut String) {
+        let kind = self.object.kind.singular();
+        let _ = writeln!(text, "{kind} {}", self.object.name);
+        if let Some(node) = self.node.as_ref().filter(|node| **node != self.object.name) {
+            let _ = writeln!(text, "  where: node {node}");
+        }
+        if let Some(since) = &self.since {
+            let _ = writeln!(text, "  since: {since}");
+        }
+        let _ = writeln!(text, "  why:   {} ({})", self.message, self.reason);
+        if !self.action.is_empty() {
+            let _ = writeln!(text, "  do:    {}", self.action);
+        }
+    }
+}
+
+fn listed(names: &[&str], count: usize) -> String {
+    let shown: Vec<&str> = names.iter().take(MOST_NAMES).copied().collect();
+    let more = count - shown.len();
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Kind;
+    use crate::notification::NotificationObject;
+    use crate::reason::Reason;
+    use crate::time::Timestamp;
+
+    fn item(name: &str) -> NotificationItem {
+        NotificationItem {
+            object: NotificationObject { kind: Kind::Resource, name: name.to_owned() },
+            node: Some("node2".to_owned()),
+            since: Some(Timestamp("2026-01-01T00:00:00Z".to_owned())),
+            reason: Reason::StartFailed,
+            message: "node2 could not start it: exit status 3".to_owned(),
+            action: format!("hactl why {name}"),
+        }
+    }
+
+    #[test]
+    fn a_mail_says_what_where_since_when_why_and_what_to_do() {
+        let items = vec![item("web")];
+        let notification = Notification {
+            id: "c1-7".to_owned(),
+            cluster: "default".to_owned(),
+            kind: NotificationKind::ResourceError,
+            severity: Severity::Critical,
+            summary: Notification::summarize(NotificationKind::ResourceError, &items, 0),
+            time: Timestamp("2026-01-01T00:00:05Z".to_owned()),
+            source: "controller/c1".to_owned(),
+            items,
+            ..Notification::default()
+        };
+        assert_eq!(notification.subject(), "[hactl default] CRITICAL: resource web is in Error");
+        assert_eq!(
+            notification.text(),
+            "Cluster default: resource web is in Error.\n\nresource web\n  where: node node2\n  since: 2026-01-01T00:00:00Z\n  \
+             why:   node2 could not start it: exit status 3 (StartFailed)\n  do:    hactl why web\n\n-- \n\
+             controller/c1 at 2026-01-01T00:00:05Z, notification c1-7\n"
+        );
+    }
+
+    #[test]
+    fn a_summary_names_some_and_counts_the_rest() {
+        let check = |names: &[&str], more: u32, expected: &str| {
+            let items: Vec<NotificationItem> = names.iter().map(|name| item(name)).collect();
+            assert_eq!(Notification::summarize(NotificationKind::ResourceError, &items, more), expected);
+        };
+        check(&["a"], 0, "resource a is in Error");
+        check(&["a", "b"], 0, "2 resources are in Error: a, b");
+        check(&["a", "b", "c", "d"], 0, "4 resources are in Error: a, b, c and 1 more");
+        check(&["a", "b", "c", "d"], 10, "14 resources are in Error: a, b, c and 11 more");
+    }
+}

@@ -1,0 +1,113 @@
+//! Checks of `Cluster.spec.notifications`.
+
+use super::context::Context;
+use crate::cluster::{NotificationsSpec, SmtpSpec, SmtpTls, Webhook};
+use crate::notification::NotificationKind;
+use crate::problem::{element, member};
+
+const PATH: &str = "spec.notifications";
+/// Webhooks, and addresses of one mail.
+const MOST: usize = 32;
+
+pub(super) fn check(spec: &NotificationsSpec, context: &mut Context) {
+    for (index, kind) in spec.kinds.iter().enumerate() {
+        if *kind == NotificationKind::Test {
+            let path = element(&member(PATH, "kinds"), index);
+            context.invalid(&path, "a test is sent by hactl notify test whatever is chosen: leave it out");
+        }
+    }
+    let webhooks = member(PATH, "webhooks");
+    if spec.webhooks.len() > MOST {
+        context
+            .invalid(&webhooks, format!("has {} elements, at most {MOST} are allowed", spec.webhooks.len()));
+    }
+    for (index, webhook) in spec.webhooks.iter().enumerate() {
+        check_webhook(&element(&webhooks, index), webhook, context);
+    }
+    if let Some(smtp) = &spec.smtp {
+        check_smtp(&member(PATH, "smtp"), smtp, context);
+    }
+}
+
+fn check_webhook(path: &str, webhook: &Webhook, context: &mut Context) {
+    let settings = webhook.settings();
+    let url = &settings.url;
+    let at = match webhook {
+        Webhook::Url(_) => path.to_owned(),
+        Webhook::Settings(_) => member(path, "url"),
+    };
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let has_host = |rest: &str| {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        !host.is_empty() && !url.chars().any(|c| c.is_whitespace() || c.is_control())
+    };
+    if !rest.is_some_and(has_host) {
+        context.invalid(&at, format!("{url:?} is not an http or https URL"));
+    }
+    if settings.bearer_token_file.is_some() && !url.starts_with("https://") {
+        let message = "the token would be sent in the clear: use an https URL, or hmacKeyFile";
+        context.invalid(&member(path, "bearerTokenFile"), message);
+    }
+    file(path, "bearerTokenFile", settings.bearer_token_file.as_deref(), context);
+    file(path, "hmacKeyFile", settings.hmac_key_file.as_deref(), context);
+    file(path, "caFile", settings.ca_file.as_deref(), context);
+}
+
+fn check_smtp(path: &str, smtp: &SmtpSpec, context: &mut Context) {
+    let server = member(path, "server");
+    if smtp.server.is_empty() {
+        context.required(&server, "is needed: the mail server, as mail.example.org:587");
+    } else if smtp.host_and_port().is_none() {
+        context.invalid(&server, format!("{:?} is not a server: write host or host:port", smtp.server));
+    }
+    let from = member(path, "from");
+    if smtp.from.is_empty() {
+        context.required(&from, "is needed: the sender's address");
+    } else {
+        address(&from, &smtp.from, context);
+    }
+    let to = member(path, "to");
+    let addresses = smtp.to.addresses();
+    if addresses.is_empty() {
+        context.required(&to, "is needed: who gets the mails");
+    }
+    if addresses.len() > MOST {
+        context.invalid(&to, format!("has {} elements, at most {MOST} are allowed", addresses.len()));
+    }
+    for (index, text) in addresses.iter().enumerate() {
+        address(&element(&to, index), text, context);
+    }
+    match (&smtp.user, &smtp.password_file) {
+        (Some(_), None) => {
+            context.required(&member(path, "passwordFile"), "is needed with user: a file on the controllers");
+        }
+        (None, Some(_)) => context.required(&member(path, "user"), "is needed with passwordFile"),
+        (Some(_), Some(_)) if smtp.tls == SmtpTls::None => {
+            let message = "the password would be sent in the clear: use StartTls or Tls";
+            context.invalid(&member(path, "tls"), message);
+        }
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+    file(path, "passwordFile", smtp.password_file.as_deref(), context);
+    file(path, "caFile", smtp.ca_file.as_deref(), context);
+}
+
+fn file(path: &str, field: &str, name: Option<&str>, context: &mut Context) {
+    if name.is_some_and(|name| !name.starts_with('/')) {
+        context.invalid(&member(path, field), "must be an absolute path: it is read on every controller");
+    }
+}
+
+fn address(path: &str, text: &str, context: &mut Context) {
+    let plain = |part: &str| {
+        !part.is_empty()
+            && !part.chars().any(|c| c.is_whitespace() || c.is_control() || "<>,;\"@".contains(c))
+    };
+    let fits = text.split_once('@').is_some_and(|(user, domain)| plain(user) && plain(domain));
+    if !fits || text.len() > 254 {
+        context.invalid(
+            path,
+            format!("{text:?} is not a mail address: write it as ops@example.org, without a name"),
+        );
+    }
+}

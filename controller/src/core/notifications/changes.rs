@@ -1,0 +1,246 @@
+//! What stands in the store and was not told, and what was told and stands no more.
+
+use super::actions;
+use crate::core::health::{NodeHealth, NodeTable};
+use crate::core::plan::Plan;
+use crate::core::situation::Situation;
+use crate::core::world::Versioned;
+use ha_api_types::cluster::RecentFence;
+use ha_api_types::kind::Kind;
+use ha_api_types::meta::{Condition, ConditionStatus};
+use ha_api_types::notification::{NotificationItem, NotificationKind, NotificationObject};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState, Proof, Told};
+use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_api_types::time::{Millis, Mono};
+use std::collections::BTreeMap;
+
+/// Resources that are remembered as told; so the record stays small where everything breaks at once.
+const MOST_ERRORS: usize = 2_000;
+/// A fence whose proof has not come so long after it could have is told, milliseconds.
+const UNCONFIRMED_MS: Millis = 60_000;
+
+/// By kind.
+pub(super) type Items = BTreeMap<NotificationKind, Vec<NotificationItem>>;
+
+/// What is to be told, and what will have been told then.
+pub(super) fn changes(
+    situation: &Situation<'_>,
+    nodes: &NodeTable,
+    told: &Told,
+    plan: &mut Plan,
+) -> (Items, Told) {
+    let mut next = told.clone();
+    let mut items = Items::new();
+    errors(situation, &mut next, &mut items);
+    reservation(situation, &mut next, &mut items);
+    fences(situation, &mut next, &mut items);
+    unconfirmed(situation, nodes, &mut next, &mut items, plan);
+    (items, next)
+}
+
+fn errors(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
+    let world = situation.world;
+    let in_error = |name: &str| {
+        let status = world.resource_statuses.get(name).map(|known| &known.value);
+        status.filter(|status| status.state == ServiceState::Error && world.resources.contains_key(name))
+    };
+    let over: Vec<String> = next.errors.iter().filter(|name| in_error(name).is_none()).cloned().collect();
+    for name in over {
+        next.errors.remove(&name);
+        let item = recovered(&name, world.resource_statuses.get(&name).map(|known| &known.value));
+        items.entry(NotificationKind::ResourceRecovered).or_default().push(item);
+    }
+    for name in world.resource_statuses.keys() {
+        if next.errors.len() >= MOST_ERRORS {
+            return;
+        }
+        let Some(status) = in_error(name) else { continue };
+        if next.errors.insert(name.clone()) {
+            let ready = condition(&status.conditions, "Ready");
+            let stalled = condition(&status.conditions, "Stalled");
+            let item = NotificationItem {
+                object: object(Kind::Resource, name),
+                node: status.node.clone(),
+                since: stalled.and_then(|stalled| stalled.last_transition_time.clone()),
+                reason: ready.map_or(Reason::PoliciesExhausted, |ready| ready.reason),
+                message: ready.map(|ready| ready.message.clone()).unwrap_or_default(),
+                action: actions::of_error(name, status.stop_confirmed == Some(false)),
+            };
+            items.entry(NotificationKind::ResourceError).or_default().push(item);
+        }
+    }
+}
+
+fn recovered(name: &str, status: Option<&ResourceStatus>) -> NotificationItem {
+    let ready = status.and_then(|status| condition(&status.conditions, "Ready"));
+    let message = match (status, ready) {
+        (Some(status), Some(ready)) => format!("it is {:?}: {}", status.state, ready.message),
+        (Some(status), None) => format!("it is {:?}", status.state),
+        (None, _) => Reason::Deleted.sentence().to_owned(),
+    };
+    NotificationItem {
+        object: object(Kind::Resource, name),
+        node: status.and_then(|status| status.node.clone()),
+        since: status
+            .and_then(|status| condition(&status.conditions, "Stalled"))
+            .and_then(|stalled| stalled.last_transition_time.clone()),
+        reason: match status {
+            Some(_) => ready.map_or(Reason::Unknown, |ready| ready.reason),
+            None => Reason::Deleted,
+        },
+        message,
+        action: String::new(),
+    }
+}
+
+fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
+    let Some(status) = &situation.world.cluster_status else { return };
+    let Some(found) = condition(&status.value.conditions, "Reservation") else { return };
+    let failed = match found.status {
+        ConditionStatus::True => false,
+        ConditionStatus::False => true,
+        // It came to no end: what it found before stands.
+        ConditionStatus::Unknown => return,
+    };
+    if next.reservation_failed == failed {
+        return;
+    }
+    next.reservation_failed = failed;
+    let (kind, action) = if failed {
+        (NotificationKind::ReservationFailed, actions::of_reservation())
+    } else {
+        (NotificationKind::ReservationRecovered, String::new())
+    };
+    let item = NotificationItem {
+        object: NotificationObject::default(),
+        node: None,
+        since: found.last_transition_time.clone(),
+        reason: found.reason,
+        message: found.message.clone(),
+        action,
+    };
+    items.entry(kind).or_default().push(item);
+}
+
+/// What ended an epoch and is no accident of its node: nothing ran there, or its agent alone began anew.
+fn is_told(fence: &RecentFence) -> bool {
+    let quiet = [Proof::Reregistered.name(), Proof::NothingActive.name(), ""];
+    !quiet.contains(&fence.proof.as_str())
+}
+
+fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
+    for fence in situation.world.cluster_status.iter().flat_map(|status| &status.value.recent_fences) {
+        let known = next.fences.get(&fence.node).is_some_and(|epoch| *epoch >= fence.epoch);
+        let awaited = next.unconfirmed.get(&fence.node) == Some(&fence.epoch.saturating_sub(1));
+        if known || !(awaited || is_told(fence)) {
+            continue;
+        }
+        next.fences.insert(fence.node.clone(), fence.epoch);
+        next.unconfirmed.remove(&fence.node);
+        let item = NotificationItem {
+            object: object(Kind::Node, &fence.node),
+            node: Some(fence.node.clone()),
+            since: Some(fence.at.clone()),
+            reason: fence.reason,
+            message: format!("epoch {}: {}", fence.epoch.saturating_sub(1), fence.message),
+            action: actions::of_fence(&fence.node),
+        };
+        items.entry(NotificationKind::NodeFenced).or_default().push(item);
+    }
+}
+
+/// The epoch that a node is silent in: the open one, or the one that was closed last.
+fn ending(fence: &Fence) -> u64 {
+    match fence.state {
+        FenceState::Open => fence.epoch,
+        FenceState::Fencing | FenceState::Fenced | FenceState::Closed => fence.epoch.saturating_sub(1),
+    }
+}
+
+/// Nodes of which it is open for long whether they are dead, and those of which that was told and is decided.
+fn unconfirmed(
+    situation: &Situation<'_>,
+    nodes: &NodeTable,
+    next: &mut Told,
+    items: &mut Items,
+    plan: &mut Plan,
+) {
+    for (name, known) in &situation.world.fences {
+        let fence = &known.value;
+        let epoch = ending(fence);
+        let told = next.unconfirmed.get(name).copied();
+        let Some((late_at, reason, message)) = proof_missing(nodes, name, known, plan) else {
+            // Proven, and told as a fence once the status shows it; or never in doubt; or heard again.
+            let is_heard = nodes.get(name).is_some_and(NodeHealth::is_heard);
+            if told.is_some() && fence.state == FenceState::Open && is_heard {
+                next.unconfirmed.remove(name);
+                let item = NotificationItem {
+                    object: object(Kind::Node, name),
+                    node: Some(name.clone()),
+                    since: None,
+                    reason: Reason::HeartbeatSeen,
+                    message: format!("{} again, under epoch {epoch}", Reason::HeartbeatSeen.sentence()),
+                    action: String::new(),
+                };
+                items.entry(NotificationKind::NodeReturned).or_default().push(item);
+            }
+            continue;
+        };
+        if told == Some(epoch) {
+            continue;
+        }
+        if situation.now.raw < late_at {
+            plan.wake(situation, late_at, "a fence has not been confirmed for long");
+            continue;
+        }
+        next.unconfirmed.insert(name.clone(), epoch);
+        let since = situation.world.node_statuses.get(name);
+        let ready = since.and_then(|status| condition(&status.value.conditions, "Ready"));
+        let item = NotificationItem {
+            object: object(Kind::Node, name),
+            node: Some(name.clone()),
+            since: ready.and_then(|ready| ready.last_transition_time.clone()),
+            reason,
+            message,
+            action: actions::of_unconfirmed(name),
+        };
+        items.entry(NotificationKind::FenceUnconfirmed).or_default().push(item);
+    }
+}
+
+/// When that is worth a word, and why it is so: a node that is closed without a proof yet, or silent and not even closed.
+fn proof_missing(
+    nodes: &NodeTable,
+    name: &str,
+    fence: &Versioned<Fence>,
+    plan: &Plan,
+) -> Option<(Mono, Reason, String)> {
+    let node = nodes.get(name)?;
+    let who = format!("{} {name}", Kind::Node.singular());
+    let waits = |reasons: &[Reason]| {
+        plan.waiting.iter().find(|waiting| waiting.who == who && reasons.contains(&waiting.reason))
+    };
+    match fence.value.state {
+        FenceState::Open => {
+            let reasons = [Reason::NoProofPossible, Reason::MaxFencingReached, Reason::JoinedLater];
+            let waiting = waits(&reasons)?;
+            Some((node.late_at + UNCONFIRMED_MS, waiting.reason, waiting.message.clone()))
+        }
+        FenceState::Fencing => {
+            let proof_at = node.silence_proves.map_or(fence.seen, |wait_ms| node.observed + wait_ms);
+            let message = waits(&[Reason::Fencing])
+                .map_or_else(|| Reason::Fencing.sentence().to_owned(), |waiting| waiting.message.clone());
+            Some((proof_at.max(fence.seen) + UNCONFIRMED_MS, Reason::Fencing, message))
+        }
+        FenceState::Fenced | FenceState::Closed => None,
+    }
+}
+
+fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.kind == kind)
+}
+
+fn object(kind: Kind, name: &str) -> NotificationObject {
+    NotificationObject { kind, name: name.to_owned() }
+}

@@ -1,0 +1,51 @@
+//! A notification of what was gathered, short enough to be stored.
+
+use crate::core::plan::Plan;
+use crate::core::situation::Situation;
+use ha_api_types::notification::{Notification, NotificationItem, NotificationKind, SCHEMA};
+
+/// What one notification lists; the rest is counted.
+const MOST_ITEMS: usize = 20;
+/// The longest message of an item, in characters.
+const LONGEST: usize = 600;
+
+/// The number makes its id unique within this process, and the process's instance over all.
+pub(super) fn compose(
+    situation: &Situation<'_>,
+    plan: &mut Plan,
+    kind: NotificationKind,
+    items: Vec<NotificationItem>,
+) -> Notification {
+    let number = situation.next_uid + plan.uids;
+    plan.uids += 1;
+    let mut notification = of(situation, kind, items);
+    notification.id = format!("{}-{number}", situation.config.instance);
+    notification
+}
+
+/// Without an id.
+pub(super) fn of(
+    situation: &Situation<'_>,
+    kind: NotificationKind,
+    mut items: Vec<NotificationItem>,
+) -> Notification {
+    let more = u32::try_from(items.len().saturating_sub(MOST_ITEMS)).unwrap_or(u32::MAX);
+    items.truncate(MOST_ITEMS);
+    for item in &mut items {
+        if item.message.chars().count() > LONGEST {
+            item.message = item.message.chars().take(LONGEST).chain("…".chars()).collect();
+        }
+    }
+    Notification {
+        schema: SCHEMA.to_owned(),
+        id: String::new(),
+        cluster: situation.config.cluster.clone(),
+        kind,
+        severity: kind.severity(),
+        summary: Notification::summarize(kind, &items, more),
+        time: situation.now.timestamp(),
+        source: format!("controller/{}", situation.config.id),
+        items,
+        more,
+    }
+}

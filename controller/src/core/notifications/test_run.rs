@@ -1,0 +1,64 @@
+//! `hactl notify test`: a test to every target at once, with what became of each.
+
+use super::compose;
+use super::deliveries::{Delivery, DeliveryOutcome};
+use crate::core::plan::Plan;
+use crate::core::situation::Situation;
+use ha_api_types::cluster::NotificationsSpec;
+use ha_api_types::notification::{NotificationItem, NotificationKind};
+use ha_api_types::operation::OperationPhase;
+use ha_api_types::reason::Reason;
+
+/// Begins a test, or says how far it is. A leader that knows nothing of one that goes on sends it again under the same id.
+pub(in crate::core) fn test(
+    situation: &Situation<'_>,
+    operation: &str,
+    plan: &mut Plan,
+) -> (OperationPhase, Reason, String) {
+    let settings = situation.world.settings();
+    let targets = settings.notifications.as_ref().map(NotificationsSpec::targets).unwrap_or_default();
+    let Some(results) = situation.deliveries.test(operation) else {
+        if targets.is_empty() {
+            let message = "nobody is to be notified: set spec.notifications of the Cluster".to_owned();
+            return (OperationPhase::Refused, Reason::NotFound, message);
+        }
+        let item = NotificationItem {
+            reason: Reason::OperatorRequest,
+            message: "an operator asked for a test; nothing has happened".to_owned(),
+            since: Some(situation.now.timestamp()),
+            ..NotificationItem::default()
+        };
+        let mut notification = compose::of(situation, NotificationKind::Test, vec![item]);
+        notification.id = format!("test-{operation}");
+        let message = format!("a test goes to {} targets", targets.len());
+        plan.deliveries.extend(targets.into_iter().map(|target| Delivery {
+            id: 0,
+            target,
+            notification: notification.clone(),
+            operation: Some(operation.to_owned()),
+        }));
+        return (OperationPhase::Running, Reason::InProgress, message);
+    };
+    let waiting: Vec<&str> =
+        results.iter().filter(|(_, outcome)| outcome.is_none()).map(|(name, _)| name.as_str()).collect();
+    if !waiting.is_empty() {
+        let message = format!("a test is on its way to {}", waiting.join(", "));
+        return (OperationPhase::Running, Reason::InProgress, message);
+    }
+    let lines: Vec<String> = results
+        .iter()
+        .map(|(name, outcome)| match outcome {
+            Some(DeliveryOutcome::Delivered(said)) => format!("{name}: delivered ({said})"),
+            Some(DeliveryOutcome::Failed(why) | DeliveryOutcome::Refused(why)) => {
+                format!("{name}: failed: {why}")
+            }
+            None => name.clone(),
+        })
+        .collect();
+    let all = results.values().all(|outcome| matches!(outcome, Some(DeliveryOutcome::Delivered(_))));
+    if all {
+        (OperationPhase::Succeeded, Reason::Completed, lines.join("\n"))
+    } else {
+        (OperationPhase::Failed, Reason::NotificationFailed, lines.join("\n"))
+    }
+}

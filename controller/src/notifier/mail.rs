@@ -1,0 +1,133 @@
+//! A notification by mail: plain text, and an id that is the same whenever it is sent again.
+
+use super::{deepest, file, secret};
+use crate::core::notifications::deliveries::DeliveryOutcome;
+use ha_api_types::cluster::{SmtpSpec, SmtpTls};
+use ha_api_types::notification::{Notification, Severity};
+use lettre::address::Envelope;
+use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::{Mailbox, Message};
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::client::{Certificate, CertificateStore, Tls, TlsParameters};
+use lettre::transport::smtp::extension::ClientId;
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
+use std::time::Duration;
+
+/// One command of the dialogue.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Answers by which a server says that it will never take the mail: the mailbox, its name, its size. All others may be about
+/// the server itself or who logs in, which can be mended.
+const REFUSALS: [u16; 5] = [550, 551, 552, 553, 556];
+
+type Transport = AsyncSmtpTransport<Tokio1Executor>;
+
+pub(super) async fn send(smtp: &SmtpSpec, notification: &Notification) -> DeliveryOutcome {
+    let prepared = async {
+        let message = message(smtp, notification)?;
+        Ok::<_, String>((message.envelope().clone(), message.formatted(), transport(smtp).await?))
+    };
+    let (envelope, mail, transport) = match prepared.await {
+        Ok(prepared) => prepared,
+        Err(why) => return DeliveryOutcome::Failed(why),
+    };
+    match transport.send_raw(&envelope, &mail).await {
+        Ok(answer) => {
+            let said: Vec<&str> = answer.message().collect();
+            DeliveryOutcome::Delivered(format!("{} {}", answer.code(), said.join(" ")))
+        }
+        Err(error) if is_refusal(&error) && envelope.to().len() > 1 => {
+            one_by_one(&transport, &envelope, &mail).await
+        }
+        Err(error) if is_refusal(&error) => DeliveryOutcome::Refused(said(&error)),
+        Err(error) => DeliveryOutcome::Failed(said(&error)),
+    }
+}
+
+/// One address that is refused must not keep it from the others.
+async fn one_by_one(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> DeliveryOutcome {
+    let mut refused = Vec::new();
+    for address in envelope.to() {
+        let one = match Envelope::new(envelope.from().cloned(), vec![address.clone()]) {
+            Ok(one) => one,
+            Err(error) => return DeliveryOutcome::Failed(error.to_string()),
+        };
+        match transport.send_raw(&one, mail).await {
+            Ok(_) => {}
+            Err(error) if is_refusal(&error) => refused.push(format!("{address}: {}", said(&error))),
+            Err(error) => return DeliveryOutcome::Failed(said(&error)),
+        }
+    }
+    let of = envelope.to().len();
+    DeliveryOutcome::Refused(format!(
+        "refused for {} of {of} addresses: {}",
+        refused.len(),
+        refused.join(", ")
+    ))
+}
+
+fn is_refusal(error: &Error) -> bool {
+    let code = error.status().and_then(|code| code.to_string().parse::<u16>().ok());
+    code.is_some_and(|code| REFUSALS.contains(&code))
+}
+
+/// What the server said is in the error itself, what the network did in its cause.
+fn said(error: &Error) -> String {
+    if error.status().is_some() { error.to_string() } else { deepest(error) }
+}
+
+async fn transport(smtp: &SmtpSpec) -> Result<Transport, String> {
+    let (host, port) = smtp.host_and_port().ok_or_else(|| format!("{:?} is not a server", smtp.server))?;
+    let tls = match smtp.tls {
+        SmtpTls::None => Tls::None,
+        SmtpTls::StartTls => Tls::Required(parameters(smtp, &host).await?),
+        SmtpTls::Tls => Tls::Wrapper(parameters(smtp, &host).await?),
+    };
+    let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut builder = Transport::builder_dangerous(host).port(port).tls(tls).timeout(Some(TIMEOUT));
+    if !own.trim().is_empty() {
+        builder = builder.hello_name(ClientId::Domain(own.trim().to_owned()));
+    }
+    if let (Some(user), Some(path)) = (&smtp.user, &smtp.password_file) {
+        builder = builder.credentials(Credentials::new(user.clone(), secret("passwordFile", path).await?));
+    }
+    Ok(builder.build())
+}
+
+async fn parameters(smtp: &SmtpSpec, host: &str) -> Result<TlsParameters, String> {
+    let mut builder = TlsParameters::builder(host.to_owned());
+    if let Some(path) = &smtp.ca_file {
+        let authority = Certificate::from_pem(&file("caFile", path).await?)
+            .map_err(|_| format!("caFile {path} holds no PEM certificate"))?;
+        builder = builder.certificate_store(CertificateStore::None).add_root_certificate(authority);
+    }
+    builder.build_rustls().map_err(|error| {
+        let why = deepest(&error);
+        format!("TLS cannot be set up: {why}; name the authority in caFile")
+    })
+}
+
+/// The mail. Its sender is a program, which programs that answer by themselves can tell.
+pub(super) fn message(smtp: &SmtpSpec, notification: &Notification) -> Result<Message, String> {
+    let address = |text: &str| text.parse::<Address>().map_err(|error| format!("{text}: {error}"));
+    let from = address(&smtp.from)?;
+    let id = format!("<{}.{}@{}>", notification.id, notification.cluster, from.domain());
+    let mut builder = Message::builder()
+        .from(Mailbox::new(Some(format!("hactl {}", notification.cluster)), from))
+        .subject(notification.subject())
+        .message_id(Some(id))
+        .date_now()
+        .raw_header(raw("Auto-Submitted", "auto-generated"))
+        .raw_header(raw("X-Hactl-Notification", &notification.id));
+    if notification.severity == Severity::Critical {
+        builder = builder.raw_header(raw("Importance", "high"));
+    }
+    for to in smtp.to.addresses() {
+        builder = builder.to(Mailbox::new(None, address(to)?));
+    }
+    builder.header(ContentType::TEXT_PLAIN).body(notification.text()).map_err(|error| error.to_string())
+}
+
+fn raw(name: &'static str, value: &str) -> HeaderValue {
+    HeaderValue::new(HeaderName::new_from_ascii_str(name), value.to_owned())
+}

@@ -1,0 +1,141 @@
+//! What is sent, byte for byte where others rely on it, to sinks on loopback.
+
+use super::deliver;
+use super::mail::message;
+use super::webhook::signature;
+use crate::core::notifications::deliveries::{Delivery, DeliveryOutcome};
+use ha_api_types::cluster::{Recipients, SmtpSpec, SmtpTls, Target, WebhookSpec};
+use ha_api_types::notification::{Notification, NotificationKind, Severity};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+fn notification() -> Notification {
+    Notification {
+        id: "c1-7".to_owned(),
+        cluster: "default".to_owned(),
+        kind: NotificationKind::NodeFenced,
+        severity: Severity::Critical,
+        summary: "node node1 was fenced".to_owned(),
+        ..Notification::default()
+    }
+}
+
+/// Answers one request, and gives back what it got.
+async fn answers(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut got = Vec::new();
+        let mut buffer = [0; 4096];
+        // The document ends with the last brace; the request has no other end to wait for.
+        while !got.ends_with(b"}") {
+            let count = stream.read(&mut buffer).await.unwrap();
+            got.extend_from_slice(&buffer[..count]);
+        }
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        String::from_utf8(got).unwrap()
+    });
+    (format!("http://{address}/hook"), served)
+}
+
+async fn outcome(target: Target) -> DeliveryOutcome {
+    deliver(&Delivery { id: 1, target, notification: notification(), operation: None }).await
+}
+
+#[tokio::test]
+async fn a_webhook_gets_the_document_its_id_and_its_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    std::fs::write(&key, "secret\n").unwrap();
+    let (url, served) = answers("HTTP/1.1 204 No Content\r\n\r\n").await;
+    let spec = WebhookSpec {
+        url,
+        hmac_key_file: Some(key.to_string_lossy().into_owned()),
+        ..WebhookSpec::default()
+    };
+    assert_eq!(outcome(Target::Webhook(spec)).await, DeliveryOutcome::Delivered("204".to_owned()));
+    let request = served.await.unwrap();
+    let (head, body) = request.split_once("\r\n\r\n").unwrap();
+    let lower = head.to_ascii_lowercase();
+    assert!(lower.starts_with("post /hook http/1.1"), "{head}");
+    assert!(lower.contains("\r\nx-hactl-notification: c1-7"), "{head}");
+    assert!(
+        lower.contains(&format!("\r\nx-hactl-signature: {}", signature(b"secret", body.as_bytes()))),
+        "{head}"
+    );
+    assert_eq!(serde_json::from_str::<Notification>(body).unwrap(), notification());
+}
+
+#[test]
+fn a_signature_is_hmac_sha256_in_hexadecimal() {
+    // RFC 4231, test case 2.
+    assert_eq!(
+        signature(b"Jefe", b"what do ya want for nothing?"),
+        "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    );
+}
+
+#[tokio::test]
+async fn what_a_webhook_answers_says_whether_to_try_again() {
+    for (answer, refused) in [
+        ("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy", false),
+        ("HTTP/1.1 401 Unauthorized\r\n\r\n", false),
+        ("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\n", false),
+        ("HTTP/1.1 422 Unprocessable Entity\r\n\r\n", true),
+    ] {
+        let (url, _served) = answers(answer).await;
+        let found = outcome(Target::Webhook(WebhookSpec { url, ..WebhookSpec::default() })).await;
+        match found {
+            DeliveryOutcome::Failed(why) => assert!(!refused && why.starts_with("it answered"), "{why}"),
+            DeliveryOutcome::Refused(why) => assert!(refused, "{why}"),
+            DeliveryOutcome::Delivered(said) => panic!("{answer}: {said}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_on_the_controller_is_said_and_tried_again() {
+    let check = async |target: Target, expected: &str| match outcome(target).await {
+        DeliveryOutcome::Failed(why) => assert!(why.contains(expected), "{why}"),
+        other @ (DeliveryOutcome::Delivered(_) | DeliveryOutcome::Refused(_)) => panic!("{other:?}"),
+    };
+    let absent = Some("/nonexistent/secret".to_owned());
+    let webhook = WebhookSpec {
+        url: "http://127.0.0.1:9/".to_owned(),
+        hmac_key_file: absent.clone(),
+        ..WebhookSpec::default()
+    };
+    check(Target::Webhook(webhook), "hmacKeyFile /nonexistent/secret cannot be read").await;
+    let smtp = SmtpSpec {
+        server: "127.0.0.1:9".to_owned(),
+        tls: SmtpTls::Tls,
+        from: "hactl@example.org".to_owned(),
+        to: Recipients::One("ops@example.org".to_owned()),
+        ca_file: absent,
+        ..SmtpSpec::default()
+    };
+    check(Target::Mail(smtp), "caFile /nonexistent/secret cannot be read").await;
+}
+
+#[test]
+fn a_mail_has_the_headers_that_others_go_by() {
+    let smtp = SmtpSpec {
+        from: "hactl@example.org".to_owned(),
+        to: Recipients::Several(vec!["ops@example.org".to_owned(), "oncall@example.com".to_owned()]),
+        ..SmtpSpec::default()
+    };
+    let mail = String::from_utf8(message(&smtp, &notification()).unwrap().formatted()).unwrap();
+    for line in [
+        "From: \"hactl default\" <hactl@example.org>",
+        "To: ops@example.org, oncall@example.com",
+        "Subject: [hactl default] CRITICAL: node node1 was fenced",
+        "Message-ID: <c1-7.default@example.org>",
+        "Auto-Submitted: auto-generated",
+        "Content-Type: text/plain; charset=utf-8",
+    ] {
+        assert!(mail.split("\r\n").any(|found| found == line), "{line} is missing in:\n{mail}");
+    }
+    assert!(mail.contains("\r\nDate: "), "{mail}");
+}

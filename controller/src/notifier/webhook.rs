@@ -1,0 +1,114 @@
+//! A notification by POST, as JSON.
+
+use super::{deepest, file, secret};
+use crate::core::notifications::deliveries::DeliveryOutcome;
+use ha_api_types::cluster::WebhookSpec;
+use ha_api_types::notification::Notification;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::{Certificate, StatusCode};
+use sha2::Sha256;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A host that does not answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of an answer is repeated, in characters.
+const LONGEST_ANSWER: usize = 200;
+
+pub(super) async fn post(webhook: &WebhookSpec, notification: &Notification) -> DeliveryOutcome {
+    match attempt(webhook, notification).await {
+        Ok(outcome) => outcome,
+        Err(why) => DeliveryOutcome::Failed(why),
+    }
+}
+
+async fn attempt(webhook: &WebhookSpec, notification: &Notification) -> Result<DeliveryOutcome, String> {
+    let client = client(webhook).await?;
+    let body = serde_json::to_vec(notification).map_err(|error| error.to_string())?;
+    let mut request = client
+        .post(&webhook.url)
+        .header("content-type", "application/json")
+        .header("x-hactl-notification", &notification.id);
+    if let Some(path) = &webhook.bearer_token_file {
+        request = request.bearer_auth(secret("bearerTokenFile", path).await?);
+    }
+    if let Some(path) = &webhook.hmac_key_file {
+        let key = secret("hmacKeyFile", path).await?;
+        request = request.header("x-hactl-signature", signature(key.as_bytes(), &body));
+    }
+    let answer = request.body(body).send().await.map_err(|error| deepest(&error.without_url()))?;
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(DeliveryOutcome::Delivered(status.as_u16().to_string()));
+    }
+    let said = said(answer).await;
+    let refuses = [
+        StatusCode::BAD_REQUEST,
+        StatusCode::GONE,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        StatusCode::UNPROCESSABLE_ENTITY,
+    ];
+    let message = format!("it answered {status}{said}");
+    Ok(if refuses.contains(&status) {
+        DeliveryOutcome::Refused(message)
+    } else {
+        DeliveryOutcome::Failed(message)
+    })
+}
+
+/// A new one each time: there are few, and the files that it is made of may have changed.
+async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
+    // The only failure is that another provider was installed before, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))
+        // A redirected POST would become a GET, or go to where nobody meant it to.
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(CONNECT_TIMEOUT);
+    if let Some(path) = &webhook.ca_file {
+        let certificates = Certificate::from_pem_bundle(&file("caFile", path).await?)
+            .ok()
+            .filter(|certificates| !certificates.is_empty())
+            .ok_or_else(|| format!("caFile {path} holds no PEM certificate"))?;
+        builder = builder.tls_certs_only(certificates);
+    } else if !webhook.url.starts_with("https://") {
+        // A machine without authorities of its own can do without them.
+        builder = builder.tls_certs_only(Vec::new());
+    }
+    builder.build().map_err(|error| {
+        let why = deepest(&error);
+        format!("TLS cannot be set up: {why}; name the authority in caFile")
+    })
+}
+
+/// The beginning of what it said, on one line.
+async fn said(mut answer: reqwest::Response) -> String {
+    let mut body = Vec::new();
+    while body.len() < LONGEST_ANSWER * 4 {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let text = String::from_utf8_lossy(&body);
+    let line: String =
+        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_ANSWER).collect();
+    let line = line.trim();
+    if line.is_empty() { String::new() } else { format!(": {line}") }
+}
+
+/// As GitHub and others write it.
+pub(super) fn signature(key: &[u8], body: &[u8]) -> String {
+    let mut text = "sha256=".to_owned();
+    // A key of any length will do, so this never fails.
+    if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) {
+        mac.update(body);
+        for byte in mac.finalize().into_bytes() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+    }
+    text
+}
