@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What checks metrics, alert rules and the example of an Alertmanager's configuration: promtool and amtool.
+# What checks metrics, alert rules and the example of an Alertmanager's configuration: promtool, amtool and Alertmanager.
 
-# install_prometheus: only the two tools are used, so the packages' own services must not start, now or at boot.
+# install_prometheus: nothing of it runs but in tests, so the packages' own services must not start, now or at boot.
 install_prometheus() {
   local packages=() service
   have promtool || packages+=(prometheus)
-  have amtool || packages+=(prometheus-alertmanager)
+  { have amtool && have prometheus-alertmanager; } || packages+=(prometheus-alertmanager)
   [ ${#packages[@]} -gt 0 ] || return 0
   apt_install "${packages[@]}"
   if [ -d /run/systemd/system ]; then

@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt charts etcd images kubectl libvirt metal packages prometheus rust; do
+for part in common apt charts etcd images kubectl libvirt metal packages prometheus rust sinks; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done
@@ -56,7 +56,7 @@ has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/pg_ctl' >/dev/null; }
 # An image of a container can be made of it alone.
 busybox_is_static() { [ -x /usr/bin/busybox ] && ! ldd /usr/bin/busybox >/dev/null 2>&1; }
 
-# setup_tests: what the tests need besides. Sets KUBECTL, CARGO_DENY and CARGO_DEB.
+# setup_tests: what the tests need besides. Sets KUBECTL, CARGO_DENY, CARGO_DEB and SINKS_PYTHON.
 setup_tests() {
   setup
   local packages=()
@@ -82,6 +82,7 @@ setup_tests() {
   install_libvirt
   setup_packages
   install_prometheus
+  setup_sinks
   setup_charts
   check_rust_lints
   find_kubectl

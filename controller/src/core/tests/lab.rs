@@ -51,6 +51,8 @@ pub(super) struct Lab {
     pub(super) counted: Vec<Counted>,
     /// What the targets of notifications answer.
     pub(super) sink: DeliveryOutcome,
+    /// Whoever delivers next dies before it hears what became of it.
+    pub(super) dies_of_delivery: bool,
     /// What they got: the target's name, and the notification.
     pub(super) delivered: Vec<(String, Notification)>,
     /// What fence devices answer; `None`: they are still at work.
@@ -76,6 +78,7 @@ impl Lab {
             events: Vec::new(),
             counted: Vec::new(),
             sink: DeliveryOutcome::Delivered("204".to_owned()),
+            dies_of_delivery: false,
             delivered: Vec::new(),
             fencer: None,
             refused: Vec::new(),
@@ -296,6 +299,10 @@ impl Lab {
                 let (id, target) = (delivery.id, delivery.target.name());
                 if matches!(outcome, DeliveryOutcome::Delivered(_)) {
                     self.delivered.push((target, delivery.notification));
+                }
+                if std::mem::take(&mut self.dies_of_delivery) {
+                    member.running = false;
+                    return;
                 }
                 Some(Input::Delivered { id, outcome })
             }

@@ -12,6 +12,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, FenceState, Leave, Mode, NodeReport, Notified};
 use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
+use ha_store::{Guard, Transaction};
 
 const HOOK: &str = "webhook https://hooks.example.org/hactl";
 /// Longer than what is gathered takes.
@@ -116,10 +117,13 @@ fn a_node_that_leaves_in_order_or_begins_anew_is_no_fence() {
     let mut report: NodeReport = lab.read(&key).unwrap();
     (report.mode, report.armed) = (Mode::Left(Leave::Reboot), false);
     put(&mut lab, &key, &report);
-    lab.run(30_000);
+    let alive = lab.keys.alive(&idle);
+    let entry = lab.state.get(&alive).entries[0].clone();
+    lab.state.commit(&Transaction::new().delete(alive, Guard::Unchanged(entry.mod_revision)));
+    lab.until(3_000, "gone", |lab| lab.fence(&idle).state == FenceState::Fenced);
     lab.agent(&idle).boot();
     lab.run(30_000);
-    assert_eq!(got(&lab), []);
+    assert_eq!(got(&lab), [], "{}", lab.show());
 }
 
 #[test]
@@ -232,17 +236,9 @@ fn what_a_dead_leader_had_stored_is_delivered_by_the_next_under_the_same_id() {
 #[test]
 fn what_was_delivered_and_not_recorded_is_delivered_again_under_the_same_id() {
     let mut lab = lab();
-    lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
+    lab.dies_of_delivery = true;
     into_error(&mut lab, &["web"]);
-    lab.until(GATHERED, "queued", |lab| queue(lab) == 1);
-    // The leader delivers while the store is away, and dies before it has stored that.
-    let at = leader(&lab);
-    lab.run(4_500);
-    lab.away = true;
-    lab.sink = DeliveryOutcome::Delivered("204".to_owned());
-    lab.until(1_500, "delivered", |lab| !lab.delivered.is_empty());
-    lab.members[at].running = false;
-    lab.away = false;
+    lab.until(GATHERED, "delivered", |lab| !lab.delivered.is_empty());
     assert_eq!(queue(&lab), 1);
     lab.run(60_000);
     let ids: Vec<&str> = lab.delivered.iter().map(|(_, told)| told.id.as_str()).collect();
@@ -351,14 +347,24 @@ fn a_url_that_is_mended_gets_what_waited_for_it() {
 fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
     let mut lab = lab();
     lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
-    for number in 0..52 {
-        let name = format!("r{number}");
-        into_error(&mut lab, &[&name]);
-        lab.run(GATHERED);
+    into_error(&mut lab, &["a"]);
+    lab.until(GATHERED, "queued", |lab| queue(lab) == 1);
+    let key = lab.keys.notified();
+    let mut known: Notified = lab.read(&key).unwrap();
+    let first = known.queue[0].clone();
+    for number in 0..49 {
+        let mut more = first.clone();
+        more.notification.id = format!("more-{number}");
+        known.queue.push(more);
     }
-    assert_eq!((queue(&lab), counted(&lab, NotificationResult::Dropped)), (50, 2));
-    let dropped = lab.events.iter().filter(|event| event.reason == Reason::NotificationFailed);
-    assert!(dropped.clone().all(|event| event.message.contains("was dropped")) && dropped.count() == 2);
+    put(&mut lab, &key, &known);
+    into_error(&mut lab, &["b", "c"]);
+    lab.run(GATHERED);
+    assert_eq!((queue(&lab), counted(&lab, NotificationResult::Dropped)), (50, 1));
+    let found = lab.events.iter().filter(|event| event.reason == Reason::NotificationFailed);
+    let messages: Vec<&str> = found.map(|event| event.message.as_str()).collect();
+    assert!(messages.len() == 1 && messages[0].contains(&first.notification.id), "{messages:?}");
+    assert!(messages[0].ends_with(&format!("{HOOK} did not get it")), "{messages:?}");
 }
 
 #[test]
