@@ -81,6 +81,17 @@ impl Availability {
     /// The share of the time in which it was wanted in which it ran, over so many days of UTC that end with today;
     /// `None`: it was not wanted then, as far as is known.
     pub fn ratio(&self, days: u32, now: &Timestamp) -> Option<f64> {
+        let (down, wanted) = self.within(days, now)?;
+        (wanted >= 1.0).then(|| (1.0 - down / wanted).clamp(0.0, 1.0))
+    }
+
+    /// How many seconds of these days it was wanted and did not run; `None`: nothing is known.
+    pub fn down_seconds(&self, days: u32, now: &Timestamp) -> Option<f64> {
+        self.within(days, now).map(|(down, _)| down)
+    }
+
+    /// The seconds of these days in which it was wanted and did not run, and all in which it was wanted.
+    fn within(&self, days: u32, now: &Timestamp) -> Option<(f64, f64)> {
         let now = now.unix_seconds()?;
         let mut all = self.clone();
         all.close(self.since.unix_seconds()?, now);
@@ -94,8 +105,7 @@ impl Availability {
             down += share * f64::from(span.down_seconds);
             not_wanted += share * f64::from(span.not_wanted_seconds);
         }
-        let wanted = (now - begin) as f64 - not_wanted;
-        (wanted >= 1.0).then(|| (1.0 - down / wanted).clamp(0.0, 1.0))
+        Some((down, (now - begin) as f64 - not_wanted))
     }
 
     /// Adds the time from `since` to `until` as it stands.
@@ -206,6 +216,18 @@ mod tests {
         check(&happened, 365, (100, 0), Some(0.99));
         // Blocks that the window begins in count with their share, and after a year and a block with nothing.
         check(&happened, 365, (400, 0), Some(1.0));
+    }
+
+    #[test]
+    fn time_down_is_told_in_seconds_of_the_window() {
+        let mut record = Availability::begin(Up, &at(0, 0));
+        record.enter(Down, &at(3, 0));
+        assert_eq!(record.down_seconds(30, &at(3, 7)), Some(7.0), "it still is");
+        record.enter(Up, &at(3, 60));
+        assert_eq!(record.down_seconds(30, &at(4, 0)), Some(60.0));
+        assert_eq!(record.down_seconds(30, &at(40, 0)), Some(0.0));
+        assert_eq!(record.down_seconds(365, &at(30, 0)), Some(60.0));
+        assert_eq!(Availability::default().down_seconds(30, &at(1, 0)), None);
     }
 
     #[test]

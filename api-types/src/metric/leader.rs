@@ -67,6 +67,8 @@ metrics! { Leader:
         "Moves to another node that this controller, leading, has begun, by what for.";
     RESOURCE_AVAILABILITY = Gauge "hactl_resource_availability_ratio" ["resource", "window"]
         "The share of the time in which a resource was wanted in which it ran, over the last 30 days (30d) or year (365d) of UTC with today, as far as it is recorded (status.availability); nothing when it was not wanted.";
+    RESOURCE_DOWNTIME = Gauge "hactl_resource_downtime_seconds" ["resource", "window"]
+        "How long in those days a resource was wanted and did not run: what is to be taken from the time that an objective leaves.";
     RESOURCE_UNPLACED = Gauge "hactl_resource_unplaced" ["resource", "reason"]
         "1 for a resource that is wanted started and has no place to run, by why.";
 }

@@ -30,9 +30,13 @@ pub(super) struct ControllerMetrics {
 
 impl ControllerMetrics {
     pub(super) fn new(metrics: &Metrics) -> prometheus::Result<ControllerMetrics> {
+        let errors = metrics.counters(controller::RECONCILE_ERRORS)?;
+        for error in ["conflict", "lease_not_found", "refused", "unknown"] {
+            errors.with_label_values(&[error]);
+        }
         Ok(ControllerMetrics {
             commits: metrics.counters(controller::STORE_COMMITS)?,
-            errors: metrics.counters(controller::RECONCILE_ERRORS)?,
+            errors,
             requests: metrics.counters(controller::STORE_REQUESTS)?,
             watch_restarts: metrics.counter(controller::STORE_WATCH_RESTARTS)?,
             reachable: metrics.gauge(controller::STORE_REACHABLE)?,
@@ -227,6 +231,7 @@ mod tests {
         let text = metrics.encode().unwrap();
         for line in [
             "hactl_leader 0",
+            "hactl_reconcile_errors_total{error=\"unknown\"} 0",
             "hactl_fences_total{method=\"Silence\",result=\"Confirmed\"} 1",
             "hactl_fences_total{method=\"Device\",result=\"Confirmed\"} 0",
             "hactl_failover_duration_seconds_sum{phase=\"fence\"} 1.5",

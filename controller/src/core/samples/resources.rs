@@ -40,6 +40,8 @@ pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
         for (window, days) in WINDOWS {
             let ratio = status.availability.as_ref().and_then(|known| known.ratio(days, &now));
             samples.extend(ratio.map(|ratio| leader::RESOURCE_AVAILABILITY.sample([name, window], ratio)));
+            let down = status.availability.as_ref().and_then(|known| known.down_seconds(days, &now));
+            samples.extend(down.map(|down| leader::RESOURCE_DOWNTIME.sample([name, window], down)));
         }
         if let Some(reason) = unplaced(resource, &status) {
             samples.push(leader::RESOURCE_UNPLACED.sample([name, reason.as_str()], 1.0));

@@ -54,6 +54,11 @@ fn availability(lab: &Lab) -> f64 {
     record.ratio(30, &lab.now.timestamp()).expect("it was wanted")
 }
 
+fn down_seconds(lab: &Lab) -> f64 {
+    let record = lab.status("web").availability.expect("a record");
+    record.down_seconds(365, &lab.now.timestamp()).expect("it is recorded")
+}
+
 #[test]
 fn a_failover_is_counted_once_with_the_time_of_each_phase() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
@@ -142,6 +147,7 @@ fn what_the_leader_shows_follows_its_view() {
         leader::RESOURCE_RESTARTS.sample(["web"], 0.0),
         leader::RESOURCE_RELOCATIONS.sample(["web", "Failback"], 2.0),
         leader::RESOURCE_AVAILABILITY.sample(["web", "30d"], availability(&lab)),
+        leader::RESOURCE_DOWNTIME.sample(["web", "365d"], down_seconds(&lab)),
         leader::CLUSTER_ARMING.sample(["Armed"], 1.0),
         leader::CLUSTER_ARMING.sample(["Disarmed"], 0.0),
     ] {
