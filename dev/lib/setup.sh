@@ -2,7 +2,7 @@
 # What the scripts need from the machine, in steps: for the simulator, for the sandbox, and for the tests on top.
 
 LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-for part in common apt charts etcd images kubectl libvirt metal packages prometheus rust sinks; do
+for part in common apt charts dashboards etcd images kubectl libvirt metal packages prometheus rust sinks; do
   # shellcheck source=/dev/null
   . "$LIB/$part.sh"
 done
@@ -84,6 +84,7 @@ setup_tests() {
   install_prometheus
   setup_sinks
   setup_charts
+  setup_dashboards
   check_rust_lints
   find_kubectl
   find_cargo_deny

@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# What Grafana's dashboards are made with (grafana-foundation-sdk) and checked against (@grafana/schema, by tsc).
+
+# setup_dashboards: sets DASHBOARDS_PYTHON and DASHBOARDS_SCHEMA. Everything is kept in the cache and pinned by hash.
+setup_dashboards() {
+  local packages=() folder
+  have npm || packages+=(npm)
+  # Debian's python3 alone makes no environments.
+  python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || packages+=(python3-venv)
+  [ ${#packages[@]} -eq 0 ] || apt_install "${packages[@]}"
+  folder=$CACHE/tools/dashboards-python
+  DASHBOARDS_PYTHON=$folder/bin/python
+  if ! cmp -s "$LIB/dashboards-requirements.txt" "$folder/requirements.txt"; then
+    say "fetching Grafana's library for dashboards into $folder"
+    rm -rf "$folder"
+    python3 -m venv "$folder"
+    "$DASHBOARDS_PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+      die "Grafana's library for dashboards needs Python 3.11 or newer" "python3 is $("$DASHBOARDS_PYTHON" --version)"
+    "$DASHBOARDS_PYTHON" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+      --requirement "$LIB/dashboards-requirements.txt" >&2 ||
+      die "the Python packages of dev/lib/dashboards-requirements.txt could not be installed" "pip's messages are above"
+    # Last, so that what was broken off is begun anew.
+    cp "$LIB/dashboards-requirements.txt" "$folder/requirements.txt"
+  fi
+  folder=$CACHE/tools/dashboards-schema
+  DASHBOARDS_SCHEMA=$folder
+  if ! cmp -s "$LIB/dashboards/schema/package-lock.json" "$folder/fetched.json"; then
+    say "fetching Grafana's schema into $folder"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    cp "$LIB"/dashboards/schema/package*.json "$folder"
+    # package-lock.json has the hash of each.
+    (cd "$folder" && npm ci --silent --ignore-scripts --no-audit --no-fund >&2) ||
+      die "npm could not fetch what dev/lib/dashboards/schema/package-lock.json names" "npm ci in $folder says why"
+    cp "$LIB/dashboards/schema/package-lock.json" "$folder/fetched.json"
+  fi
+  export DASHBOARDS_PYTHON DASHBOARDS_SCHEMA
+}
+
+# dashboards MODULE [ARGUMENT…]: runs a part of dev/lib/dashboards in the project's root.
+dashboards() {
+  (cd "$ROOT" && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$LIB "$DASHBOARDS_PYTHON" -m "$@")
+}
+
+# check_dashboards: the files are what the generator writes, Grafana's schema takes them, and it refuses what is wrong.
+check_dashboards() {
+  dashboards dashboards --check && dashboards dashboards.check
+}
