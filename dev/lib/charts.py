@@ -19,7 +19,7 @@ RELEASE, NAMESPACE = "demo", "ha"
 # The oldest that the chart takes, one before and one after pods may sleep in a hook, and the newest that there are schemas for.
 KUBERNETES = ["1.25.0", "1.29.0", "1.32.0", kubernetes_validate.latest_version()]
 # The kinds of operators: there are no schemas for them here.
-OPERATORS = ("cert-manager.io/", "monitoring.coreos.com/")
+OPERATORS = ("cert-manager.io/", "monitoring.coreos.com/", "grafana.integreatly.org/")
 PRIVILEGED = {"agent", "watchdog"}
 
 
@@ -219,6 +219,31 @@ def test_operators():
     expect(rules[0]["spec"] == copied, "the rules are not those of manifests/prometheus")
 
 
+def test_dashboards():
+    """Dashboards are made where something reads them, whole; objects of Grafana's operator name the ConfigMaps that there are."""
+    sidecar, operator = "--api-versions=monitoring.coreos.com/v1/ServiceMonitor", "--api-versions=grafana.integreatly.org/v1beta1/GrafanaDashboard"
+    wanted = {path.name: path.read_text() for path in Path("manifests/grafana").glob("*.json")}
+    expect(len(wanted) == 5, f"manifests/grafana has {sorted(wanted)}")
+
+    def made(*arguments):
+        objects = objects_in(template3([], *arguments))
+        maps = {o["metadata"]["name"]: o for o in objects if o["kind"] == "ConfigMap" and "-dashboard-" in o["metadata"]["name"]}
+        return maps, [o["spec"] for o in objects if o["kind"] == "GrafanaDashboard"]
+
+    expect(made() == ({}, []), "made although nothing reads them")
+    maps, objects = made(sidecar)
+    expect({name: text for o in maps.values() for name, text in o["data"].items()} == wanted, "they are not those of manifests/grafana")
+    expect(all(o["metadata"]["labels"]["grafana_dashboard"] == "1" for o in maps.values()), "the sidecar does not see them")
+    expect(not objects, "objects are made although the cluster has no such kind")
+    maps, objects = made(operator)
+    expect(len(objects) == len(wanted), "not every dashboard has its object")
+    for spec in objects:
+        reference = spec["configMapRef"]
+        expect(reference["key"] in maps[reference["name"]]["data"], f"{reference} is not there")
+    never = [f"--set=monitoring.dashboards.{name}=never" for name in ("create", "grafanaDashboard.create")]
+    expect(made(sidecar, operator, *never) == ({}, []), "made although the values say never")
+
+
 def test_metadata():
     chart = values_of(CHART / "Chart.yaml")
     cargo = Path("Cargo.toml").read_text().partition("[workspace.package]")[2]
@@ -240,7 +265,7 @@ def test_packaged():
 
 def main():
     update = sys.argv[1:] == ["--update"]
-    cases = [("metadata", test_metadata), ("operators", test_operators), ("packaged", test_packaged)]
+    cases = [("metadata", test_metadata), ("operators", test_operators), ("dashboards", test_dashboards), ("packaged", test_packaged)]
     files = sorted(CHART.glob("ci/*-values.yaml"))
     for path in [CHART / "values.yaml", *files]:
         for name, test in [("lint", test_lint), ("objects", test_objects), ("selected", test_selected), ("helm4", test_helm4)]:
