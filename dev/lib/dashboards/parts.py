@@ -12,6 +12,10 @@ SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 CLUSTER = 'cluster="$cluster"'
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "#6e7681"
 
+# Where a name in a table leads.
+PAGE_OF = {label: f"/d/hactl-{label}?var-datasource=${{datasource}}&var-cluster=${{cluster}}&var-{label}=${{__value.text}}&${{__url_time_range}}"
+           for label in ("resource", "node")}
+
 # A node has a series for each of these, 1 for the one that holds: summed up with their numbers they are one series.
 NODE_STATES = {"Online": GREEN, "Maintenance": BLUE, "Offline": GREY, "Unknown": ORANGE, "Fence": RED, "Gone": "#484f58"}
 FENCE_STATES = {"Open": GREEN, "Fencing": ORANGE, "Fenced": RED, "Closed": GREY}
@@ -195,6 +199,10 @@ def rows(title, description, columns, *, names, order=(), hidden=False, units=No
         "indexByName": {name: index for index, name in enumerate(wanted)},
         "renameByName": renamed,
     }))
+    for label in names:
+        if label in PAGE_OF:
+            link = {"title": f"The dashboard of this {label}", "url": PAGE_OF[label]}
+            panel.override_by_name(names[label], [models.DynamicConfigValue(id_val="links", value=[link])])
     for column in columns:
         properties = []
         if units and column in units:
@@ -237,7 +245,7 @@ def variable(name, label, values, description):
 
 def page(uid, title, description, since="now-6h"):
     """A dashboard with what they all have: data source, cluster, annotations, and links to the others."""
-    made = dashboard.Dashboard(title).uid(uid).description(description).tags(["hactl"]).readonly().timezone("browser")
+    made = dashboard.Dashboard(title).uid(uid).description(description).tags(["hactl"]).editable().timezone("browser")
     made.refresh("30s").time(since, "now").tooltip(models.DashboardCursorSync.CROSSHAIR)
     made.with_variable(dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus"))
     made.with_variable(variable("cluster", "Cluster", "label_values(hactl_leader, cluster)",
