@@ -13,6 +13,7 @@ pub mod checker;
 pub mod cluster;
 pub mod command;
 pub mod container;
+pub mod dashboard;
 pub mod etcd;
 pub mod faults;
 pub mod fence_agent;

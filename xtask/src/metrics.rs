@@ -11,7 +11,7 @@ const HEAD: &str = "\
 
 Controllers serve `/metrics` on the port of their API (`--listen`), agents on `--admin-listen`, in the text format of Prometheus. This page is
 written from the code: `cargo run -p ha-xtask -- metrics`. Alerts on these metrics: `manifests/prometheus/rules.yaml`, each with its page in
-[runbooks.md](runbooks.md).
+[runbooks.md](runbooks.md). Dashboards of them: [dashboards.md](dashboards.md).
 
 Where several clusters are scraped by one Prometheus, give each target a label `cluster`; the rules group by it.
 
@@ -79,6 +79,8 @@ mod tests {
             "manifests/prometheus/rules-test.yaml",
             "docs/runbooks.md",
             "docs/agent.md",
+            "docs/availability.md",
+            "docs/dashboards.md",
             "docs/reservation.md",
         ] {
             let text = fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));

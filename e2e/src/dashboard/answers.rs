@@ -1,0 +1,120 @@
+//! What a Prometheus answers to everything that a dashboard asks, and what it has no answer to.
+
+use anyhow::{Context, Result};
+
+use super::model::{Dashboard, Target, Variable, VariableKind};
+use super::prometheus::{Prometheus, Series, Span, Time};
+use super::query::{Values, fill, selectors};
+
+/// For how long rates are taken, in scrapes: as Grafana does.
+const SCRAPES_OF_A_RATE: f64 = 4.0;
+
+/// Who is asked, about when.
+pub struct Asker<'a> {
+    /// The Prometheus.
+    pub client: &'a Prometheus,
+    /// From when to when.
+    pub span: Span,
+    /// Seconds between two scrapes.
+    pub scrape_seconds: f64,
+}
+
+/// What was answered to a dashboard.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// What its variables stood for.
+    pub values: Values,
+    /// By panel, by query: the series.
+    pub panels: Vec<Vec<Vec<Series>>>,
+    /// The events of each annotation.
+    pub events: Vec<Vec<Series>>,
+    /// What there was no answer to, in sentences.
+    pub missing: Vec<String>,
+}
+
+impl Asker<'_> {
+    /// Asks everything. Of a variable the value in `chosen` is taken, or the first one, or all where several can be chosen at once.
+    ///
+    /// # Errors
+    /// When Prometheus refuses a query.
+    pub fn ask(&self, dashboard: &Dashboard, chosen: &Values) -> Result<Answers> {
+        let mut answers = Answers { values: self.intervals(), ..Answers::default() };
+        for variable in &dashboard.templating.list {
+            self.choose(variable, chosen, &mut answers)
+                .with_context(|| format!("{}: variable {}", dashboard.title, variable.name))?;
+        }
+        for panel in &dashboard.panels {
+            let mut of_panel = Vec::new();
+            for target in &panel.targets {
+                let place = format!("{}, {}, query {}", dashboard.title, panel.title, target.ref_id);
+                of_panel.push(self.series(target, &place, &mut answers)?);
+            }
+            answers.panels.push(of_panel);
+        }
+        for annotation in &dashboard.annotations.list {
+            let place = format!("{}, events {}", dashboard.title, annotation.name);
+            let found = self.series(&annotation.target, &place, &mut answers)?;
+            answers.events.push(found);
+        }
+        Ok(answers)
+    }
+
+    /// What Grafana puts in by itself.
+    fn intervals(&self) -> Values {
+        let rate = (self.span.step + self.scrape_seconds).max(SCRAPES_OF_A_RATE * self.scrape_seconds);
+        let range = (self.span.to - self.span.from).max(1.0);
+        let named = [("__rate_interval", rate), ("__interval", self.span.step), ("__range", range)];
+        let seconds = |(name, seconds): (&str, f64)| (name.to_owned(), format!("{}s", seconds.ceil()));
+        named.map(seconds).into()
+    }
+
+    /// Decides what a variable stands for.
+    fn choose(&self, variable: &Variable, chosen: &Values, answers: &mut Answers) -> Result<()> {
+        if variable.kind == VariableKind::Datasource {
+            return Ok(());
+        }
+        let query = fill(&variable.query, &answers.values);
+        let inner = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
+        let (selector, label) =
+            inner.and_then(|inner| inner.rsplit_once(", ")).context("label_values(METRIC, LABEL)")?;
+        let found = self.client.label_values(selector, label, self.span)?;
+        let wanted = chosen.get(&variable.name);
+        if found.is_empty() || wanted.is_some_and(|wanted| !found.contains(wanted)) {
+            answers
+                .missing
+                .push(format!("variable {}: {wanted:?} is not among {found:?} of {query}", variable.name));
+        }
+        let value = match wanted {
+            Some(wanted) => wanted.clone(),
+            None if variable.multi => format!("({})", found.join("|")),
+            None => found.first().cloned().unwrap_or_default(),
+        };
+        answers.values.insert(variable.name.clone(), value);
+        Ok(())
+    }
+
+    /// What a query gives. Each series that it names must be there too: `or vector(0)` answers whatever was asked.
+    fn series(&self, target: &Target, place: &str, answers: &mut Answers) -> Result<Vec<Series>> {
+        let query = fill(&target.expr, &answers.values);
+        let found = if target.instant {
+            self.client.instant(&query, self.span.to)
+        } else {
+            self.client.range(&query, self.span)
+        };
+        let found = found.with_context(|| place.to_owned())?;
+        if !found.iter().any(|series| series.points.iter().any(|(_, number)| number.is_finite())) {
+            answers.missing.push(format!("{place}: no data: {query}"));
+        }
+        for selector in selectors(&query) {
+            if self.client.count(&selector.text, self.span).with_context(|| place.to_owned())? == 0 {
+                answers.missing.push(format!("{place}: no series {} for {query}", selector.text));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Now.
+pub fn now() -> Time {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

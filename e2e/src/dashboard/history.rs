@@ -1,0 +1,139 @@
+//! What has to happen in a cluster so that every query has an answer: failures, moves, errors, work by hand.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::query::Values;
+use super::rig::Rig;
+use crate::machine::Role;
+use crate::scenario::{CEILING, witness_spec};
+use crate::wait::wait_until;
+
+/// The resource that most happens to.
+const WEB: &str = "web";
+/// A virtual machine, simulated: it moves live.
+const MACHINE: &str = "machine";
+
+/// Lets it happen, with a pause after each event, and says what to look at: the resource, and the node where it is in the end.
+///
+/// # Errors
+/// When something does not happen for long.
+pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
+    declare(rig)?;
+    thread::sleep(pause);
+
+    let home = rig.scenario.home(WEB)?;
+    let crashed = rig.scenario.checker.process(WEB, &home).context("it runs")?;
+    crashed.signal(Signal::SIGKILL)?;
+    rig.seen(&format!("hactl_resource_restarts_total{{resource=\"{WEB}\"}} > 0"))?;
+    thread::sleep(pause);
+
+    move_live(rig)?;
+    thread::sleep(pause);
+
+    let leader = rig.scenario.cluster.leader()?;
+    rig.scenario.cluster.machine(&leader)?.kill("ha-controller")?;
+    wait_until("another controller to lead", CEILING, || {
+        rig.scenario.cluster.leader().is_ok_and(|now| now != leader)
+    })?;
+    rig.seen("sum(hactl_leader) == 1")?;
+    thread::sleep(pause);
+
+    // Both nodes that may take it are away for a while.
+    let other = if home == "node1" { "node2" } else { "node1" };
+    hactl(rig, &["node", "maintenance", "enable", other, "--wait"])?;
+    rig.seen(&format!("hactl_node_maintenance{{node=\"{other}\"}} == 1"))?;
+    rig.scenario.cluster.power_off(&home)?;
+    rig.seen(&format!("hactl_resource_unplaced{{resource=\"{WEB}\"}} == 1"))?;
+    thread::sleep(pause);
+    hactl(rig, &["node", "maintenance", "disable", other])?;
+    let away = rig.scenario.elsewhere(WEB, &home)?;
+    ensure!(away == other, "{WEB} runs on {away}");
+    rig.seen(&format!("hactl_resource_running{{resource=\"{WEB}\"}} == 1"))?;
+    Ok([("resource", WEB), ("node", other)].map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+}
+
+/// The node whose power was cut comes back, and the resource goes home.
+///
+/// # Errors
+/// When that does not happen for long.
+pub fn recover(rig: &mut Rig, chosen: &Values) -> Result<()> {
+    let away = chosen.get("node").context("a node was chosen")?;
+    let home = if away == "node1" { "node2" } else { "node1" };
+    rig.scenario.cluster.power_on(home)?;
+    rig.scenario.cluster.wait_for_nodes()?;
+    if home == "node1" {
+        rig.scenario.elsewhere(WEB, away)?;
+    }
+    rig.seen(&format!("hactl_node_state{{node=\"{home}\",state=\"Online\"}} == 1"))
+}
+
+/// Nodes that say what they have, and resources in every condition.
+fn declare(rig: &Rig) -> Result<()> {
+    let scenario = &rig.scenario;
+    scenario.apply(
+        "clusters",
+        "default",
+        &json!({"reservation": {"enabled": true, "intervalSeconds": 5}}),
+    )?;
+    for node in scenario.cluster.names(Role::Node) {
+        let capacity = json!({"cpu": "8", "memory": "32Gi", "disk": "200Gi"});
+        scenario.apply("nodes", &node, &json!({"capacity": capacity}))?;
+    }
+    scenario.apply("groups", "front", &json!({"nodes": {"node1": 2, "node2": 1}, "restricted": true}))?;
+    scenario.apply("groups", "nowhere", &json!({"nodes": {"node9": 1}, "restricted": true}))?;
+    let asks = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory, "disk": "20Gi"});
+    let mut web = witness_spec(WEB)?;
+    (web["group"], web["requests"]) = (json!("front"), asks("1", "2Gi"));
+    let machine =
+        json!({"driver": {"simulated": {"type": "vm", "live": true}}, "requests": asks("2", "8Gi")});
+    let mut mail = machine.clone();
+    mail["requests"] = asks("1500m", "4Gi");
+    let mut lost = witness_spec("lost")?;
+    lost["group"] = json!("nowhere");
+    let mut idle = witness_spec("idle")?;
+    idle["state"] = json!("Stopped");
+    let broken = json!({"driver": {"exec": {"command": ["/bin/false"]}}, "maxRestart": 0, "maxRelocate": 0});
+    let all: [(&str, Value); 6] =
+        [(WEB, web), (MACHINE, machine), ("mail", mail), ("lost", lost), ("idle", idle), ("broken", broken)];
+    for (name, spec) in &all {
+        scenario.apply("resources", name, spec)?;
+    }
+    scenario.home(WEB)?;
+    for (name, state) in [(MACHINE, "Started"), ("mail", "Started"), ("idle", "Stopped"), ("broken", "Error")]
+    {
+        wait_until(&format!("{name} to be {state}"), CEILING, || scenario.state(name) == state)?;
+        rig.seen(&format!("hactl_resource_state{{resource=\"{name}\",state=\"{state}\"}} == 1"))?;
+    }
+    rig.seen("hactl_resource_unplaced{resource=\"lost\"} == 1")?;
+    rig.seen("hactl_failure_tolerance_nodes")
+}
+
+/// The machine moves to a node where it is not, by hand.
+fn move_live(rig: &Rig) -> Result<()> {
+    let scenario = &rig.scenario;
+    let place = || {
+        let object = scenario.object("resources", MACHINE).unwrap_or_default();
+        object["status"]["node"].as_str().unwrap_or_default().to_owned()
+    };
+    let from = place();
+    let to =
+        scenario.cluster.names(Role::Node).into_iter().find(|node| *node != from).context("another node")?;
+    hactl(rig, &["migrate", MACHINE, &to])?;
+    wait_until(&format!("{MACHINE} to run on {to}"), CEILING, || {
+        place() == to && scenario.state(MACHINE) == "Started"
+    })?;
+    rig.seen("hactl_operations_total")
+}
+
+fn hactl(rig: &Rig, arguments: &[&str]) -> Result<()> {
+    let output = rig.scenario.cluster.hactl(arguments)?;
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "hactl {}: {said}", arguments.join(" "));
+    Ok(())
+}

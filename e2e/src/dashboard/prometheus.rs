@@ -1,0 +1,212 @@
+//! A Prometheus: the program, with a configuration made of the example's, and what it answers.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use reqwest::{Client, Url};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::command::tool;
+use crate::scenario::CEILING;
+use crate::wait::wait_until;
+
+/// A time, in seconds since 1970.
+pub type Time = f64;
+
+/// From when to when, and how far apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// The first point.
+    pub from: Time,
+    /// No point is later.
+    pub to: Time,
+    /// Between two points, in seconds.
+    pub step: f64,
+}
+
+/// A series of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// What tells it from others.
+    pub labels: BTreeMap<String, String>,
+    /// Its numbers, with when.
+    pub points: Vec<(Time, f64)>,
+}
+
+/// Asks a Prometheus.
+pub struct Prometheus {
+    base: Url,
+    client: Client,
+    runtime: Runtime,
+}
+
+/// A Prometheus that runs until this is dropped, also when the program ends otherwise.
+pub struct Server {
+    child: Child,
+    /// Asks it.
+    pub client: Prometheus,
+}
+
+impl Server {
+    /// Starts one with this configuration, which keeps all it has in `folder`.
+    ///
+    /// # Errors
+    /// When it is not installed, or does not become ready.
+    pub fn start(folder: &Path, address: SocketAddr, configuration: &str) -> Result<Self> {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let (file, log) = (folder.join("prometheus.yaml"), folder.join("prometheus.log"));
+        fs::write(&file, configuration).with_context(|| file.display().to_string())?;
+        let output = File::create(&log)?;
+        let child = Command::new(tool("setpriv"))
+            .args(["--pdeathsig", "KILL", &tool("prometheus"), "--log.level=warn"])
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .context("prometheus could not be started")?;
+        let mut server = Self { child, client: Prometheus::at(&format!("http://{address}"))? };
+        wait_until("Prometheus to be ready", CEILING, || server.client.is_ready() || !server.runs())?;
+        if !server.runs() {
+            bail!("prometheus ended (./dev/setup --test installs it): {}", fs::read_to_string(&log)?);
+        }
+        Ok(server)
+    }
+
+    fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Prometheus {
+    /// The one at this URL.
+    ///
+    /// # Errors
+    /// When that is none.
+    pub fn at(base: &str) -> Result<Self> {
+        // A second caller finds it installed, which is as well.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().timeout(Duration::from_secs(30)).no_proxy().build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { base: Url::parse(base).with_context(|| base.to_owned())?, client, runtime })
+    }
+
+    /// Whether it answers queries.
+    pub fn is_ready(&self) -> bool {
+        let Ok(url) = self.base.join("/-/ready") else { return false };
+        self.runtime
+            .block_on(async { self.client.get(url).send().await })
+            .is_ok_and(|answer| answer.status().is_success())
+    }
+
+    /// What a query gives at a time.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn instant(&self, query: &str, at: Time) -> Result<Vec<Series>> {
+        series(&self.get("/api/v1/query", &[("query", query), ("time", &at.to_string())])?)
+    }
+
+    /// What a query gives over a time.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn range(&self, query: &str, span: Span) -> Result<Vec<Series>> {
+        let (from, to, step) = (span.from.to_string(), span.to.to_string(), span.step.to_string());
+        let asked = [("query", query), ("start", &from), ("end", &to), ("step", &step)];
+        series(&self.get("/api/v1/query_range", &asked)?)
+    }
+
+    /// How many series there are of this name and labels.
+    ///
+    /// # Errors
+    /// When the selector is refused.
+    pub fn count(&self, selector: &str, span: Span) -> Result<usize> {
+        let asked = [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
+        Ok(self.get("/api/v1/series", &asked)?.as_array().map_or(0, Vec::len))
+    }
+
+    /// The values that a label has in these series.
+    ///
+    /// # Errors
+    /// When the selector is refused.
+    pub fn label_values(&self, selector: &str, label: &str, span: Span) -> Result<Vec<String>> {
+        let asked = [("match[]", selector), ("start", &span.from.to_string()), ("end", &span.to.to_string())];
+        let found = self.get(&format!("/api/v1/label/{label}/values"), &asked)?;
+        serde_json::from_value(found).context("values of a label")
+    }
+
+    fn get(&self, path: &str, asked: &[(&str, &str)]) -> Result<Value> {
+        let mut url = self.base.join(path)?;
+        url.query_pairs_mut().extend_pairs(asked);
+        let mut answer: Value = self.runtime.block_on(async {
+            let answer = self.client.get(url).send().await.context("Prometheus does not answer")?;
+            answer.json().await.context("Prometheus answers otherwise than in JSON")
+        })?;
+        if answer["status"] != "success" {
+            bail!("Prometheus refuses {asked:?}: {}", answer["error"]);
+        }
+        Ok(answer["data"].take())
+    }
+}
+
+/// Of an answer of any type.
+fn series(data: &Value) -> Result<Vec<Series>> {
+    let result = &data["result"];
+    if data["resultType"] == "scalar" {
+        return Ok(vec![Series { labels: BTreeMap::new(), points: vec![point(result)?] }]);
+    }
+    let one = |found: &Value| -> Result<Series> {
+        let labels = serde_json::from_value(found["metric"].clone())?;
+        let points = match (&found["values"], &found["value"]) {
+            (Value::Array(values), _) => values.iter().map(point).collect::<Result<_>>()?,
+            (_, value) => vec![point(value)?],
+        };
+        Ok(Series { labels, points })
+    };
+    result.as_array().context("a list of series")?.iter().map(one).collect()
+}
+
+/// `[time, "number"]`.
+fn point(pair: &Value) -> Result<(Time, f64)> {
+    let time = pair[0].as_f64().context("a time")?;
+    let number = pair[1].as_str().context("a number as text")?;
+    Ok((time, number.parse().with_context(|| number.to_owned())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_type_of_answer_is_read() {
+        let points = |data: Value| series(&data).unwrap()[0].points.clone();
+        assert_eq!(points(json!({"resultType": "scalar", "result": [5, "1.5"]})), [(5.0, 1.5)]);
+        let vector = json!({"resultType": "vector", "result": [{"metric": {"a": "b"}, "value": [5, "2"]}]});
+        assert_eq!(series(&vector).unwrap()[0].labels["a"], "b");
+        assert_eq!(points(vector), [(5.0, 2.0)]);
+        let matrix =
+            json!({"resultType": "matrix", "result": [{"metric": {}, "values": [[5, "1"], [6, "+Inf"]]}]});
+        assert_eq!(points(matrix), [(5.0, 1.0), (6.0, f64::INFINITY)]);
+        assert!(
+            series(&json!({"resultType": "vector", "result": [{"metric": {}, "value": [5, "x"]}]})).is_err()
+        );
+    }
+}

@@ -1,0 +1,255 @@
+//! Queries as text: what Grafana fills in, and the series that a query names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What variables stand for.
+pub type Values = BTreeMap<String, String>;
+
+/// The series that a query names: a metric, with the labels that are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selector {
+    /// As it stands in the query.
+    pub text: String,
+    /// The metric.
+    pub metric: String,
+    /// The labels.
+    pub labels: BTreeSet<String>,
+}
+
+/// Puts values in the place of variables. One that is not known stays, which Prometheus then refuses.
+pub fn fill(text: &str, values: &Values) -> String {
+    let mut filled = text.to_owned();
+    // The longest names first: `$__range` is no beginning of `$__range_s`.
+    let mut names: Vec<&String> = values.keys().collect();
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    for name in names {
+        filled = filled.replace(&format!("${{{name}}}"), &values[name]);
+        filled = filled.replace(&format!("${name}"), &values[name]);
+    }
+    filled
+}
+
+/// What a series is called: `{{label}}` becomes the label's value; without a text, the labels.
+pub fn legend(format: &str, labels: &BTreeMap<String, String>) -> String {
+    if format.is_empty() {
+        let named: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        return named.join(" ");
+    }
+    let mut text = String::new();
+    let mut rest = format;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((name, behind)) = after.split_once("}}") else { break };
+        text.push_str(before);
+        text.push_str(labels.get(name.trim()).map(String::as_str).unwrap_or_default());
+        rest = behind;
+    }
+    text.push_str(rest);
+    text.trim().to_owned()
+}
+
+/// The labels that a legend, or a title of an event, names.
+pub fn legend_labels(format: &str) -> BTreeSet<String> {
+    let parts = format.split("{{").skip(1).filter_map(|part| part.split_once("}}"));
+    parts.map(|(name, _)| name.trim().to_owned()).collect()
+}
+
+/// All series that a query names: a metric is a word right before `{`.
+pub fn selectors(query: &str) -> Vec<Selector> {
+    let mut found = Vec::new();
+    let mut rest = query;
+    while let Some(open) = rest.find('{') {
+        let before = &rest[..open];
+        let start = before.rfind(|letter: char| !is_of_word(letter)).map_or(0, |at| at + 1);
+        let length = closing(&rest[open..]);
+        let matchers = &rest[open + 1..open + length - 1];
+        found.push(Selector {
+            text: rest[start..open + length].to_owned(),
+            metric: before[start..].to_owned(),
+            labels: matched(matchers),
+        });
+        rest = &rest[open + length..];
+    }
+    found
+}
+
+/// The labels that a query groups or joins by.
+pub fn grouped(query: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for keyword in ["by", "on", "without", "ignoring", "group_left", "group_right"] {
+        for (at, _) in query.match_indices(keyword) {
+            let is_word = !query[..at].ends_with(is_of_word);
+            let Some(list) = query[at + keyword.len()..].trim_start().strip_prefix('(') else { continue };
+            if let (true, Some((labels, _))) = (is_word, list.split_once(')')) {
+                let labels = labels.split(',').map(|label| label.trim().to_owned());
+                found.extend(labels.filter(|label| !label.is_empty()));
+            }
+        }
+    }
+    found
+}
+
+fn is_of_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_' || letter == ':'
+}
+
+/// How long the part in braces is, with both; braces within quotes are text.
+fn closing(text: &str) -> usize {
+    let mut quoted = false;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '"' => quoted = !quoted,
+            '}' if !quoted => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// The names before `=`, `!=`, `=~` and `!~`, outside of quotes.
+fn matched(matchers: &str) -> BTreeSet<String> {
+    let names = matchers.split('"').step_by(2);
+    let names = names.map(|part| part.trim_matches(|letter: char| !is_of_word(letter)).to_owned());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dashboard::model::{Dashboard, VariableKind};
+    use ha_api_types::metric::{Exposer, Metric, MetricKind};
+
+    fn set(words: &[&str]) -> BTreeSet<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn variables_are_filled_in_the_longest_first() {
+        let values = Values::from([("a".to_owned(), "1".to_owned()), ("ab".to_owned(), "2".to_owned())]);
+        assert_eq!(fill("$a $ab ${a}b $b", &values), "1 2 1b $b");
+    }
+
+    #[test]
+    fn legends_take_labels() {
+        let labels = BTreeMap::from([("node".to_owned(), "node1".to_owned())]);
+        assert_eq!(legend("on {{node}}!", &labels), "on node1!");
+        assert_eq!(legend("{{other}}", &labels), "");
+        assert_eq!(legend("", &labels), "node=node1");
+        assert_eq!(legend_labels("{{a}} and {{ b }}"), set(&["a", "b"]));
+    }
+
+    #[test]
+    fn the_series_of_a_query_are_found() {
+        let query =
+            r#"sum by (le, x) (rate(a_b{x="1",y=~"{2}|3"}[5m])) / on (z) group_left (w) c{} + baby(1)"#;
+        let found = selectors(query);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!((found[0].metric.as_str(), &found[0].labels), ("a_b", &set(&["x", "y"])));
+        assert_eq!((found[1].metric.as_str(), found[1].text.as_str()), ("c", "c{}"));
+        assert_eq!(grouped(query), set(&["le", "x", "z", "w"]));
+    }
+
+    /// The labels that a series of this name can have; `None`: there is no such metric.
+    fn known(name: &str) -> Option<BTreeSet<String>> {
+        // What every target has, by the configuration of Prometheus.
+        let mut labels = set(&["cluster", "instance", "job"]);
+        // Prometheus' own.
+        if name == "up" {
+            return Some(labels);
+        }
+        if name == "ALERTS" {
+            labels.extend(set(&["alertname", "alertstate", "severity", "node", "resource"]));
+            return Some(labels);
+        }
+        let parts = [("_bucket", true), ("_sum", false), ("_count", false)];
+        let part = parts.iter().find_map(|(part, by_size)| Some((name.strip_suffix(part)?, *by_size)));
+        let metric = Metric::all().find(|metric| match part {
+            Some((whole, _)) => metric.name == whole && metric.kind == MetricKind::Histogram,
+            None => metric.name == name && metric.kind != MetricKind::Histogram,
+        })?;
+        labels.extend(metric.labels.iter().map(|label| (*label).to_owned()));
+        if part.is_some_and(|(_, by_size)| by_size) {
+            labels.insert("le".to_owned());
+        }
+        // Agents are told apart by the node that their targets are labelled with.
+        if matches!(metric.exposer, Exposer::Agent | Exposer::Every) {
+            labels.insert("node".to_owned());
+        }
+        Some(labels)
+    }
+
+    /// What is wrong with a query that shows these labels.
+    fn wrong(query: &str, shown: &BTreeSet<String>) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut all = BTreeSet::new();
+        let named = selectors(query);
+        let words = query.split(|letter: char| !is_of_word(letter)).filter(|word| word.starts_with("hactl_"));
+        if words.count() > named.len() {
+            wrong.push("a metric without {} takes every cluster's".to_owned());
+        }
+        for selector in &named {
+            match known(&selector.metric) {
+                None => wrong.push(format!("there is no {}", selector.metric)),
+                Some(labels) => {
+                    let other = selector.labels.difference(&labels);
+                    wrong.extend(other.map(|label| format!("{} has no {label}", selector.metric)));
+                    all.extend(labels);
+                }
+            }
+            if !selector.labels.contains("cluster") {
+                wrong.push(format!("{} is not that of one cluster", selector.text));
+            }
+        }
+        let used: BTreeSet<String> = grouped(query).union(shown).cloned().collect();
+        wrong.extend(used.difference(&all).map(|label| format!("nothing has {label}")));
+        wrong
+    }
+
+    #[test]
+    fn queries_name_declared_metrics_with_their_labels() {
+        for (file, dashboard) in Dashboard::all().unwrap() {
+            for (place, target) in dashboard.queries() {
+                let wrong = wrong(&target.expr, &legend_labels(&target.legend_format));
+                assert!(wrong.is_empty(), "{file}, {place}, {}: {wrong:?}", target.expr);
+            }
+            for variable in dashboard.templating.list.iter().filter(|one| one.kind == VariableKind::Query) {
+                let (metric, label) = variable
+                    .query
+                    .strip_prefix("label_values(")
+                    .and_then(|rest| rest.strip_suffix(')')?.rsplit_once(", "))
+                    .expect("label_values(METRIC, LABEL)");
+                let named = selectors(metric);
+                let name = named.first().map_or(metric, |selector| selector.metric.as_str());
+                assert!(
+                    known(name).is_some_and(|labels| labels.contains(label)),
+                    "{file}: {}",
+                    variable.query
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_declared_is_found() {
+        let none = BTreeSet::new();
+        for (query, word) in [
+            (r#"hactl_nothing{cluster="$cluster"}"#, "no hactl_nothing"),
+            (r#"hactl_leader{cluster="$cluster",nod="x"}"#, "no nod"),
+            (r#"sum by (nod) (hactl_leader{cluster="$cluster"})"#, "nothing has nod"),
+            ("sum(hactl_leader)", "without {}"),
+            (r#"hactl_leader{job="x"}"#, "not that of one cluster"),
+            (
+                r#"hactl_reconcile_duration_seconds{cluster="$cluster"}"#,
+                "no hactl_reconcile_duration_seconds",
+            ),
+            (r#"hactl_leader_count{cluster="$cluster"}"#, "no hactl_leader_count"),
+        ] {
+            assert!(
+                wrong(query, &none).iter().any(|found| found.contains(word)),
+                "{query}: {:?}",
+                wrong(query, &none)
+            );
+        }
+        let shown = set(&["nod"]);
+        assert!(!wrong(r#"hactl_leader{cluster="$cluster"}"#, &shown).is_empty());
+    }
+}

@@ -1,0 +1,131 @@
+//! A cluster and a Prometheus that scrapes it, with the configuration and the rules of `manifests/prometheus`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::answers::{Asker, now};
+use super::forward::Forward;
+use super::prometheus::{Server, Span, Time};
+use crate::binaries::repository;
+use crate::cluster::Cluster;
+use crate::machine::Role;
+use crate::plan::{API_PORT, Plan};
+use crate::scenario::{CEILING, Scenario};
+use crate::wait::wait_until;
+
+/// Where Prometheus listens, at the run's own address.
+const PORT: u16 = 9090;
+/// Where agents serve their metrics, on loopback.
+const ADMIN_PORT: u16 = 7444;
+
+/// Both, until this is dropped.
+pub struct Rig {
+    /// The cluster, with a witness running.
+    pub scenario: Scenario,
+    server: Server,
+    _forwards: Vec<Forward>,
+    scrape_seconds: u16,
+    began: Time,
+}
+
+impl Rig {
+    /// Starts both; every target has been scraped when this returns.
+    ///
+    /// # Errors
+    /// When one does not come up.
+    pub fn start(folder: &Path, scrape_seconds: u16) -> Result<Self> {
+        // What happens here is ordered; a busy machine must not add failures of its own.
+        let scenario = Scenario::start_with(Plan { profile: "Default".to_owned(), ..Plan::test(folder) })?;
+        let cluster = &scenario.cluster;
+        let forwards: Vec<(String, Forward)> = cluster
+            .names(Role::Node)
+            .into_iter()
+            .map(|node| Ok((node.clone(), Forward::start(cluster, &node, ADMIN_PORT)?)))
+            .collect::<Result<_>>()?;
+        let configuration = configuration(cluster, &forwards, scrape_seconds)?;
+        let address = SocketAddr::from((cluster.host_address(), PORT));
+        let began = now();
+        let server = Server::start(&cluster.folder().join("prometheus"), address, &configuration)?;
+        let forwards = forwards.into_iter().map(|(_, forward)| forward).collect();
+        let rig = Self { scenario, server, _forwards: forwards, scrape_seconds, began };
+        let targets =
+            rig.scenario.cluster.names(Role::Node).len() + rig.scenario.cluster.names(Role::Controller).len();
+        rig.seen(&format!("count(up == 1) == {targets}"))?;
+        Ok(rig)
+    }
+
+    /// Waits until Prometheus has an answer to this.
+    ///
+    /// # Errors
+    /// When it has none for long.
+    pub fn seen(&self, query: &str) -> Result<()> {
+        wait_until(&format!("Prometheus to see {query}"), CEILING, || {
+            self.server.client.instant(query, now()).is_ok_and(|found| !found.is_empty())
+        })
+    }
+
+    /// Asks about all the time so far, at so many points.
+    pub fn asker(&self, points: u16) -> Asker<'_> {
+        let to = now();
+        let step = ((to - self.began) / f64::from(points)).ceil().max(f64::from(self.scrape_seconds));
+        let span = Span { from: self.began, to, step };
+        Asker { client: &self.server.client, span, scrape_seconds: f64::from(self.scrape_seconds) }
+    }
+
+    /// How long it has been scraped.
+    pub fn age(&self) -> Duration {
+        Duration::from_secs_f64((now() - self.began).max(0.0))
+    }
+
+    /// Ends both; see [`Scenario::finish`].
+    ///
+    /// # Errors
+    /// When never two was broken, or something is left.
+    pub fn finish(self) -> Result<()> {
+        let Self { scenario, server, _forwards: forwards, .. } = self;
+        drop((server, forwards));
+        scenario.finish()
+    }
+}
+
+/// The example's, with this cluster's addresses and files. Targets keep the names that they would have with those of the example.
+fn configuration(cluster: &Cluster, agents: &[(String, Forward)], scrape_seconds: u16) -> Result<String> {
+    let folder = repository().join("manifests/prometheus");
+    let text = std::fs::read_to_string(folder.join("prometheus.yaml")).context("manifests/prometheus")?;
+    let mut all: Value = serde_yaml::from_str(&text)?;
+    let interval = format!("{scrape_seconds}s");
+    all["global"] =
+        json!({"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval});
+    all["rule_files"] = json!([folder.join("rules.yaml")]);
+    // There is nobody to tell.
+    all.as_object_mut().context("the configuration is an object")?.remove("alerting");
+    let controllers = cluster.names(Role::Controller).into_iter().map(|name| {
+        let address = cluster.machine(&name)?.address;
+        Ok(json!({"targets": [format!("{address}:{API_PORT}")],
+            "labels": {"cluster": "default", "instance": format!("{name}:{API_PORT}")}}))
+    });
+    let controllers: Vec<Value> = controllers.collect::<Result<_>>()?;
+    let agents = agents.iter().map(|(node, forward)| {
+        json!({"targets": [forward.address()],
+            "labels": {"cluster": "default", "node": node, "instance": format!("{node}:{ADMIN_PORT}")}})
+    });
+    let agents: Vec<Value> = agents.collect();
+    let tls = cluster.folder().join("tls");
+    let files = json!({"ca_file": tls.join("ca.pem"), "cert_file": tls.join("admin.pem"), "key_file": tls.join("admin.key")});
+    for job in all["scrape_configs"].as_array_mut().context("scrape_configs")? {
+        let name = job["job_name"].as_str().unwrap_or_default().to_owned();
+        job["static_configs"] = match name.as_str() {
+            "hactl-controllers" => json!(controllers),
+            "hactl-agents" => json!(agents),
+            other => anyhow::bail!("manifests/prometheus/prometheus.yaml: what is the job {other}?"),
+        };
+        if job.get("tls_config").is_some() {
+            job["tls_config"] = files.clone();
+        }
+    }
+    Ok(serde_yaml::to_string(&all)?)
+}

@@ -1,0 +1,57 @@
+//! Grafana's dashboards on a real cluster and a real Prometheus: every query of every one has an answer.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use ha_e2e::dashboard::history;
+use ha_e2e::dashboard::model::Dashboard;
+use ha_e2e::dashboard::picture;
+use ha_e2e::dashboard::rig::Rig;
+use ha_e2e::scenario::CEILING;
+use ha_e2e::scratch;
+use ha_e2e::wait::wait_until;
+
+#[test]
+fn every_query_of_every_dashboard_has_an_answer() -> Result<()> {
+    let mut rig = Rig::start(&scratch::folder("dashboards")?, 1)?;
+    let chosen = history::happen(&mut rig, Duration::ZERO)?;
+    let dashboards = Dashboard::all()?;
+    assert_eq!(dashboards.len(), 5);
+    // What was seen last has yet to be scraped and judged by the rules.
+    let mut missing = Vec::new();
+    let outcome = wait_until("an answer to every query", CEILING, || {
+        missing.clear();
+        let asker = rig.asker(200);
+        for dashboard in dashboards.values() {
+            match asker.ask(dashboard, &chosen) {
+                Ok(answers) => missing.extend(answers.missing),
+                Err(error) => missing.push(format!("{error:#}")),
+            }
+        }
+        missing.is_empty()
+    });
+    assert!(outcome.is_ok(), "{outcome:?}\n{}", missing.join("\n"));
+
+    for (name, dashboard) in &dashboards {
+        let answers = rig.asker(100).ask(dashboard, &chosen)?;
+        let drawn = picture::draw(dashboard, &answers, rig.asker(100).span);
+        for panel in &dashboard.panels {
+            assert!(drawn.contains(&picture::escaped(&panel.title)), "{name}: {} is not drawn", panel.title);
+        }
+    }
+
+    // What has no answer is found: also where `or vector(0)` answers, and a value of a label that nothing has.
+    let mut wrong = dashboards["overview"].clone();
+    let panel = wrong.panels.iter_mut().find(|panel| !panel.targets.is_empty()).expect("a panel");
+    let title = panel.title.clone();
+    for query in [
+        r#"hactl_leader{cluster="$cluster",instance="nobody"}"#,
+        r#"sum(hactl_resource_state{cluster="$cluster",state="Strated"}) or vector(0)"#,
+    ] {
+        wrong.panels.iter_mut().find(|panel| panel.title == title).expect("a panel").targets[0].expr =
+            query.to_owned();
+        let missing = rig.asker(200).ask(&wrong, &chosen)?.missing;
+        assert!(missing.iter().any(|missing| missing.contains(&title)), "{query}: {missing:?}");
+    }
+    rig.finish()
+}
