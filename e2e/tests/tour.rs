@@ -40,6 +40,8 @@ impl Sandbox {
             .env("PATH", path)
             .env("HACTL_SANDBOX", &self.folder)
             .env("CARGO_TARGET_DIR", target)
+            // What this test was built with: for the programs alone all libraries would be built once more.
+            .env("HACTL_BUILD_ALSO", "--tests")
             .stdin(Stdio::null())
             .output()
             .with_context(|| line.to_owned())?;
