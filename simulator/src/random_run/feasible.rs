@@ -15,7 +15,14 @@ impl World {
             return None;
         }
         let rules = self.rules_in_force();
-        let running = self.running();
+        let mut running = self.running();
+        // One that could not be confirmed stopped counts as if it ran (SEMANTICS, section 2).
+        for other in self.names_of(Kind::Resource) {
+            let status = self.status_of::<ResourceStatus>(Kind::Resource, &other).unwrap_or_default();
+            if status.state == ServiceState::Error && status.stop_confirmed == Some(false) {
+                running.entry(other).or_default().extend(status.node);
+            }
+        }
         self.machines.keys().find(|node| self.may_take(node, name, resource, &rules, &running)).cloned()
     }
 

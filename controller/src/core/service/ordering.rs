@@ -125,7 +125,7 @@ fn may_run(situation: &Situation<'_>, name: &str) -> bool {
     };
     match action {
         Action::Leave => return false,
-        Action::Migrate { .. } => return true,
+        Action::Migrate { .. } => return !is_nowhere(status.value.state),
         Action::Start | Action::Restart | Action::Stop { .. } => {}
     }
     if Service::standing(situation, node, *epoch) == Standing::Released {
@@ -135,6 +135,29 @@ fn may_run(situation: &Situation<'_>, name: &str) -> bool {
         report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == *epoch
     });
     answer.is_none_or(|report| report.value.phase.may_run())
+}
+
+/// Whether a service whose last assignment is a move was settled to be on neither side of it: it waits, with that assignment,
+/// to be started.
+fn is_nowhere(state: ServiceState) -> bool {
+    match state {
+        ServiceState::RequestStart
+        | ServiceState::Recovery
+        | ServiceState::Stopped
+        | ServiceState::Disabled => true,
+        ServiceState::Queued
+        | ServiceState::Starting
+        | ServiceState::Started
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Freeze
+        | ServiceState::Error
+        | ServiceState::Ignored
+        | ServiceState::Deleting => false,
+    }
 }
 
 fn is_busy(situation: &Situation<'_>, name: &str) -> bool {
