@@ -1,5 +1,6 @@
 //! Names of objects: what they may look like, and `type:name` for resources.
 
+use crate::kind::Kind;
 use crate::resource::ResourceSpec;
 
 /// The longest name of an object, in bytes.
@@ -25,6 +26,11 @@ pub fn problem(name: &str, longest: usize) -> Option<String> {
     } else {
         None
     }
+}
+
+/// What is said of a name that no object has (a sentence without full stop): the API warns with it, and hactl knows it again.
+pub fn missing(kind: Kind, name: &str) -> String {
+    format!("there is no {} {name} yet", kind.singular())
 }
 
 /// A name with the type that was written before it, if any.

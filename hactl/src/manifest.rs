@@ -7,7 +7,7 @@ use crate::names::nearest;
 use clap::{Args, ValueHint};
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::yaml::Lines;
-use ha_api_types::{schema, validation};
+use ha_api_types::{names, schema, validation};
 use serde_json::Value;
 
 /// Where objects come from.
@@ -74,6 +74,14 @@ pub(crate) fn load(flags: &FileFlags, need: Need) -> Result<Vec<Entry>, Failure>
     }
     entries.sort_by_key(|entry| Kind::ALL.iter().position(|kind| *kind == entry.kind));
     Ok(entries)
+}
+
+/// Whether a warning says no more than that something is not there which these objects bring.
+pub(crate) fn brings(entries: &[Entry], warning: &str) -> bool {
+    entries.iter().any(|entry| {
+        let missing = names::missing(entry.kind, &entry.name);
+        warning == missing || warning.ends_with(&format!(": {missing}"))
+    })
 }
 
 /// Reads and checks the objects of one text; what is wrong is added to `problems`.
@@ -246,6 +254,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_the_same_files_bring_is_not_missing() {
+        let (mut entries, mut problems) = (Vec::new(), Vec::new());
+        read("f.yaml", WEB, Need::Whole, &mut entries, &mut problems);
+        let path = "spec.resourceAffinity.resources";
+        for (kind, name, expected) in
+            [(Kind::Resource, "web", true), (Kind::Resource, "eb", false), (Kind::Group, "web", false)]
+        {
+            let warning = format!("{path}: {}", names::missing(kind, name));
+            assert_eq!(brings(&entries, &warning), expected, "{warning}");
+        }
+        assert!(!brings(&entries, "rule apart is not applied: it names one service"));
     }
 
     const WEB: &str = "apiVersion: hactl.io/v1\nkind: Resource\nmetadata:\n  name: web\nspec:\n  driver:\n    exec:\n      command: [sleep, '1']\n";

@@ -135,6 +135,13 @@ impl Terminal {
         self.held().get_or_insert_default();
     }
 
+    /// Drops those of the warnings held back for which `keep` does not hold.
+    pub(crate) fn retain_warnings(&self, keep: impl Fn(&str) -> bool) {
+        if let Some(held) = self.held().as_mut() {
+            held.retain(|text| keep(text));
+        }
+    }
+
     /// Shows those of the warnings held back for which `keep` holds, and from now on each as it comes.
     pub(crate) fn release_warnings(&self, keep: impl Fn(&str) -> bool) {
         let held = self.held().take().unwrap_or_default();

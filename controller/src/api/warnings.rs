@@ -136,7 +136,7 @@ async fn missing<S: Store>(state: &ApiState<S>, reference: &Reference) -> Option
     let Reference { path, kind, written } = reference;
     let bare = names::bare(written);
     match read::get(state.store(), state.keys(), *kind, bare).await {
-        Ok(None) => Some(format!("{path}: there is no {} {bare} yet", kind.singular())),
+        Ok(None) => Some(format!("{path}: {}", names::missing(*kind, bare))),
         Ok(Some(stored)) if *kind == Kind::Resource => {
             let spec: ResourceSpec = read::spec_of(&stored.spec.value);
             TypedName::parse(written).check(&spec).err().map(|message| format!("{path}: {message}"))

@@ -86,9 +86,11 @@ impl Apply {
         }
         let mut applied = Vec::with_capacity(entries.len());
         for (entry, live) in entries.iter().zip(&lives) {
-            let (change, object) = self
-                .one(client, entry, live.as_ref())
-                .await
+            session.terminal().hold_warnings();
+            let made = self.one(client, entry, live.as_ref()).await;
+            session.terminal().retain_warnings(|warning| !manifest::brings(&entries, warning));
+            session.terminal().release_warnings(|_| true);
+            let (change, object) = made
                 .map_err(|error| Failure::from(error).at(&format!("{}: {}", entry.place, entry.shown())))?;
             if is_for_people(format) {
                 session.terminal().say(&format!("{} {}{}", entry.shown(), change.word(), self.suffix()));

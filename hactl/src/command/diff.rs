@@ -55,6 +55,7 @@ impl Diff {
                 changed.push(after);
             }
         }
+        session.terminal().retain_warnings(|warning| !manifest::brings(&entries, warning));
         if changed.is_empty() {
             return Ok(Exit::Done);
         }
