@@ -153,7 +153,9 @@ impl Cluster {
         for name in self.names(Role::Storage).into_iter().chain(self.names(Role::Etcd)) {
             self.power_on(&name)?;
         }
-        wait_until("the store to be healthy", CEILING, || self.etcdctl().is_healthy())?;
+        if self.state.plan.etcd > 0 {
+            wait_until("the store to be healthy", CEILING, || self.etcdctl().is_healthy())?;
+        }
         if self.state.plan.controllers == 0 {
             return self.save();
         }

@@ -23,6 +23,7 @@ pub mod machine;
 pub mod measure;
 pub mod metal;
 pub mod network;
+pub mod page;
 pub mod plan;
 pub mod podman;
 pub mod power;

@@ -1,0 +1,90 @@
+//! The commands of a page of the documentation: what its blocks say and on which machine, so that a test can follow it.
+//!
+//! A comment stands before each block: `<!-- test: each -->`, `<!-- test: NAME -->` for one machine, or `<!-- test: no, WHY -->`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Where a block's commands are run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// On all machines at the same time.
+    Each,
+    /// On the one of this name.
+    On(String),
+}
+
+/// Commands that stand together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// The heading above it.
+    pub heading: String,
+    /// Where its commands are run; `None`: not by the test.
+    pub place: Option<Place>,
+    /// The commands.
+    pub text: String,
+}
+
+/// The blocks of a page, in order.
+///
+/// # Errors
+/// When the page cannot be read, or a block does not say where it is run.
+pub fn blocks(page: &Path) -> Result<Vec<Block>> {
+    let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
+    let blocks = parse(&text).with_context(|| page.display().to_string())?;
+    ensure!(!blocks.is_empty(), "{} has no commands", page.display());
+    Ok(blocks)
+}
+
+fn parse(text: &str) -> Result<Vec<Block>> {
+    let (mut blocks, mut heading, mut mark) = (Vec::new(), String::new(), None);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(title) = line.strip_prefix("## ") {
+            title.clone_into(&mut heading);
+        } else if let Some(said) = line.strip_prefix("<!-- test: ").and_then(|rest| rest.strip_suffix(" -->"))
+        {
+            mark = Some(said);
+        } else if line.starts_with("    ") && !line.trim_start().starts_with(['-', '*', '|']) {
+            bail!("commands belong into a block that says where they are run: {line}");
+        } else if line == "```sh" {
+            let said = mark
+                .take()
+                .with_context(|| format!("a block below {heading} does not say where it is run"))?;
+            let commands: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            let place = match said {
+                "each" => Some(Place::Each),
+                said if said.starts_with("no, ") => None,
+                name => Some(Place::On(name.to_owned())),
+            };
+            blocks.push(Block { heading: heading.clone(), place, text: commands.join("\n") });
+        }
+    }
+    Ok(blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_say_where_they_are_run() {
+        let text = "# Page\n## One\n<!-- test: each -->\n```sh\na\n  b\n```\nwords\n<!-- test: c1 -->\n```sh\nc\n```\n\
+                    ## Two\n<!-- test: no, it takes a week -->\n```sh\nd\n```\n";
+        let block = |heading: &str, place, text: &str| Block {
+            heading: heading.to_owned(),
+            place,
+            text: text.to_owned(),
+        };
+        let expected = [
+            block("One", Some(Place::Each), "a\n  b"),
+            block("One", Some(Place::On("c1".to_owned())), "c"),
+            block("Two", None, "d"),
+        ];
+        assert_eq!(parse(text).unwrap(), expected);
+        for bad in ["## One\n```sh\na\n```\n", "## One\n    apt install\n"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

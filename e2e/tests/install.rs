@@ -1,0 +1,205 @@
+//! docs/install.md followed on three machines with systemd, command by command; then the power is taken from one.
+
+#![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use ha_e2e::binaries::{self, repository};
+use ha_e2e::cluster::Cluster;
+use ha_e2e::container;
+use ha_e2e::page::{self, Block, Place};
+use ha_e2e::plan::{Plan, SHARED, stand_in_socket};
+use ha_e2e::scenario::CEILING;
+use ha_e2e::scratch;
+use ha_e2e::wait::{wait_for, wait_until};
+
+/// The machines of the page, with what they are called here.
+const MACHINES: [(&str, &str); 3] = [("c1", "node1"), ("c2", "node2"), ("c3", "node3")];
+/// How long a service may be away with the profile Default, on a busy host.
+const FAILOVER: Duration = Duration::from_secs(60);
+
+/// Three machines that have nothing of ours, and the page.
+struct Site {
+    cluster: Cluster,
+    blocks: Vec<Block>,
+    begin: Instant,
+}
+
+impl Site {
+    fn start() -> Result<Self> {
+        let begin = Instant::now();
+        let mut plan = Plan::test(&scratch::folder("install")?);
+        (plan.etcd, plan.controllers, plan.nodes) = (0, 0, 3);
+        (plan.units, plan.bare) = (Some(Vec::new()), true);
+        let mut cluster = Cluster::start(plan)?;
+        for (_, machine) in MACHINES {
+            cluster.power_on(machine)?;
+        }
+        let blocks = page::blocks(&repository().join("docs/install.md"))?;
+        let site = Self { cluster, blocks, begin };
+        site.prepare()?;
+        site.tell("three machines with systemd are there");
+        Ok(site)
+    }
+
+    /// What the page takes for granted: names, the packages, a release of etcd; and what stands in for a watchdog.
+    fn prepare(&self) -> Result<()> {
+        let shared = self.cluster.shared();
+        for package in fs::read_dir(packages()?)? {
+            let package = package?;
+            fs::copy(package.path(), shared.join(package.file_name()))?;
+        }
+        for (program, name) in [(binaries::etcd()?, "etcd"), (binaries::etcdctl()?, "etcdctl")] {
+            fs::copy(program, shared.join(name))?;
+        }
+        let mut hosts = String::new();
+        for (name, machine) in MACHINES {
+            hosts += &format!("{} {name}\n", self.cluster.machine(machine)?.address);
+        }
+        fs::write(shared.join("hosts"), hosts)?;
+        fs::write(
+            shared.join("apt.conf"),
+            "APT::Get::Assume-Yes \"true\";\nAPT::Sandbox::User \"root\";\nAPT::Install-Recommends \"false\";\nDpkg::Use-Pty \"false\";\n",
+        )?;
+        self.on_each(|name| {
+            let machine = self.cluster.machine(here(name)?)?;
+            // What forbids to start services where this suite itself runs in a container, and what makes an index of all manual pages.
+            let script = format!(
+                "rm -f /usr/sbin/policy-rc.d /var/lib/man-db/auto-update
+                echo {name} >/etc/hostname; hostname {name}; cat {SHARED}/hosts >>/etc/hosts
+                install {SHARED}/etcd {SHARED}/etcdctl /usr/local/bin/
+                install -m 644 {SHARED}/apt.conf /etc/apt/apt.conf.d/99test
+                mkdir -p /etc/systemd/system/ha-watchdogd.service.d
+                printf '[Service]\\nEnvironment=WATCHDOG_STAND_IN={}\\nReadWritePaths={}\\n' >/etc/systemd/system/ha-watchdogd.service.d/test.conf
+                systemctl daemon-reload
+                systemctl is-system-running --wait || test $? -le 1",
+                stand_in_socket(machine).display(),
+                machine.volatile.display()
+            );
+            self.run(name, &script)
+        })
+    }
+
+    fn tell(&self, what: &str) {
+        println!("{:5.1} s {what}", self.begin.elapsed().as_secs_f64());
+    }
+
+    /// What commands say on a machine of the page; in the folder with the packages, as the page has them there.
+    fn run(&self, name: &str, commands: &str) -> Result<String> {
+        let script = format!("set -eu\ncd {SHARED}\n{commands}\n");
+        container::inside(self.cluster.machine(here(name)?)?, &["bash", "-c", &script])
+            .with_context(|| format!("on {name}:\n{commands}"))
+    }
+
+    /// The same on all machines at once.
+    fn on_each(&self, run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
+        thread::scope(|scope| {
+            let started: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
+            for one in started {
+                one.join().map_err(|_| anyhow!("a thread panicked"))??;
+            }
+            Ok(())
+        })
+    }
+
+    /// Runs the blocks below a heading, just as they stand; `another`: the machine that is not the one whose power is gone.
+    fn follow(&mut self, heading: &str, another: Option<&str>) -> Result<()> {
+        let (now, later): (Vec<Block>, Vec<Block>) = self.blocks.drain(..).partition(|block| {
+            block.heading == heading
+                && (another.is_some() || block.place != Some(Place::On("another".to_owned())))
+        });
+        self.blocks = later;
+        ensure!(!now.is_empty(), "docs/install.md has no commands below {heading}");
+        for block in now {
+            match &block.place {
+                None => {}
+                Some(Place::Each) => self.on_each(|name| self.run(name, &block.text))?,
+                Some(Place::On(name)) => {
+                    self.run(another.filter(|_| name == "another").unwrap_or(name), &block.text)?;
+                }
+            }
+        }
+        self.tell(heading);
+        Ok(())
+    }
+
+    /// The node on which the service of the page runs, as a machine sees it.
+    fn ticker(&self, seen_by: &str) -> Option<String> {
+        let said = self.run(seen_by, "hactl get resource ticker -o json").ok()?;
+        let status = serde_json::from_str::<serde_json::Value>(&said).ok()?["status"].take();
+        (status["state"] == "Started" && status["running"] == true)
+            .then(|| status["node"].as_str().map(str::to_owned))
+            .flatten()
+    }
+}
+
+/// What a machine of the page is called here.
+fn here(name: &str) -> Result<&'static str> {
+    let found = MACHINES.iter().find(|(of_page, _)| *of_page == name);
+    found.map(|(_, machine)| *machine).with_context(|| format!("the page has no machine {name}"))
+}
+
+/// The folder of the packages, as `dev/test packages` sets it.
+fn packages() -> Result<PathBuf> {
+    env::var_os("HACTL_PACKAGES")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_dir())
+        .context("HACTL_PACKAGES is not a folder with packages; run ./dev/test packages")
+}
+
+/// Whether a service ticks on a machine.
+fn ticks(site: &Site, name: &str) -> bool {
+    let asked = "journalctl --quiet --output cat --boot HACTL_RESOURCE=ticker SYSLOG_IDENTIFIER=ticker";
+    site.run(name, asked).is_ok_and(|said| said.contains(&format!("ticker ticks on {name}")))
+}
+
+#[test]
+fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
+    let mut site = Site::start()?;
+    site.follow("1. Packages", None)?;
+    site.follow("2. Certificates", None)?;
+    // What the page does with scp.
+    site.on_each(|name| {
+        site.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
+    })?;
+    site.follow("3. The store", None)?;
+    site.follow("4. Each machine", None).with_context(|| journals(&site))?;
+    // What stands in for a watchdog counts here; and whatever this host is, its namespaces cannot be paused one by one.
+    site.run("c1", "hactl set cluster/default fencing.allowStandIn=true")?;
+    for (name, _) in MACHINES {
+        site.run("c1", &format!("hactl set node/{name} fencing.allowUnfenced=true"))?;
+    }
+    site.follow("5. Is it guarded?", None)?;
+    site.follow("6. Does it fail over?", None).with_context(|| journals(&site))?;
+
+    let lost = site.ticker("c1").context("the service does not run")?;
+    wait_until("the service to tick", CEILING, || ticks(&site, &lost))?;
+    let another = MACHINES.map(|(name, _)| name).into_iter().find(|name| *name != lost);
+    let another = another.context("there are other machines")?;
+    site.cluster.power_off(here(&lost)?)?;
+    site.tell(&format!("the power of {lost} is gone"));
+    let now = wait_for("the service to run elsewhere", FAILOVER, || {
+        site.ticker(another).filter(|now| *now != lost)
+    })
+    .with_context(|| journals(&site))?;
+    site.tell(&format!("the service runs on {now}"));
+    wait_until("the service to tick there", CEILING, || ticks(&site, &now))?;
+    site.follow("6. Does it fail over?", Some(another))?;
+    let left: Vec<&Block> = site.blocks.iter().filter(|block| block.place.is_some()).collect();
+    if !left.is_empty() {
+        bail!("the test does not follow these blocks of docs/install.md: {left:?}");
+    }
+    site.cluster.remove()
+}
+
+/// The ends of the machines' journals.
+fn journals(site: &Site) -> String {
+    let asked = "journalctl --quiet --lines 30 -u ha-controller -u ha-node-agent -u ha-watchdogd; journalctl --quiet --lines 5 -u etcd";
+    let said = MACHINES.map(|(name, _)| format!("{name}:\n{}", site.run(name, asked).unwrap_or_default()));
+    said.join("\n")
+}
