@@ -7,6 +7,7 @@ pub mod check;
 pub mod cluster;
 pub mod document;
 pub mod driver;
+pub mod error_reason;
 pub mod event;
 pub mod keys;
 pub mod kind;

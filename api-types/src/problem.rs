@@ -1,10 +1,11 @@
 //! One thing that is wrong with an object, with its path.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 
 /// In which way a field is wrong; the names are those of `metav1.Status` causes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub enum ProblemKind {
     /// No such field.
     FieldValueUnknown,

@@ -1,9 +1,11 @@
 //! The schema of each kind, from the Rust types: complete in itself (no references), in the OpenAPI 3.0 dialect.
 
 mod check;
+mod describe;
 mod simplify;
 
 pub use check::{check_value, drop_unknown, prune_nulls, shape, suggestion, unknown_fields};
+pub use describe::{default_of, type_of};
 
 use crate::cluster::Cluster;
 use crate::kind::Kind;

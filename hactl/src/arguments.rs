@@ -47,3 +47,32 @@ pub(crate) struct GlobalFlags {
     #[arg(long, short = 'v', global = true, action = ArgAction::Count, help_heading = "Output")]
     pub(crate) verbose: u8,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use ha_api_types::reason::Reason;
+
+    /// The words after `hactl` that are not those of a command.
+    fn check(text: &str) {
+        for words in text.split("hactl ").skip(1) {
+            let mut place = Arguments::command();
+            for word in words.split(|letter: char| letter.is_whitespace() || ",;:()`".contains(letter)) {
+                if !place.has_subcommands() {
+                    break;
+                }
+                let below = place.find_subcommand(word).cloned();
+                place = below.unwrap_or_else(|| panic!("{} has no {word}: {text}", place.get_name()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_reasons_advise_is_a_command() {
+        for reason in Reason::ALL {
+            check(reason.sentence());
+            check(reason.help());
+        }
+    }
+}

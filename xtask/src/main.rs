@@ -3,6 +3,7 @@
 mod architecture;
 mod generated;
 mod metrics;
+mod reference;
 mod scenarios;
 mod schemas;
 
@@ -27,6 +28,12 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Write the reference of every field and every reason to docs/reference
+    Reference {
+        /// Only compare, and fail when a page is out of date
+        #[arg(long)]
+        check: bool,
+    },
     /// Write the index of the simulator's scenarios
     Scenarios {
         /// Only compare, and fail when it is out of date
@@ -45,6 +52,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().chore {
         Chore::Architecture => architecture::check(),
         Chore::Metrics { check } => metrics::write(check),
+        Chore::Reference { check } => reference::write(check),
         Chore::Scenarios { check } => scenarios::write(check),
         Chore::Schemas { check } => schemas::write(check),
     };

@@ -11,6 +11,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
+use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::event::{ACTION_UID_ANNOTATION, EPOCH_ANNOTATION, Event, NODE_ANNOTATION};
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
@@ -79,9 +80,8 @@ pub(crate) async fn one_event<S: Store>(
     let shape = Shape::of(&parts.headers, &Parameters::of(&parts.uri)?, Rows::Events)?;
     let (mut events, _) = read(&state).await?;
     let found = events.remove(&name).filter(|_| namespace == NAMESPACE);
-    let event = found.ok_or_else(|| {
-        ApiError::new(axum::http::StatusCode::NOT_FOUND, "NotFound", format!("events {name:?} not found"))
-    })?;
+    let event =
+        found.ok_or_else(|| ApiError::new(ErrorReason::NotFound, format!("events {name:?} not found")))?;
     Ok(answer::one(&state, shape, event, axum::http::StatusCode::OK, &[]))
 }
 

@@ -3,28 +3,28 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::kind::{GROUP, Kind};
 use ha_api_types::problem::Problem;
 use ha_store::StoreError;
 use serde_json::{Value, json};
 
-/// A request that was refused or failed. The reason is one of Kubernetes', so that its clients know what to do.
+/// A request that was refused or failed. The reason says its code, too.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ApiError {
-    code: StatusCode,
-    reason: &'static str,
+    reason: ErrorReason,
     message: String,
     details: Option<Box<Value>>,
     retry_after_seconds: Option<u32>,
 }
 
 impl ApiError {
-    pub(crate) fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { code, reason, message: message.into(), details: None, retry_after_seconds: None }
+    pub(crate) fn new(reason: ErrorReason, message: impl Into<String>) -> ApiError {
+        ApiError { reason, message: message.into(), details: None, retry_after_seconds: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+        ApiError::new(ErrorReason::BadRequest, message)
     }
 
     /// A body whose fields are not those of the kind, found while decoding.
@@ -43,11 +43,8 @@ impl ApiError {
             [one] => one.clone(),
             several => format!("[{}]", several.join(", ")),
         };
-        let mut error = ApiError::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Invalid",
-            format!("{kind}.{GROUP} {name:?} is invalid: {list}"),
-        );
+        let mut error =
+            ApiError::new(ErrorReason::Invalid, format!("{kind}.{GROUP} {name:?} is invalid: {list}"));
         error.details = Some(Box::new(
             json!({"name": name, "group": GROUP, "kind": kind.name(), "causes": causes(problems)}),
         ));
@@ -55,26 +52,21 @@ impl ApiError {
     }
 
     pub(crate) fn not_found(kind: Kind, name: &str) -> ApiError {
-        ApiError::new(
-            StatusCode::NOT_FOUND,
-            "NotFound",
-            format!("{}.{GROUP} {name:?} not found", kind.plural()),
-        )
-        .about(kind, name)
+        ApiError::new(ErrorReason::NotFound, format!("{}.{GROUP} {name:?} not found", kind.plural()))
+            .about(kind, name)
     }
 
     pub(crate) fn no_such_path() -> ApiError {
-        ApiError::new(StatusCode::NOT_FOUND, "NotFound", "the server could not find the requested resource")
+        ApiError::new(ErrorReason::NotFound, "the server could not find the requested resource")
     }
 
     pub(crate) fn method_not_allowed(message: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+        ApiError::new(ErrorReason::MethodNotAllowed, message)
     }
 
     pub(crate) fn already_exists(kind: Kind, name: &str) -> ApiError {
         ApiError::new(
-            StatusCode::CONFLICT,
-            "AlreadyExists",
+            ErrorReason::AlreadyExists,
             format!("{}.{GROUP} {name:?} already exists", kind.plural()),
         )
         .about(kind, name)
@@ -83,8 +75,7 @@ impl ApiError {
     /// A write that lost against another, or an object that may not be changed in its present state.
     pub(crate) fn conflict(kind: Kind, name: &str, message: &str) -> ApiError {
         ApiError::new(
-            StatusCode::CONFLICT,
-            "Conflict",
+            ErrorReason::Conflict,
             format!("Operation cannot be fulfilled on {}.{GROUP} {name:?}: {message}", kind.plural()),
         )
         .about(kind, name)
@@ -99,16 +90,14 @@ impl ApiError {
 
     pub(crate) fn expired(oldest: i64) -> ApiError {
         ApiError::new(
-            StatusCode::GONE,
-            "Expired",
+            ErrorReason::Expired,
             format!("too old resource version, the oldest that can be watched is {oldest}: list again"),
         )
     }
 
     pub(crate) fn unsupported_media_type(got: &str, accepted: &[&str]) -> ApiError {
         ApiError::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "UnsupportedMediaType",
+            ErrorReason::UnsupportedMediaType,
             format!(
                 "the body of the request was in an unknown format ({got}) - accepted media types include: {}",
                 accepted.join(", ")
@@ -117,35 +106,26 @@ impl ApiError {
     }
 
     pub(crate) fn too_large(limit: usize) -> ApiError {
-        ApiError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "RequestEntityTooLarge",
-            format!("the body is larger than {limit} bytes"),
-        )
+        ApiError::new(ErrorReason::RequestEntityTooLarge, format!("the body is larger than {limit} bytes"))
     }
 
     pub(crate) fn too_many_watches() -> ApiError {
-        ApiError::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "TooManyRequests",
-            "too many watches at once; try again later",
-        )
-        .retry_after(5)
+        ApiError::new(ErrorReason::TooManyRequests, "too many watches at once; try again later")
+            .retry_after(5)
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+        ApiError::new(ErrorReason::InternalError, message)
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> ApiError {
-        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
+        ApiError::new(ErrorReason::ServiceUnavailable, message).retry_after(1)
     }
 
     /// A write whose fate is not known, even after reading again.
     pub(crate) fn unknown_outcome(message: &str) -> ApiError {
         ApiError::new(
-            StatusCode::GATEWAY_TIMEOUT,
-            "Timeout",
+            ErrorReason::Timeout,
             format!(
                 "the store did not answer, so the change may or may not have been made; look and repeat it: {message}"
             ),
@@ -172,11 +152,11 @@ impl ApiError {
     }
 
     pub(crate) fn is_not_found(&self) -> bool {
-        self.reason == "NotFound"
+        self.reason == ErrorReason::NotFound
     }
 
     pub(crate) fn is_already_exists(&self) -> bool {
-        self.reason == "AlreadyExists"
+        self.reason == ErrorReason::AlreadyExists
     }
 
     #[must_use]
@@ -193,8 +173,8 @@ impl ApiError {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
-            "code": self.code.as_u16(),
+            "reason": self.reason.as_str(),
+            "code": self.reason.code(),
         });
         let mut details = self.details.as_deref().cloned();
         if let Some(seconds) = self.retry_after_seconds {
@@ -235,7 +215,8 @@ impl std::fmt::Display for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.code, Json(self.status())).into_response();
+        let code = StatusCode::from_u16(self.reason.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (code, Json(self.status())).into_response();
         if let Some(seconds) = self.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -7,10 +7,10 @@ use super::error::ApiError;
 use super::request::read_body;
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use futures::future::BoxFuture;
+use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::names;
 use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_runtime::tls::ClientIdentity;
@@ -30,7 +30,7 @@ pub(crate) async fn handler<S: Store>(
     let node = names::bare(&name).to_owned();
     if !is_agent_of(&parts, &node) {
         let message = format!("only the agent of {node} may ask this, with the certificate of that name");
-        return Err(ApiError::new(StatusCode::FORBIDDEN, "Forbidden", message));
+        return Err(ApiError::new(ErrorReason::Forbidden, message));
     }
     let bytes = read_body(body).await?;
     let question: HoldRequest = serde_json::from_slice(&bytes)

@@ -2,6 +2,7 @@
 
 use super::error::ApiError;
 use super::request::MAX_BODY_LENGTH;
+use ha_api_types::error_reason::ErrorReason;
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
@@ -30,10 +31,8 @@ pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, ApiError> {
     let mut patched = object.clone();
     for (index, operation) in patch.0.iter().enumerate() {
         json_patch::patch(&mut patched, std::slice::from_ref(operation)).map_err(|error| {
-            let code = axum::http::StatusCode::UNPROCESSABLE_ENTITY;
             ApiError::new(
-                code,
-                "Invalid",
+                ErrorReason::Invalid,
                 format!("operation {index} of the JSON patch cannot be applied: {error}"),
             )
         })?;

@@ -6,6 +6,7 @@ use axum::extract::Query;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri, header};
 use bytes::Bytes;
+use ha_api_types::error_reason::ErrorReason;
 use ha_runtime::tls::ClientIdentity;
 
 /// The largest body that is read, in bytes.
@@ -165,11 +166,7 @@ pub(crate) fn form(headers: &HeaderMap, possible: &[Form]) -> Option<Form> {
 }
 
 pub(crate) fn not_acceptable() -> ApiError {
-    ApiError::new(
-        axum::http::StatusCode::NOT_ACCEPTABLE,
-        "NotAcceptable",
-        "only the following media types are accepted: application/json",
-    )
+    ApiError::new(ErrorReason::NotAcceptable, "only the following media types are accepted: application/json")
 }
 
 /// The media type of the body, without parameters.

@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::terminal::{Style, Terminal};
 use clap::Args;
 use ha_api_types::kind::API_VERSION;
-use ha_api_types::schema;
+use ha_api_types::schema::{self, default_of, type_of};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -66,7 +66,7 @@ impl Explain {
             let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
             text += &format!("\n  One of: {}\n", values.join(", "));
         }
-        if let Some(default) = simple_default(place) {
+        if let Some(default) = default_of(place) {
             text += &format!("  Default: {default}\n");
         }
         let listed = fields(terminal, inner(place), 2, self.recursive);
@@ -99,7 +99,7 @@ fn inner(place: &Value) -> &Value {
 fn fields(terminal: &Terminal, place: &Value, indent: usize, recursive: bool) -> String {
     let mut text = String::new();
     for (name, field) in place["properties"].as_object().into_iter().flatten() {
-        let default = simple_default(field).map(|default| format!(", default {default}")).unwrap_or_default();
+        let default = default_of(field).map(|default| format!(", default {default}")).unwrap_or_default();
         let blanks = " ".repeat(indent);
         text += &format!(
             "{blanks}{}  {}\n",
@@ -114,30 +114,6 @@ fn fields(terminal: &Terminal, place: &Value, indent: usize, recursive: bool) ->
         }
     }
     text
-}
-
-fn type_of(place: &Value) -> String {
-    if let Some(values) = place["enum"].as_array() {
-        return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" | ");
-    }
-    if let Some(alternatives) = place["anyOf"].as_array() {
-        return alternatives.iter().map(type_of).collect::<Vec<_>>().join(" or ");
-    }
-    match place["type"].as_str().unwrap_or("any") {
-        "array" => format!("list of {}", type_of(&place["items"])),
-        "object" if place["additionalProperties"].is_object() => {
-            format!("map of {}", type_of(&place["additionalProperties"]))
-        }
-        other => other.to_owned(),
-    }
-}
-
-fn simple_default(place: &Value) -> Option<String> {
-    match place.get("default") {
-        Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
-        Some(default @ (Value::Number(_) | Value::Bool(_))) => Some(default.to_string()),
-        Some(Value::String(_) | Value::Null | Value::Array(_) | Value::Object(_)) | None => None,
-    }
 }
 
 fn indented(text: &str, indent: usize) -> String {

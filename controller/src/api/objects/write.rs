@@ -17,6 +17,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::document;
+use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_api_types::node::NodeStatus;
@@ -235,7 +236,7 @@ impl<'a, S: Store> Writer<'a, S> {
             None => Ok(()),
             Some((reason, message)) => {
                 let cause = (reason.as_str().to_owned(), "spec.maintenance".to_owned(), message.clone());
-                Err(ApiError::new(StatusCode::CONFLICT, "Conflict", message)
+                Err(ApiError::new(ErrorReason::Conflict, message)
                     .about(self.kind, name)
                     .with_causes(vec![cause]))
             }
@@ -426,5 +427,5 @@ fn refused(kind: Kind, name: &str, conflicts: Vec<managed::Conflict>) -> ApiErro
         .into_iter()
         .map(|one| ("FieldManagerConflict".to_owned(), one.path, format!("conflict with {:?}", one.manager)))
         .collect();
-    ApiError::new(StatusCode::CONFLICT, "Conflict", text).about(kind, name).with_causes(causes)
+    ApiError::new(ErrorReason::Conflict, text).about(kind, name).with_causes(causes)
 }

@@ -7,7 +7,7 @@ use crate::api::{ApiState, facts};
 use crate::core::reservation::{failed, lines};
 use crate::core::stored_view::view;
 use crate::core::world::World;
-use axum::http::StatusCode;
+use ha_api_types::error_reason::ErrorReason;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -60,7 +60,7 @@ pub(in crate::api) async fn check<S: Store>(
     }
     let text = format!("reservation.enforce refuses it, since {message}");
     let cause = (Reason::ReservationFailed.as_str().to_owned(), "spec".to_owned(), text.clone());
-    Err(ApiError::new(StatusCode::CONFLICT, "Conflict", text).about(kind, name).with_causes(vec![cause]))
+    Err(ApiError::new(ErrorReason::Conflict, text).about(kind, name).with_causes(vec![cause]))
 }
 
 /// What is said of several changes that are thought through together.

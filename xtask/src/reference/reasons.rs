@@ -1,0 +1,66 @@
+//! The page of every reason: what it is told of, what it means, what there is to do.
+
+use super::cell;
+use anyhow::{Context, Result};
+use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::problem::ProblemKind;
+use ha_api_types::reason::{Reason, Subject};
+use std::fmt::Write;
+
+const HEAD: &str = "\
+# Reasons
+
+Every cause that hactl tells is one of these words: `reason` of conditions, events and operations, the log field `HACTL_REASON`, the label `reason` of metrics, the verdicts of
+`hactl why`. The message beside it names whom it is about. The list is closed; a word of a newer version is read as Unknown. This page is written from the
+code: `cargo run -p ha-xtask -- reference`.
+";
+
+const ERRORS: &str = "
+## Errors of the API
+
+`reason` and `code` of the `Status` that a request is answered with, as Kubernetes has them.
+
+| reason | code | means | what to do |
+|---|---|---|---|
+";
+
+const CAUSES: &str = "
+## Causes of errors
+
+`details.causes` of such a `Status` names fields, each with one of these words; or with a reason from above, where an object's state is in the way.
+
+| reason | means |
+|---|---|
+";
+
+/// The page.
+pub(super) fn page() -> Result<String> {
+    let mut page = HEAD.to_owned();
+    for subject in Subject::ALL {
+        let (title, seen) = subject.described();
+        // Writing into a string does not fail.
+        let _ = write!(page, "\n## {title}\n\n{seen}\n\n| reason | means | what to do |\n|---|---|---|\n");
+        for reason in Reason::ALL.iter().filter(|reason| reason.subject() == subject) {
+            let help = if reason.help().is_empty() { "–" } else { reason.help() };
+            let _ = writeln!(page, "| {reason} | {} | {} |", cell(reason.sentence()), cell(help));
+        }
+    }
+    page += ERRORS;
+    for reason in ErrorReason::ALL {
+        let (code, meaning, help) = (reason.code(), cell(reason.meaning()), cell(reason.help()));
+        let _ = writeln!(page, "| {reason} | {code} | {meaning} | {help} |");
+    }
+    page += CAUSES;
+    for (word, meaning) in problems()? {
+        let _ = writeln!(page, "| {word} | {} |", cell(&meaning));
+    }
+    Ok(page)
+}
+
+/// The words for what is wrong with a field, with the comments of their declaration.
+fn problems() -> Result<Vec<(String, String)>> {
+    let schema = schemars::schema_for!(ProblemKind).to_value();
+    let words = schema["oneOf"].as_array().context("the schema of an enumeration lists its words")?;
+    let text = |one: &serde_json::Value, name: &str| one[name].as_str().unwrap_or_default().to_owned();
+    Ok(words.iter().map(|one| (text(one, "const"), text(one, "description"))).collect())
+}
