@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, reason = "what was measured stays in the suite's log")]
 
 use std::env;
+use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;
@@ -59,14 +60,14 @@ impl Site {
         }
         let mut hosts = String::new();
         for (name, machine) in MACHINES {
-            hosts += &format!("{} {name}\n", self.cluster.machine(machine)?.address);
+            writeln!(hosts, "{} {name}", self.cluster.machine(machine)?.address)?;
         }
         fs::write(shared.join("hosts"), hosts)?;
         fs::write(
             shared.join("apt.conf"),
             "APT::Get::Assume-Yes \"true\";\nAPT::Sandbox::User \"root\";\nAPT::Install-Recommends \"false\";\nDpkg::Use-Pty \"false\";\n",
         )?;
-        self.on_each(|name| {
+        on_each(|name| {
             let machine = self.cluster.machine(here(name)?)?;
             // What forbids to start services where this suite itself runs in a container, and what makes an index of all manual pages.
             let script = format!(
@@ -96,17 +97,6 @@ impl Site {
             .with_context(|| format!("on {name}:\n{commands}"))
     }
 
-    /// The same on all machines at once.
-    fn on_each(&self, run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
-        thread::scope(|scope| {
-            let started: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
-            for one in started {
-                one.join().map_err(|_| anyhow!("a thread panicked"))??;
-            }
-            Ok(())
-        })
-    }
-
     /// Runs the blocks below a heading, just as they stand; `another`: the machine that is not the one whose power is gone.
     fn follow(&mut self, heading: &str, another: Option<&str>) -> Result<()> {
         let (now, later): (Vec<Block>, Vec<Block>) = self.blocks.drain(..).partition(|block| {
@@ -118,7 +108,7 @@ impl Site {
         for block in now {
             match &block.place {
                 None => {}
-                Some(Place::Each) => self.on_each(|name| self.run(name, &block.text))?,
+                Some(Place::Each) => on_each(|name| self.run(name, &block.text))?,
                 Some(Place::On(name)) => {
                     self.run(another.filter(|_| name == "another").unwrap_or(name), &block.text)?;
                 }
@@ -136,6 +126,17 @@ impl Site {
             .then(|| status["node"].as_str().map(str::to_owned))
             .flatten()
     }
+}
+
+/// The same on all machines at once.
+fn on_each(run: impl Fn(&str) -> Result<String> + Sync) -> Result<()> {
+    thread::scope(|scope| {
+        let started: Vec<_> = MACHINES.map(|(name, _)| scope.spawn(|| run(name))).into_iter().collect();
+        for one in started {
+            one.join().map_err(|_| anyhow!("a thread panicked"))??;
+        }
+        Ok(())
+    })
 }
 
 /// What a machine of the page is called here.
@@ -164,7 +165,7 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     site.follow("1. Packages", None)?;
     site.follow("2. Certificates", None)?;
     // What the page does with scp.
-    site.on_each(|name| {
+    on_each(|name| {
         site.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
     })?;
     site.follow("3. The store", None)?;
