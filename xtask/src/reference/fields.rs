@@ -93,7 +93,7 @@ fn meaning(field: &Value) -> String {
     } else if let (Some(values), true) = (field["enum"].as_array(), field["x-hactl-values"].is_null()) {
         let values: Vec<String> =
             values.iter().filter_map(Value::as_str).map(|one| format!("`{one}`")).collect();
-        text += &format!(" One of {}.", values.join(", "));
+        text.extend([" One of ", &values.join(", "), "."]);
     }
     text
 }
