@@ -55,7 +55,7 @@ impl World {
                 .services
                 .insert(service.name.clone(), Present { definition: service.clone(), doing: Doing::Runs });
         }
-        machine.commands.insert(id, Running { command, service });
+        machine.commands.insert((generation, id), Running { command, service });
         if let Some(name) = starts {
             self.check_guarded_start(node, &name);
         }
@@ -68,7 +68,8 @@ impl World {
 
     /// Cancels a command: what it has begun stays.
     pub(super) fn cancel_command(&mut self, node: &str, generation: Generation, id: CommandId) {
-        let known = self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&id));
+        let known =
+            self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)));
         if known.is_some() {
             self.tell_agent(node, generation, Input::Ended { id, result: CommandResult::Cancelled });
         }
@@ -76,7 +77,8 @@ impl World {
 
     /// A command ends.
     pub(super) fn end_command(&mut self, node: &str, generation: Generation, id: CommandId) {
-        let Some(running) = self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&id))
+        let Some(running) =
+            self.machines.get_mut(node).and_then(|machine| machine.commands.remove(&(generation, id)))
         else {
             return;
         };

@@ -55,7 +55,7 @@ pub(crate) struct Machine {
     /// What runs on it, by resource.
     pub services: BTreeMap<String, Present>,
     /// Commands of drivers under way.
-    pub commands: BTreeMap<CommandId, Running>,
+    pub commands: BTreeMap<(Generation, CommandId), Running>,
     /// What the disk remembers.
     pub journal: Journal,
     /// Writes to the disk fail.
