@@ -50,6 +50,14 @@ pub fn kubectl() -> Result<PathBuf> {
     fetched("KUBECTL", "kubectl/usr/bin/kubectl", "kubectl")
 }
 
+/// The Python of `dev/lib/sinks.py`: `$SINKS_PYTHON`, or what `dev/setup --test` made.
+///
+/// # Errors
+/// When there is none.
+pub fn sinks_python() -> Result<PathBuf> {
+    fetched("SINKS_PYTHON", "tools/sinks-python/bin/python", "a Python with aiosmtpd")
+}
+
 /// The folder with the kernel and the file system of the libvirt suite's guest: `$HACTL_LIBVIRT_GUEST`, as `dev/libvirt` sets it.
 ///
 /// # Errors

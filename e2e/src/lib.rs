@@ -33,5 +33,6 @@ pub mod registry;
 pub mod scenario;
 pub mod scrape;
 pub mod scratch;
+pub mod sinks;
 pub mod timeline;
 pub mod wait;
