@@ -35,11 +35,13 @@ pub fn happen(rig: &mut Rig, pause: Duration) -> Result<Values> {
     move_live(rig)?;
     thread::sleep(pause);
 
+    // Held until another one leads: started again at once, it may win.
     let leader = rig.scenario.cluster.leader()?;
-    rig.scenario.cluster.machine(&leader)?.kill("ha-controller")?;
+    rig.scenario.cluster.machine(&leader)?.hold("ha-controller")?;
     wait_until("another controller to lead", CEILING, || {
         rig.scenario.cluster.leader().is_ok_and(|now| now != leader)
     })?;
+    rig.scenario.cluster.machine(&leader)?.release("ha-controller")?;
     rig.seen("sum(hactl_leader) == 1")?;
     thread::sleep(pause);
 
