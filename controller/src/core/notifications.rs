@@ -29,6 +29,9 @@ use ha_store::{Guard, Transaction};
 const GATHER_MS: Millis = 5_000;
 /// Notifications that wait for a target; beyond it the oldest is dropped.
 const MOST_QUEUED: usize = 50;
+/// What those that wait take in the store, bytes; beyond it the oldest is dropped, too. With what is remembered as told the
+/// record stays below the 1.5 MiB that etcd takes in one request.
+const MOST_QUEUED_BYTES: usize = 768 << 10;
 
 /// Plans what is told and what is sent now. It comes last: it looks at what the plan before it waits for.
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
@@ -102,7 +105,8 @@ fn tell(
         let notification = compose::compose(situation, plan, kind, items);
         next.queue.push(QueuedNotification { notification, ..QueuedNotification::default() });
     }
-    let surplus = next.queue.len().saturating_sub(MOST_QUEUED);
+    let surplus = surplus(&next.queue);
+    let kept = next.queue.len() - surplus;
     let mut dropped = Vec::new();
     let mut events = Vec::new();
     for queued in next.queue.drain(..surplus) {
@@ -111,7 +115,7 @@ fn tell(
         dropped.extend(missed.iter().map(|target| target.kind()));
         let names: Vec<String> = missed.iter().map(|target| target.name()).collect();
         let message = format!(
-            "notification {} ({}) was dropped, since {MOST_QUEUED} wait already; {} did not get it",
+            "notification {} ({}) was dropped, since {kept} newer ones wait already; {} did not get it",
             queued.notification.id,
             queued.notification.summary,
             names.join(", ")
@@ -119,6 +123,17 @@ fn tell(
         events.push(told_of(situation, message));
     }
     (dropped, events)
+}
+
+/// How many of the oldest have to go so that the others are few and small enough; the newest one always stays.
+fn surplus(queue: &[QueuedNotification]) -> usize {
+    let mut bytes = 0;
+    let kept = queue.iter().rev().take(MOST_QUEUED).take_while(|queued| {
+        let first = bytes == 0;
+        bytes += stored(queued).len();
+        first || bytes <= MOST_QUEUED_BYTES
+    });
+    queue.len() - kept.count()
 }
 
 /// Sends each target the oldest that it does not have, one at a time, from what is stored.

@@ -368,6 +368,36 @@ fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
 }
 
 #[test]
+fn what_waits_is_bounded_by_size_too_so_that_the_store_takes_it() {
+    let mut lab = lab();
+    lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
+    into_error(&mut lab, &["a"]);
+    lab.until(GATHERED, "queued", |lab| queue(lab) == 1);
+    let key = lab.keys.notified();
+    let mut known: Notified = lab.read(&key).unwrap();
+    let first = known.queue[0].clone();
+    // The longest that there are: every item has its longest message, in a script of three bytes a letter.
+    let mut large = first.clone();
+    large.notification.items = vec![first.notification.items[0].clone(); 20];
+    for item in &mut large.notification.items {
+        item.message = "語".repeat(600);
+    }
+    for number in 0..30 {
+        large.notification.id = format!("more-{number}");
+        known.queue.push(large.clone());
+    }
+    put(&mut lab, &key, &known);
+    into_error(&mut lab, &["b"]);
+    lab.run(GATHERED);
+    let kept: Notified = lab.read(&key).unwrap();
+    let ids: Vec<&str> = kept.queue.iter().map(|queued| queued.notification.id.as_str()).collect();
+    assert!(serde_json::to_vec(&kept).unwrap().len() < 800 << 10, "{} wait", ids.len());
+    assert!(serde_json::to_vec(&kept).unwrap().len() > 700 << 10, "{} wait", ids.len());
+    assert_eq!(ids[ids.len() - 2], "more-29", "the oldest are dropped: {ids:?}");
+    assert_eq!(counted(&lab, NotificationResult::Dropped), 32 - ids.len());
+}
+
+#[test]
 fn a_test_goes_to_every_target_and_says_what_became_of_each() {
     let mut lab = lab();
     let smtp: SmtpSpec = serde_json::from_value(serde_json::json!({
