@@ -1,6 +1,6 @@
 //! `hactl import pve`: a sample configuration, the objects it gives, and what is refused.
 
-use super::hactl::{command, file, run};
+use super::hactl::{Ran, command, file, run};
 use super::server::Server;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,8 +73,15 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
     check(
         &[("resources.cfg", "vm: 100\n\tmax_restart 101\n")],
         2,
-        "resources.cfg:1: spec.maxRestart: must be",
+        "resources.cfg:2: spec.maxRestart: must be",
     );
+    check(
+        &[good, ("datacenter.cfg", "ha: shutdown_policy=freeze\n\ncrs: ha-auto-rebalance-margin=150\n")],
+        2,
+        "datacenter.cfg:3: spec.scheduler.autoRebalance.margin: must be",
+    );
+    let rule = "node-affinity: r\n\tresources vm:100\n\tnodes a:9999999\n";
+    check(&[good, ("rules.cfg", rule)], 2, "rules.cfg:3: spec.nodeAffinity.nodes.a: ");
     check(
         &[("resources.cfg", "vm: 100\n\tstate running\n")],
         2,
@@ -95,6 +102,11 @@ fn wrong_files_are_refused_with_their_line_and_nothing_is_written() {
         "datacenter.cfg:1: shutdown_policy: expected",
     );
     check(&[good, ("datacenter.cfg", "what\n")], 2, "datacenter.cfg:1: \"what\" is no setting");
+    // What is not in UTF-8 is told by its line, too.
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("resources.cfg"), b"vm: 100\r\n\tcomment M\xfcller\r\n").expect("written");
+    run(command(&["import", "pve"]).arg(folder.path()))
+        .fails(2, "resources.cfg:2: there is a byte that is not UTF-8");
     run(&mut command(&["import", "pve", "/nonexistent"])).fails(2, "/nonexistent: there is no such folder");
 }
 
@@ -134,4 +146,81 @@ fn what_is_not_known_is_left_out_with_a_word() {
     for part in ["mode: Dynamic", "threshold: 0.4", "holdSeconds: 30", "maxWorkers: 64"] {
         assert!(ran.stdout.contains(part), "{part:?} is not in\n{}", ran.stdout);
     }
+}
+
+/// Imports files of a folder; their folders are made.
+fn import(files: &[(&str, &[u8])]) -> Ran {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, content) in files {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, content).expect("written");
+    }
+    let ran = run(command(&["import", "pve"]).arg(folder.path()));
+    assert_eq!(ran.status, 0, "{}", ran.stderr);
+    ran
+}
+
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
+fn nodes_are_called_as_they_may_be_here() {
+    let ran = import(&[
+        ("ha/resources.cfg", b"vm: 100\n\tgroup g"),
+        ("ha/groups.cfg", b"group: g\r\n\tnodes PVE01:2,pve02\r\n"),
+        ("ha/rules.cfg", b"node-affinity: r\n\tnodes PVE01,PVE03\n\tresources vm:100\n"),
+    ]);
+    has(&ran.stdout, &["    pve01: 2\n    pve02: 0\n", "      pve01: 0\n      pve03: 0\n"]);
+    has(
+        &ran.stderr,
+        &["groups.cfg:2: node PVE01 is called pve01 here", "rules.cfg:2: node PVE03 is called pve03"],
+    );
+    assert_eq!(ran.stderr.matches("node PVE01 is called").count(), 1, "{}", ran.stderr);
+}
+
+#[test]
+fn a_rule_is_about_the_guests_that_it_names() {
+    let ran = import(&[
+        ("resources.cfg", b"\xef\xbb\xbfVM: 100\n\tgroup gone\n\nct: 101\n\n# ct: 102\n"),
+        (
+            "rules.cfg",
+            b"node-affinity: a\n\tnodes n1\n\tresources vm:100,vm:100,vm:101\n\n\
+              resource-affinity: b\n\taffinity positive\n\tresources ct:100,vm:101\n",
+        ),
+    ]);
+    has(&ran.stdout, &["    resources:\n    - \"100\"\n", "# ct: 102\n"]);
+    has(
+        &ran.stderr,
+        &[
+            "rules.cfg:3: vm:101 of rule a is ct:101 in resources.cfg: left out",
+            "rules.cfg:7: ct:100 of rule b is vm:100 in resources.cfg: left out",
+            "rules.cfg:5: rule b has no resource left: left out",
+        ],
+    );
+    assert!(!ran.stderr.contains("in group gone: leave"), "{}", ran.stderr);
+}
+
+#[test]
+fn sizes_are_found_in_a_copy_of_the_whole_etc_or_said_to_be_missing() {
+    let ran = import(&[
+        ("pve/ha/resources.cfg", b"vm: 100\n\nct: 101\n"),
+        ("pve/ha/fence.cfg", b"\n# devices\ndevice x\n"),
+        ("pve/datacenter.cfg", b"crs: ha=static\nmax_worker: 3\nmigration_unsecure: 1\n"),
+        ("pve/nodes/n1/qemu-server/100.conf", b"name: M\xfcller\nmemory: 2048\n"),
+    ]);
+    has(&ran.stdout, &["memory: 2048Mi\n"]);
+    has(
+        &ran.stderr,
+        &[
+            "sizes of ct:101 are not known",
+            "fence.cfg:3: devices are declared for each node",
+            "datacenter.cfg:2: max_worker: ha-manager reads max_workers",
+            "datacenter.cfg:3: migration_unsecure: ",
+        ],
+    );
+    has(&import(&[("resources.cfg", b"")]).stderr, &["resources.cfg: there is no vm and no ct in it"]);
 }

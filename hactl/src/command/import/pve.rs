@@ -92,6 +92,15 @@ impl Pve {
         let (path, text) = resources;
         let known = resources::read(&text, &path, &groups, &mut guests, &mut imported)
             .map_err(|problem| wrong(&path, &problem))?;
+        if known.is_empty() {
+            imported.note(&path, "there is no vm and no ct in it");
+        }
+        if let Some((path, text)) = ha("fence.cfg")?
+            && let Some(line) = text.lines().position(|line| !line.is_empty() && !line.starts_with('#'))
+        {
+            let text = "devices are declared for each node (docs/fencing.md)";
+            imported.note(&format!("{path}:{}", line + 1), text);
+        }
         if let Some((path, text)) = ha("rules.cfg")? {
             rules::read(&text, &path, &known, &mut imported).map_err(|problem| wrong(&path, &problem))?;
         }
@@ -113,15 +122,27 @@ impl Pve {
     }
 }
 
-/// A file's text; `None` when there is no such file.
-fn text_of(path: &Path) -> Result<Option<String>, Failure> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(Failure::usage(format!("{}: it cannot be read: {error}", path.display()))),
-    }
-}
-
 fn wrong(path: &str, problem: &Problem) -> Failure {
     Failure::usage(format!("{path}:{}: {}", problem.line, problem.text)).help("nothing was written")
+}
+
+/// A file's text; `None` when there is no such file.
+fn text_of(path: &Path) -> Result<Option<String>, Failure> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => {
+            return Err(Failure::usage(format!("{}: it cannot be read: {error}", path.display())));
+        }
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
+        let line = 1 + before.filter(|byte| **byte == b'\n').count();
+        Failure::usage(format!("{}:{line}: there is a byte that is not UTF-8", path.display()))
+            .help("write the file in UTF-8, as by iconv -f LATIN1 -t UTF-8; nothing was written")
+    })?;
+    // Some editors put a byte order mark first; it is no part of the first word.
+    Ok(Some(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()))
 }

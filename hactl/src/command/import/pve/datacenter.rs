@@ -6,11 +6,15 @@ use super::section::{Problem, Property};
 use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::kind::Kind;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// How long a round of ha-manager takes: it counts the time that an imbalance lasts in rounds.
 const ROUND_SECONDS: u32 = 10;
 /// The most workers that a node takes at once here.
 const MAX_WORKERS: u32 = 64;
+/// The settings that are read; no other is looked at.
+const READ: [&str; 8] =
+    ["ha", "crs", "max_workers", "max_worker", "bwlimit", "migration", "migration_unsecure", "fencing"];
 
 /// Reads datacenter.cfg. What is not about services that are kept available is left alone without a word.
 pub(super) fn read(
@@ -22,6 +26,7 @@ pub(super) fn read(
     let mut spec: Map<String, Value> = Map::new();
     let mut scheduler: Map<String, Value> = Map::new();
     let mut first_line = 1;
+    let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content.trim())) {
         if content.is_empty() || content.starts_with('#') {
             continue;
@@ -35,11 +40,18 @@ pub(super) fn read(
             )
         })?;
         let setting = Property { name: name.trim().to_owned(), value: value.trim().to_owned(), line };
+        if !READ.contains(&setting.name.as_str()) {
+            continue;
+        }
+        if let Some(first) = lines.insert(setting.name.clone(), line) {
+            let text = format!("{} is there twice, first in line {first}", setting.name);
+            return Err(Problem::new(line, text));
+        }
         let place = format!("{path}:{line}");
         let before = (spec.len(), scheduler.len());
         match setting.name.as_str() {
             "ha" => {
-                for part in parts(&setting, "shutdown_policy") {
+                for part in parts(&setting, "shutdown_policy")? {
                     if part.name == "shutdown_policy" {
                         spec.insert("shutdownPolicy".to_owned(), json!(shutdown_policy(&part)?));
                     } else {
@@ -48,7 +60,7 @@ pub(super) fn read(
                 }
             }
             "crs" => {
-                for part in parts(&setting, "ha") {
+                for part in parts(&setting, "ha")? {
                     crs(&part, &place, &mut scheduler, imported)?;
                 }
             }
@@ -64,19 +76,23 @@ pub(super) fn read(
                 spec.insert("maxWorkers".to_owned(), json!(workers));
             }
             "bwlimit" => {
-                for part in parts(&setting, "default") {
-                    if part.name == "migration"
-                        || (part.name == "default" && guests.bandwidth_mebibytes.is_none())
-                    {
-                        // KiB a second; 0 is no limit.
-                        let mebibytes = u64::from(part.count()?).div_ceil(1024);
-                        guests.bandwidth_mebibytes = Some(mebibytes).filter(|mebibytes| *mebibytes > 0);
-                    }
+                let parts = parts(&setting, "default")?;
+                // The limit of migrations wins over that of everything, wherever it stands and even if it is none.
+                let of = |name: &str| parts.iter().find(|part| part.name == name);
+                if let Some(part) = of("migration").or_else(|| of("default")) {
+                    guests.bandwidth_mebibytes = mebibytes(part)?;
                 }
             }
-            "migration" => {
-                let text = "migration: the way that memory takes is set for each machine (spec.driver.libvirt.migration)";
+            "max_worker" => {
+                let text = "max_worker: ha-manager reads max_workers; write that, if it is meant";
                 imported.note(&place, text);
+            }
+            "migration" | "migration_unsecure" => {
+                let text = format!(
+                    "{}: the way that memory takes is set for each machine (spec.driver.libvirt.migration)",
+                    setting.name
+                );
+                imported.note(&place, &text);
             }
             "fencing" if setting.value != "watchdog" => {
                 let text = "fencing: devices are declared for each node (docs/fencing.md); a watchdog is always used";
@@ -94,6 +110,13 @@ pub(super) fn read(
     }
     if !spec.is_empty() {
         imported.object(Kind::Cluster, CLUSTER_NAME, &spec, &format!("{path}:{first_line}"), &[]);
+        for (setting, field) in
+            [("ha", "spec.shutdownPolicy"), ("crs", "spec.scheduler"), ("max_workers", "spec.maxWorkers")]
+        {
+            if let Some(line) = lines.get(setting) {
+                imported.field(field, path, *line);
+            }
+        }
     }
     Ok(())
 }
@@ -101,8 +124,10 @@ pub(super) fn read(
 /// Reads the defaults of ha-manager's services.
 pub(super) fn defaults(text: &str, path: &str, imported: &mut Imported) {
     for (line, content) in text.lines().enumerate().map(|(index, content)| (index + 1, content.trim())) {
-        if let Some(("WATCHDOG_MODULE", module)) = content.split_once('=') {
-            let module = module.trim_matches(['"', '\'', ' ']);
+        let Some((name, module)) = content.split_once('=') else { continue };
+        let module = module.trim_matches(['"', '\'', ' ']);
+        // An empty one is softdog there; here it would be none at all.
+        if name.trim_end() == "WATCHDOG_MODULE" && !module.is_empty() {
             let text = format!("set WATCHDOG_MODULE={module} in /etc/default/ha-watchdogd of each node");
             imported.note(&format!("{path}:{line}"), &text);
         }
@@ -110,14 +135,30 @@ pub(super) fn defaults(text: &str, path: &str, imported: &mut Imported) {
 }
 
 /// The parts of a value such as `ha=static,ha-rebalance-on-start=1`; one without a name has the given one.
-fn parts(setting: &Property, unnamed: &str) -> Vec<Property> {
-    let texts = setting.value.split(',').map(str::trim).filter(|part| !part.is_empty());
-    texts
-        .map(|part| {
-            let (name, value) = part.split_once('=').unwrap_or((unnamed, part));
-            Property { name: name.to_owned(), value: value.to_owned(), line: setting.line }
-        })
-        .collect()
+fn parts(setting: &Property, unnamed: &str) -> Result<Vec<Property>, Problem> {
+    let mut parts: Vec<Property> = Vec::new();
+    for part in setting.value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, value) = part.split_once('=').unwrap_or((unnamed, part));
+        let (name, value) = (name.trim().to_owned(), value.trim().to_owned());
+        if parts.iter().any(|other| other.name == name) {
+            return Err(Problem::new(setting.line, format!("{}: {name} is there twice", setting.name)));
+        }
+        parts.push(Property { name, value, line: setting.line });
+    }
+    Ok(parts)
+}
+
+/// A limit in MiB a second, at least 1; it is written in KiB a second, perhaps with a fraction, and 0 is none.
+fn mebibytes(part: &Property) -> Result<Option<u64>, Problem> {
+    let expected = || part.expected("KiB a second, 0 for no limit");
+    let (whole, fraction) = part.value.split_once('.').unwrap_or((&part.value, ""));
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(expected());
+    }
+    let kibibytes: u64 = whole.parse().map_err(|_| expected())?;
+    let has_fraction = fraction.bytes().any(|byte| byte != b'0');
+    let kibibytes = kibibytes.saturating_add(u64::from(has_fraction));
+    Ok(Some(kibibytes.div_ceil(1024)).filter(|mebibytes| *mebibytes > 0))
 }
 
 fn shutdown_policy(part: &Property) -> Result<&'static str, Problem> {
@@ -180,5 +221,59 @@ fn share(part: &Property) -> Result<f64, Problem> {
         Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
         Ok(percent) if (1.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
         Ok(_) | Err(_) => Err(part.expected("a share from 0 to 1, or a percentage")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_limit_of_migrations_wins_wherever_it_stands() {
+        let check = |value: &str, expected: Option<u64>| {
+            let mut guests = Guests::new(false, Path::new("/nonexistent"));
+            let text = format!("bwlimit: {value}\n");
+            read(&text, "datacenter.cfg", &mut Imported::default(), &mut guests).unwrap();
+            assert_eq!(guests.bandwidth_mebibytes, expected, "{value}");
+        };
+        check("migration=204800", Some(200));
+        check("default=2048,migration=1024", Some(1));
+        check("migration=1024,default=2048", Some(1));
+        check("migration=0,default=2048", None);
+        check("default=2048,migration=0", None);
+        check("default=2048.5,clone=1", Some(3));
+        check("migration=0.5", Some(1));
+        check("clone=1", None);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let check = |text: &str, line: usize, part: &str| {
+            let mut guests = Guests::new(false, Path::new("/nonexistent"));
+            let problem = read(text, "datacenter.cfg", &mut Imported::default(), &mut guests).unwrap_err();
+            assert!(problem.line == line && problem.text.contains(part), "{problem:?}");
+        };
+        check(
+            "ha: shutdown_policy=migrate\n\nha: shutdown_policy=freeze\n",
+            3,
+            "ha is there twice, first in line 1",
+        );
+        check("crs: ha=static,ha-rebalance-on-start=1,ha=basic\n", 1, "crs: ha is there twice");
+        check("crs: static,ha=basic\n", 1, "crs: ha is there twice");
+        check("bwlimit: migration=1.x\n", 1, "migration: expected KiB a second");
+        check("bwlimit: migration=-1\n", 1, "migration: expected KiB a second");
+    }
+
+    #[test]
+    fn an_empty_watchdog_module_is_none_to_carry_over() {
+        let check = |text: &str, expected: &[&str]| {
+            let mut imported = Imported::default();
+            defaults(text, "f", &mut imported);
+            assert_eq!(imported.notes, expected, "{text}");
+        };
+        check("WATCHDOG_MODULE=\n#WATCHDOG_MODULE=a\nWATCHDOG_MODULE=\"\"\n", &[]);
+        let told = "f:1: set WATCHDOG_MODULE=iTCO_wdt in /etc/default/ha-watchdogd of each node";
+        check("WATCHDOG_MODULE = \"iTCO_wdt\"\n", &[told]);
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
         for property in &section.properties {
             match property.name.as_str() {
                 "nodes" => {
-                    spec.insert("nodes".to_owned(), words::nodes(property)?);
+                    spec.insert("nodes".to_owned(), words::nodes(property, path, imported)?);
                 }
                 "restricted" | "nofailback" => {
                     if property.boolean()? {
@@ -50,6 +50,7 @@ pub(super) fn read(text: &str, path: &str, imported: &mut Imported) -> Result<Gr
             imported.note(&place, &format!("group {} is called {name} here", section.name));
         }
         imported.object(Kind::Group, &name, &spec, &place, &section.comments);
+        imported.fields(&["spec"], path, &section.properties);
         groups.insert(section.name, name);
     }
     Ok(groups)

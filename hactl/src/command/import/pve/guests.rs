@@ -3,7 +3,11 @@
 use ha_api_types::driver::DriverKind;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+/// The most guests that one note names.
+const MOST_NAMED: usize = 20;
 
 /// What becomes of guests, for the whole import.
 #[derive(Debug)]
@@ -16,6 +20,10 @@ pub(super) struct Guests {
     folder: PathBuf,
     kinds: BTreeSet<GuestKind>,
     sizes_left_out: bool,
+    /// Guests whose configuration is not there.
+    unknown_sizes: Vec<String>,
+    /// Configurations that cannot be read, and why.
+    unreadable: Vec<String>,
 }
 
 /// The two kinds of guest.
@@ -45,6 +53,8 @@ impl Guests {
             folder: folder.to_owned(),
             kinds: BTreeSet::new(),
             sizes_left_out: false,
+            unknown_sizes: Vec::new(),
+            unreadable: Vec::new(),
         }
     }
 
@@ -57,6 +67,9 @@ impl Guests {
         };
         self.kinds.insert(kind);
         let settings = self.settings(kind, number);
+        if settings.is_none() {
+            self.unknown_sizes.push(format!("{type_name}:{number}"));
+        }
         let size =
             settings.as_ref().map(|settings| requests(kind, settings)).filter(|size| size != &json!({}));
         self.sizes_left_out |= size.is_some() && !self.sized;
@@ -86,9 +99,9 @@ impl Guests {
     }
 
     /// The settings of the guest's own configuration, if that is there.
-    fn settings(&self, kind: GuestKind, number: &str) -> Option<BTreeMap<String, String>> {
+    fn settings(&mut self, kind: GuestKind, number: &str) -> Option<BTreeMap<String, String>> {
         let file = Path::new(kind.folder()).join(format!("{number}.conf"));
-        let tops = [self.folder.clone(), self.folder.join("..")];
+        let tops = [self.folder.clone(), self.folder.join(".."), self.folder.join("pve")];
         let mut places: Vec<PathBuf> = tops.iter().map(|top| top.join(&file)).collect();
         for top in &tops {
             let nodes = std::fs::read_dir(top.join("nodes")).into_iter().flatten().flatten();
@@ -96,12 +109,22 @@ impl Guests {
             nodes.sort();
             places.append(&mut nodes);
         }
-        places.iter().find_map(|path| std::fs::read_to_string(path).ok()).map(|text| current(&text))
+        for path in places {
+            match std::fs::read(&path) {
+                // Numbers are ASCII; a name that is not UTF-8 goes into a comment only.
+                Ok(bytes) => return Some(current(&String::from_utf8_lossy(&bytes))),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => (),
+                Err(error) => {
+                    self.unreadable.push(format!("{}: it cannot be read: {error}", path.display()));
+                }
+            }
+        }
+        None
     }
 
     /// What is to be said of all guests together.
     pub(super) fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = self.unreadable.clone();
         if !self.simulated {
             for kind in &self.kinds {
                 notes.push(match kind {
@@ -120,6 +143,16 @@ impl Guests {
                  spec.requests, which limit what fits on a node"
                     .to_owned(),
             );
+        }
+        if self.sized && !self.unknown_sizes.is_empty() {
+            let mut guests = self.unknown_sizes.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>();
+            if self.unknown_sizes.len() > guests.len() {
+                guests.push(format!("{} others", self.unknown_sizes.len() - guests.len()));
+            }
+            notes.push(format!(
+                "sizes of {} are not known, as their qemu-server/ID.conf or lxc/ID.conf is not there: write spec.requests",
+                guests.join(", ")
+            ));
         }
         notes
     }

@@ -1,10 +1,12 @@
 //! What an import gives: objects, and what could not be carried over.
 
+use super::section::Property;
 use crate::failure::Failure;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::validation;
-use ha_api_types::yaml::to_text;
+use ha_api_types::yaml::{MAX_DOCUMENTS, to_text};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// Objects and notes.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +15,8 @@ pub(super) struct Imported {
     pub(super) objects: Vec<Written>,
     /// What was not carried over, or not as it stands.
     pub(super) notes: Vec<String>,
+    /// Nodes of which it was said that they have another name here.
+    renamed_nodes: BTreeSet<String>,
 }
 
 /// One object.
@@ -25,6 +29,18 @@ pub(super) struct Written {
     comments: Vec<String>,
     /// `file:line` of where it comes from.
     place: String,
+    /// Fields that have a line of their own, with their `file:line`.
+    fields: Vec<(String, String)>,
+}
+
+impl Written {
+    /// Where a field comes from.
+    fn place_of(&self, path: &str) -> &str {
+        let covers = |field: &str| {
+            path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.fields.iter().find(|(field, _)| covers(field)).map_or(&self.place, |(_, place)| place)
+    }
 }
 
 impl Imported {
@@ -39,12 +55,45 @@ impl Imported {
     ) {
         let value =
             json!({"apiVersion": API_VERSION, "kind": kind.name(), "metadata": {"name": name}, "spec": spec});
-        self.objects.push(Written { kind, value, comments: comments.to_vec(), place: place.to_owned() });
+        self.objects.push(Written {
+            kind,
+            value,
+            comments: comments.to_vec(),
+            place: place.to_owned(),
+            fields: Vec::new(),
+        });
+    }
+
+    /// Says from which line a field of the last object comes.
+    pub(super) fn field(&mut self, field: &str, path: &str, line: usize) {
+        if let Some(object) = self.objects.last_mut() {
+            object.fields.push((field.to_owned(), format!("{path}:{line}")));
+        }
+    }
+
+    /// Says from which lines the fields below some fields of the last object come: those of `max_restart` in `maxRestart`.
+    pub(super) fn fields(&mut self, above: &[&str], path: &str, properties: &[Property]) {
+        for property in properties {
+            for above in above {
+                self.field(&format!("{above}.{}", camel_case(&property.name)), path, property.line);
+            }
+        }
     }
 
     /// Says that something was not carried over.
     pub(super) fn note(&mut self, place: &str, text: &str) {
         self.notes.push(format!("{place}: {text}"));
+    }
+
+    /// The name of a node: host names may have upper-case letters, names here may not.
+    pub(super) fn node(&mut self, place: &str, original: &str) -> String {
+        let name = original.to_ascii_lowercase();
+        if name != original && self.renamed_nodes.insert(original.to_owned()) {
+            let text =
+                format!("node {original} is called {name} here: give its agent that name (--node {name})");
+            self.note(place, &text);
+        }
+        name
     }
 
     /// Looks whether the API would take every object.
@@ -55,7 +104,7 @@ impl Imported {
         let mut problems = Vec::new();
         for object in &self.objects {
             for problem in validation::problems(object.kind, &object.value) {
-                problems.push(format!("{}: {problem}", object.place));
+                problems.push(format!("{}: {problem}", object.place_of(&problem.path)));
             }
         }
         if problems.is_empty() {
@@ -65,12 +114,22 @@ impl Imported {
     }
 
     /// The objects as YAML, behind a comment with the notes.
+    ///
+    /// # Errors
+    /// When `hactl apply` would not read so many.
     pub(super) fn text(&self) -> Result<String, Failure> {
+        let count = self.objects.len();
+        if count > MAX_DOCUMENTS {
+            let text = format!(
+                "{count} objects are more than the {MAX_DOCUMENTS} documents that one YAML file may have"
+            );
+            return Err(Failure::usage(text).help("give -o json: one List with all of them"));
+        }
         let mut text = String::new();
         if !self.notes.is_empty() {
             text.push_str("# Not carried over, or not as it stood:\n");
             for note in &self.notes {
-                text.push_str(&format!("# - {note}\n"));
+                text.push_str(&format!("# - {}\n", commented(note)));
             }
         }
         for (index, object) in self.objects.iter().enumerate() {
@@ -78,7 +137,7 @@ impl Imported {
                 text.push_str("---\n");
             }
             for comment in &object.comments {
-                text.push_str(format!("# {comment}").trim_end());
+                text.push_str(format!("# {}", commented(comment)).trim_end());
                 text.push('\n');
             }
             let written = to_text(&object.value)
@@ -86,5 +145,61 @@ impl Imported {
             text.push_str(&written);
         }
         Ok(text)
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut upper = false;
+    let letters = name.chars().filter_map(|letter| {
+        let next = (letter != '_').then_some(if upper { letter.to_ascii_uppercase() } else { letter });
+        upper = letter == '_';
+        next
+    });
+    letters.collect()
+}
+
+/// A text that stays in its comment: what YAML takes for the end of a line, or does not take at all, becomes `?`.
+fn commented(text: &str) -> String {
+    let kept = |letter: char| {
+        letter == '\t' || !(letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{feff}'))
+    };
+    text.chars().map(|letter| if kept(letter) { letter } else { '?' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_are_no_more_than_comments() {
+        let mut imported = Imported::default();
+        imported.note("a\nb: 1\rc", "x\u{85}kind: y");
+        let comments = ["a\rkind: Evil".to_owned(), "\0\u{2028}b\tc".to_owned()];
+        imported.object(Kind::Group, "g", &Map::new(), "groups.cfg:1", &comments);
+        let text = imported.text().unwrap();
+        assert!(text.contains("# - a?b: 1?c: x?kind: y\n"), "{text}");
+        assert!(text.contains("# a?kind: Evil\n# ??b\tc\n"), "{text}");
+        assert_eq!(ha_api_types::yaml::documents(&text).map(|found| found.len()), Ok(1));
+    }
+
+    #[test]
+    fn more_than_can_be_read_is_not_written() {
+        let mut imported = Imported::default();
+        for _ in 0..=MAX_DOCUMENTS {
+            imported.object(Kind::Group, "g", &Map::new(), "groups.cfg:1", &[]);
+        }
+        assert!(imported.text().unwrap_err().help.contains("-o json"));
+    }
+
+    #[test]
+    fn a_node_is_renamed_in_one_way_and_told_once() {
+        let mut imported = Imported::default();
+        assert_eq!(imported.node("a:1", "PVE01"), "pve01");
+        assert_eq!(imported.node("a:2", "PVE01"), "pve01");
+        assert_eq!(imported.node("a:3", "pve-2"), "pve-2");
+        assert_eq!(
+            imported.notes,
+            ["a:1: node PVE01 is called pve01 here: give its agent that name (--node pve01)"]
+        );
     }
 }

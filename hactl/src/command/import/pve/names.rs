@@ -12,6 +12,9 @@ pub(super) struct Names {
 impl Names {
     /// The name to use for one of ha-manager's, which may have upper-case letters and underscores.
     pub(super) fn of(&mut self, original: &str) -> String {
+        if problem(original, MAX_NAME_LENGTH).is_none() && self.used.insert(original.to_owned()) {
+            return original.to_owned();
+        }
         let plain: String = original
             .to_ascii_lowercase()
             .chars()
@@ -44,6 +47,7 @@ mod tests {
         check("prefer-node1", "prefer-node1-2");
         check("_x_", "x");
         check("___", "imported");
+        check(&"b".repeat(MAX_NAME_LENGTH), &"b".repeat(MAX_NAME_LENGTH));
         check(&"a".repeat(80), &"a".repeat(60));
         check(&"a".repeat(81), &format!("{}-2", "a".repeat(60)));
     }

@@ -8,8 +8,17 @@ use ha_api_types::kind::Kind;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Guests by their number, with their group as it is called in ha-manager.
-pub(super) type Known = BTreeMap<String, Option<String>>;
+/// Guests by their number.
+pub(super) type Known = BTreeMap<String, KnownGuest>;
+
+/// What rules have to know of a guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KnownGuest {
+    /// `vm` or `ct`.
+    pub(super) type_name: String,
+    /// Its group as it is called in ha-manager, if that is there.
+    pub(super) group: Option<String>,
+}
 
 /// Reads resources.cfg.
 pub(super) fn read(
@@ -39,8 +48,10 @@ pub(super) fn read(
         let mut comments = section.comments.clone();
         comments.splice(0..0, guest.name);
         imported.object(Kind::Resource, &section.name, &spec, &place, &comments);
+        imported.fields(&["spec"], path, &section.properties);
         let group = section.properties.iter().find(|property| property.name == "group");
-        known.insert(section.name.clone(), group.map(|group| group.value.clone()));
+        let group = group.map(|group| group.value.clone()).filter(|group| groups.contains_key(group));
+        known.insert(section.name, KnownGuest { type_name: section.type_name, group });
     }
     Ok(known)
 }

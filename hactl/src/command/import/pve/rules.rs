@@ -2,7 +2,7 @@
 
 use super::imported::Imported;
 use super::names::Names;
-use super::resources::Known;
+use super::resources::{Known, KnownGuest};
 use super::section::{Problem, Property, Section, list, sections};
 use super::words;
 use ha_api_types::kind::Kind;
@@ -29,23 +29,29 @@ pub(super) fn read(text: &str, path: &str, known: &Known, imported: &mut Importe
                 continue;
             }
         };
-        let spec = rule(&section, affinity, known, path, imported)?;
+        let Some(spec) = rule(&section, affinity, known, path, imported)? else {
+            imported.note(&place, &format!("rule {} has no resource left: left out", section.name));
+            continue;
+        };
         let name = names.of(&section.name);
         if name != section.name {
             imported.note(&place, &format!("rule {} is called {name} here", section.name));
         }
         imported.object(Kind::AffinityRule, &name, &spec, &place, &section.comments);
+        let above = ["spec", "spec.nodeAffinity", "spec.resourceAffinity"];
+        imported.fields(&above, path, &section.properties);
     }
     Ok(())
 }
 
+/// What a rule says; `None` when nothing is left that it is about.
 fn rule(
     section: &Section,
     affinity: Affinity,
     known: &Known,
     path: &str,
     imported: &mut Imported,
-) -> Result<Map<String, Value>, Problem> {
+) -> Result<Option<Map<String, Value>>, Problem> {
     let mut inner: Map<String, Value> = Map::new();
     let mut outer: Map<String, Value> = Map::new();
     // ha-manager knows only rules between guests that hold always.
@@ -56,27 +62,14 @@ fn rule(
         let place = format!("{path}:{}", property.line);
         match (property.name.as_str(), affinity) {
             ("resources", _) => {
-                let resources = resources(property)?;
-                for resource in &resources {
-                    match (known.get(*resource), affinity) {
-                        (None, _) => {
-                            let text = format!("{resource} of rule {} is in no resources.cfg", section.name);
-                            imported.note(&place, &text);
-                        }
-                        (Some(Some(group)), Affinity::Node) => {
-                            let text = format!(
-                                "{resource} is in rule {} and in group {group}: leave one of them",
-                                section.name
-                            );
-                            imported.note(&place, &text);
-                        }
-                        (Some(Some(_)), Affinity::Resource) | (Some(None), _) => (),
-                    }
+                let resources = resources(section, property, affinity, known, &place, imported)?;
+                if resources.is_empty() {
+                    return Ok(None);
                 }
                 inner.insert("resources".to_owned(), json!(resources));
             }
             ("nodes", Affinity::Node) => {
-                inner.insert("nodes".to_owned(), words::nodes(property)?);
+                inner.insert("nodes".to_owned(), words::nodes(property, path, imported)?);
             }
             ("strict", Affinity::Node) => {
                 inner.insert("strict".to_owned(), json!(property.boolean()?));
@@ -105,15 +98,47 @@ fn rule(
     let mut spec: Map<String, Value> = Map::new();
     spec.insert(key.to_owned(), Value::Object(inner));
     spec.extend(outer);
-    Ok(spec)
+    Ok(Some(spec))
 }
 
-fn resources(property: &Property) -> Result<Vec<&str>, Problem> {
-    let resources: Vec<&str> = list(&property.value)
-        .into_iter()
-        .map(|text| words::service(text, property))
-        .collect::<Result<_, _>>()?;
-    if resources.is_empty() { Err(property.expected("resources as vm:100,ct:101")) } else { Ok(resources) }
+/// The resources of a rule, each once: ha-manager takes them for a set.
+fn resources<'a>(
+    section: &Section,
+    property: &'a Property,
+    affinity: Affinity,
+    known: &Known,
+    place: &str,
+    imported: &mut Imported,
+) -> Result<Vec<&'a str>, Problem> {
+    let parts = list(&property.value);
+    if parts.is_empty() {
+        return Err(property.expected("resources as vm:100,ct:101"));
+    }
+    let rule = &section.name;
+    let mut resources = Vec::new();
+    for part in parts {
+        let (type_name, resource) = words::service(part, property)?;
+        if resources.contains(&resource) {
+            continue;
+        }
+        match known.get(resource) {
+            None => imported.note(place, &format!("{resource} of rule {rule} is in no resources.cfg")),
+            // Without its type it would mean another guest.
+            Some(guest) if !guest.type_name.eq_ignore_ascii_case(type_name) => {
+                let right = &guest.type_name;
+                let text = format!("{part} of rule {rule} is {right}:{resource} in resources.cfg: left out");
+                imported.note(place, &text);
+                continue;
+            }
+            Some(KnownGuest { group: Some(group), .. }) if affinity == Affinity::Node => {
+                let text = format!("{resource} is in rule {rule} and in group {group}: leave one of them");
+                imported.note(place, &text);
+            }
+            Some(_) => (),
+        }
+        resources.push(resource);
+    }
+    Ok(resources)
 }
 
 fn word(property: &Property) -> Result<&'static str, Problem> {

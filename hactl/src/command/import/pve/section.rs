@@ -18,7 +18,7 @@ impl Problem {
 /// One section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
-    /// What stands before the colon, as `vm`.
+    /// What stands before the colon, as `vm`, in lower case, which ha-manager does not tell from upper case.
     pub(super) type_name: String,
     /// What stands after it, as `100`.
     pub(super) name: String,
@@ -26,7 +26,7 @@ pub(super) struct Section {
     pub(super) line: usize,
     /// Its properties, in their order.
     pub(super) properties: Vec<Property>,
-    /// The lines with `#` before and in it, without the sign.
+    /// The lines with `#` before and in it, without the sign; of the last section also those after it.
     pub(super) comments: Vec<String>,
 }
 
@@ -72,6 +72,9 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, Problem> {
             open = true;
         }
     }
+    if let Some(last) = sections.last_mut() {
+        last.comments.append(&mut comments);
+    }
     Ok(sections)
 }
 
@@ -88,7 +91,12 @@ fn first_line(trimmed: &str, line: usize) -> Result<Section, Problem> {
     if !word(type_name) || !word(name) {
         return Err(expected());
     }
-    Ok(Section { type_name: type_name.to_owned(), name: name.to_owned(), line, ..Section::default() })
+    Ok(Section {
+        type_name: type_name.to_ascii_lowercase(),
+        name: name.to_owned(),
+        line,
+        ..Section::default()
+    })
 }
 
 fn add(section: &mut Section, trimmed: &str, line: usize) -> Result<(), Problem> {
@@ -171,6 +179,7 @@ mod tests {
             "# web\nvm:1\n\tcomment a  b \nct: 2\n\tdisable\n",
             Ok("vm:1(comment=a  b)[web] ct:2(disable=)[]"),
         );
+        check("VM: 1\n\n# a\nct: 2\n\n# b\n#\tc", Ok("vm:1()[] ct:2()[a|b|c]"));
         check("vm: 1\n\n\tstate started\n", Err((3, "belongs to no section")));
         check("\tstate started\n", Err((1, "belongs to no section")));
         check("state started\n", Err((1, "does not begin a section")));

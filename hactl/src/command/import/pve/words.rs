@@ -1,10 +1,12 @@
 //! Words that ha-manager's files and the objects have in common.
 
+use super::imported::Imported;
 use super::section::{Problem, Property, list};
 use serde_json::{Map, Value, json};
 
 /// Nodes with priorities, as `node2:1,node4`.
-pub(super) fn nodes(property: &Property) -> Result<Value, Problem> {
+pub(super) fn nodes(property: &Property, path: &str, imported: &mut Imported) -> Result<Value, Problem> {
+    let place = format!("{path}:{}", property.line);
     let mut nodes = Map::new();
     for part in list(&property.value) {
         let (name, priority) = match part.split_once(':') {
@@ -16,7 +18,7 @@ pub(super) fn nodes(property: &Property) -> Result<Value, Problem> {
                 (name, number)
             }
         };
-        if nodes.insert(name.to_owned(), json!(priority)).is_some() {
+        if nodes.insert(imported.node(&place, name), json!(priority)).is_some() {
             return Err(Problem::new(property.line, format!("nodes: {name} is there twice")));
         }
     }
@@ -26,10 +28,10 @@ pub(super) fn nodes(property: &Property) -> Result<Value, Problem> {
     Ok(Value::Object(nodes))
 }
 
-/// A resource of a list, without its type.
-pub(super) fn service<'a>(text: &'a str, property: &Property) -> Result<&'a str, Problem> {
+/// A resource of a list: its type and its name.
+pub(super) fn service<'a>(text: &'a str, property: &Property) -> Result<(&'a str, &'a str), Problem> {
     match text.split_once(':') {
-        Some((type_name, name)) if !type_name.is_empty() && !name.is_empty() => Ok(name),
+        Some((type_name, name)) if !type_name.is_empty() && !name.is_empty() => Ok((type_name, name)),
         Some(_) | None => Err(property.expected("resources as vm:100,ct:101")),
     }
 }
