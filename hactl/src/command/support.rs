@@ -9,6 +9,7 @@ use crate::session::Session;
 use clap::{Args, Subcommand, ValueHint};
 use ha_api_types::kind::{API_VERSION, Kind};
 use serde_json::{Value, json};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Gather what somebody needs who is to find out what happened
@@ -58,10 +59,13 @@ impl Problems {
 
 impl Dump {
     async fn run(&self, session: &Session) -> Outcome {
-        prepare(&self.folder)?;
+        session.format(&[])?;
+        check(&self.folder)?;
         let client = session.client()?;
-        // The first question tells whether there is anybody to ask.
+        // The first question tells whether there is anybody to ask; without an answer no folder is made.
         client.list(Collection::Kind(Kind::Cluster), &[]).await?;
+        std::fs::create_dir_all(&self.folder)
+            .map_err(|error| Failure::usage(format!("{}: cannot be made: {error}", self.folder.display())))?;
         let mut problems = Problems::default();
         let server = problems.keep("version of the controller", client.server_version().await);
         let versions = json!({"client": env!("CARGO_PKG_VERSION"), "server": server});
@@ -115,14 +119,16 @@ fn list_of(items: &[Value]) -> Value {
     json!({"apiVersion": API_VERSION, "kind": "List", "items": items})
 }
 
-fn prepare(folder: &Path) -> Result<(), Failure> {
+/// Looks whether the folder may be written into.
+fn check(folder: &Path) -> Result<(), Failure> {
     let shown = folder.display();
-    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Failure::usage(format!("{shown}: there is something in it"))
-            .help("give a folder that is empty or not there yet"));
-    }
-    std::fs::create_dir_all(folder)
-        .map_err(|error| Failure::usage(format!("{shown}: cannot be made: {error}")))
+    let problem = match folder.read_dir().map(|mut entries| entries.next().is_some()) {
+        Ok(false) => return Ok(()),
+        Ok(true) => format!("{shown}: there is something in it"),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => format!("{shown}: is no folder that can be read: {error}"),
+    };
+    Err(Failure::usage(problem).help("give a folder that is empty or not there yet"))
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {

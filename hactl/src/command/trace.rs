@@ -31,11 +31,12 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         let format = session.format(&[Format::Yaml, Format::Json])?;
+        let target = self.target()?;
         let client = session.client()?;
         let operations = client.list(Collection::Kind(Kind::Operation), &[]).await?.items;
-        let subject = match self.operation(&operations)? {
+        let subject = match self.operation(&target, &operations)? {
             Some(operation) => Subject::Operation(Box::new(operation.clone())),
-            None => self.action(session).await?,
+            None => self.action(&target, session).await?,
         };
         let mut events = client.list(Collection::Events, &[]).await?.items;
         events.sort_by(|left, right| when(left).cmp(when(right)));
@@ -55,20 +56,24 @@ impl Trace {
         Ok(Exit::Done)
     }
 
-    /// The operation that is meant, if one is.
-    fn operation<'a>(&self, operations: &'a [Value]) -> Result<Option<&'a Value>, Failure> {
-        if !self.subject.contains('/') {
-            return Ok(find(operations, &self.subject));
-        }
+    /// What was typed, of a kind that can be followed.
+    fn target(&self) -> Result<Target, Failure> {
         let target = Target::parse(&self.subject)?;
         match target.kind {
-            Kind::Operation => self.named(operations, &target.name.name).map(Some),
-            Kind::Resource => Ok(None),
+            Kind::Operation | Kind::Resource => Ok(target),
             Kind::Group | Kind::AffinityRule | Kind::Node | Kind::NodeGroup | Kind::Cluster => {
                 let text = format!("a {} cannot be followed", target.kind.singular());
                 Err(Failure::usage(text).help("give an operation, the uid of an action, or a resource"))
             }
         }
+    }
+
+    /// The operation that is meant, if one is.
+    fn operation<'a>(&self, target: &Target, operations: &'a [Value]) -> Result<Option<&'a Value>, Failure> {
+        if target.kind == Kind::Operation {
+            return self.named(operations, &target.name.name).map(Some);
+        }
+        Ok(if self.subject.contains('/') { None } else { find(operations, &self.subject) })
     }
 
     fn named<'a>(&self, operations: &'a [Value], name: &str) -> Result<&'a Value, Failure> {
@@ -79,11 +84,15 @@ impl Trace {
     }
 
     /// The action of a resource, or the one with this uid.
-    async fn action(&self, session: &Session) -> Result<Subject, Failure> {
-        let target = Target::parse(&self.subject)?;
+    async fn action(&self, target: &Target, session: &Session) -> Result<Subject, Failure> {
         let Some(resource) = session.client()?.get(Kind::Resource, &target.name.name).await? else {
+            // No uid has a kind or a type before it.
+            if self.subject.contains(['/', ':']) {
+                return Err(Failure::refused(format!("there is no {}", target.shown())));
+            }
             return Ok(Subject::Action(self.subject.clone()));
         };
+        target.name.check(&resource)?;
         match resource.pointer("/status/actionUid").and_then(Value::as_str) {
             Some(uid) => Ok(Subject::Action(uid.to_owned())),
             None => Err(Failure::refused(format!("{} has no action yet", self.subject))

@@ -176,4 +176,13 @@ fn a_support_dump_has_everything_but_secrets() {
     assert_eq!(ran.status, i32::from(!problems.is_empty()), "{}", ran.stderr);
     assert!(!problems.contains("resources.yaml") && !problems.contains("events.yaml"), "{problems}");
     hactl(&server, &["support", "dump", &target.display().to_string()]).fails(2, "there is something in it");
+    let versions = target.join("versions.yaml").display().to_string();
+    hactl(&server, &["support", "dump", &versions]).fails(2, "is no folder that can be read");
+    hactl(&server, &["support", "dump", "-o", "yaml"]).fails(2, "no output format yaml");
+    let here = folder.path().join("here");
+    std::fs::create_dir(&here).expect("a folder");
+    // Where nobody answers, nothing is left behind.
+    run(command(&["--server", "http://127.0.0.1:1", "support", "dump"]).current_dir(&here))
+        .fails(3, "no controller can be reached");
+    assert_eq!(std::fs::read_dir(&here).expect("a folder").count(), 0);
 }

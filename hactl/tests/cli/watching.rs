@@ -1,6 +1,6 @@
 //! Watches: rows as they change, over lost connections and compacted revisions.
 
-use super::hactl::{command, hactl, start};
+use super::hactl::{command, hactl, run, start};
 use super::server::{Request, Scripted, Server};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -140,5 +140,12 @@ fn an_operation_is_followed_over_controller_and_agent() {
     hactl(&server, &["trace", "a1", "-o", "json"]).shows(0, &["\"afterSeconds\": 1.0", "\"epoch\": \"4\""]);
     hactl(&server, &["trace", "a7"]).fails(1, "nothing is known of action a7 any more");
     hactl(&server, &["trace", "operation/gone"]).fails(1, "there is no operation/gone");
-    hactl(&server, &["trace", "node/node1"]).fails(2, "a node cannot be followed");
+    hactl(&server, &["trace", "resource/gone"]).fails(1, "there is no resource/gone");
+    hactl(&server, &["trace", "ct:gone"]).fails(1, "there is no resource/gone");
+    hactl(&server, &["trace", "ct:web"]).fails(1, "resource ct:web does not exist: web has type ");
+    // What is wrong in itself is told without a controller, too.
+    for (subject, part) in [("node/node1", "a node cannot be followed"), ("a:b:c", "\"a:b:c\" is not a name")]
+    {
+        run(&mut command(&["--server", "http://127.0.0.1:1", "trace", subject])).fails(2, part);
+    }
 }

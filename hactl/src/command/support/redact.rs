@@ -63,6 +63,9 @@ fn hide_leaves(value: &mut Value) {
 
 /// A text without the secrets in it: of an option `--password=x`, of JSON (what was applied last), of attributes in XML.
 fn cleared(text: &str) -> String {
+    if let Some(url) = cleared_url(text) {
+        return url;
+    }
     if let Some((option, _)) =
         text.split_once('=').filter(|(option, _)| !option.contains(char::is_whitespace))
         && is_secret(option)
@@ -77,7 +80,8 @@ fn cleared(text: &str) -> String {
     }
     let mut rest = text;
     let mut clear = String::new();
-    while let Some(at) = rest.find("passwd=").or_else(|| rest.find("password=")) {
+    // The first of them, whichever it is: what stands before is kept as it is.
+    while let Some(at) = ["passwd=", "password="].iter().filter_map(|name| rest.find(name)).min() {
         let begin = at + rest[at..].find('=').unwrap_or(0) + 1;
         clear.push_str(&rest[..begin]);
         rest = &rest[begin..];
@@ -90,6 +94,24 @@ fn cleared(text: &str) -> String {
         rest = &rest[length..];
     }
     clear + rest
+}
+
+/// A URL without its password and without its query, in which tokens are; `None` for what is no URL.
+fn cleared_url(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || "+-.".contains(letter));
+    if !is_scheme || text.contains(char::is_whitespace) {
+        return None;
+    }
+    let (address, end) = rest.split_at(rest.find(['?', '#']).unwrap_or(rest.len()));
+    let (authority, path) = address.split_at(address.find('/').unwrap_or(address.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((user, host)) if user.contains(':') => format!("{REDACTED}@{host}"),
+        Some(_) | None => authority.to_owned(),
+    };
+    let end = if end.is_empty() { String::new() } else { format!("?{REDACTED}") };
+    Some(format!("{scheme}://{authority}{path}{end}"))
 }
 
 #[cfg(test)]
@@ -120,7 +142,23 @@ mod tests {
             json!("<graphics passwd='x y' port='1'/><a password=\"b\"/>"),
             json!(format!("<graphics passwd={REDACTED} port='1'/><a password={REDACTED}/>")),
         );
+        check(
+            json!("<a password='b'/><graphics passwd='x'/>"),
+            json!(format!("<a password={REDACTED}/><graphics passwd={REDACTED}/>")),
+        );
         check(json!("passwd=open end"), json!(format!("passwd={REDACTED}")));
+        check(
+            json!([
+                "https://me:word@a.example:8443/x?key=1#y",
+                "qemu+tls://b.example/system",
+                "http://c@d/e@f"
+            ]),
+            json!([
+                format!("https://{REDACTED}@a.example:8443/x?{REDACTED}"),
+                "qemu+tls://b.example/system",
+                "http://c@d/e@f"
+            ]),
+        );
         check(json!("why: node1 does not fit, memory=2Gi"), json!("why: node1 does not fit, memory=2Gi"));
     }
 }
