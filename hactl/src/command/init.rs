@@ -45,7 +45,7 @@ pub(crate) struct Init {
     /// The cluster, if several use one store [default: default]
     #[arg(long, value_name = "NAME", help_heading = "Store")]
     cluster: Option<String>,
-    /// This node's name; default the host's name
+    /// This node's name; default the host's name in lower case
     #[arg(long, value_name = "NAME", help_heading = "Node")]
     node: Option<String>,
     /// The kernel module of this machine's watchdog, loaded when it has no watchdog device; empty: none [default: softdog]

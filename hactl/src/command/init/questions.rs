@@ -1,6 +1,6 @@
 //! The questions that a person is asked instead of giving flags: an empty answer takes what is in brackets.
 
-use super::settings::{host_name, is_secure};
+use super::settings::{host_name, is_secure, node_name};
 use super::{FOLDER, Init, ProfileName, Role};
 use crate::failure::Failure;
 use clap::ValueEnum;
@@ -55,7 +55,7 @@ impl<R: BufRead, W: Write> Questions<R, W> {
             self.file(&mut flags.etcd_key, "its key", &format!("{host}.key"))?;
         }
         if is_node {
-            self.text(&mut flags.node, "this node's name", &host_name())?;
+            self.text(&mut flags.node, "this node's name", &node_name())?;
             let found = watchdogs(Path::new(WATCHDOGS));
             let found =
                 if found.is_empty() { "none is there yet".to_owned() } else { format!("there is {found}") };

@@ -3,6 +3,7 @@
 use super::{Init, Role};
 use crate::config::ConnectionFlags;
 use crate::failure::Failure;
+use ha_api_types::names::{MAX_NODE_NAME_LENGTH, problem};
 use ha_api_types::timing::Profile;
 use nix::unistd::{Gid, Group};
 use reqwest::Url;
@@ -144,8 +145,14 @@ fn store(flags: &Init) -> Result<Store, Failure> {
 }
 
 fn node(flags: &Init) -> Result<Node, Failure> {
-    let name = flags.node.clone().unwrap_or_else(host_name);
-    check_name("--node", &name)?;
+    let name = flags.node.clone().unwrap_or_else(node_name);
+    // The agent takes more, but the API would not find a node of such a name.
+    if let Some(problem) = problem(&name, MAX_NODE_NAME_LENGTH) {
+        let whose = if flags.node.is_some() { "--node" } else { "the name of this machine" };
+        return Err(
+            Failure::usage(format!("{whose} cannot be that of a node: {problem}")).help("give --node NAME")
+        );
+    }
     let watchdog = flags.watchdog.clone().unwrap_or_else(|| "softdog".to_owned());
     if !watchdog.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
         return Err(Failure::usage(format!("--watchdog {watchdog:?} is not the name of a kernel module"))
@@ -163,7 +170,17 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
         }
         (Some(_) | None, Some(_) | None) => None,
     };
-    let listen = match &flags.listen {
+    // Of the store's certificates a part may be enough; what was given for the API must not be left out without a word.
+    if tls.is_none() && (flags.tls_cert.is_some() || flags.client_ca.is_some()) {
+        let (given, missing) = if flags.tls_cert.is_some() {
+            ("--tls-cert", "--client-ca FILE (or --etcd-ca)")
+        } else {
+            ("--client-ca", "--tls-cert FILE and --tls-key FILE (or --etcd-cert and --etcd-key)")
+        };
+        return Err(Failure::usage(format!("{given} alone does not make the API one of https"))
+            .help(format!("give {missing}, too")));
+    }
+    let listen: SocketAddr = match &flags.listen {
         Some(text) => text.parse().map_err(|_| {
             Failure::usage(format!("--listen {text:?} is not an address with a port"))
                 .help("write 10.0.0.1:7443, [::]:7443 or 0.0.0.0:7443")
@@ -171,6 +188,10 @@ fn controller(flags: &Init, store: &Tls) -> Result<Controller, Failure> {
         None if tls.is_some() => SocketAddr::from(([0, 0, 0, 0], API_PORT)),
         None => SocketAddr::from(([127, 0, 0, 1], API_PORT)),
     };
+    if listen.port() == 0 {
+        return Err(Failure::usage(format!("--listen {listen} is another port at every start"))
+            .help("write a port that others can be told, as 127.0.0.1:7443"));
+    }
     if tls.is_none() && !listen.ip().is_loopback() {
         return Err(Failure::usage(format!(
             "--listen {listen} is reachable from other machines, without certificates"
@@ -200,6 +221,12 @@ fn client(
         ([], Some(controller)) => vec![controller.advertise_url.clone()],
         (given, _) => given.to_vec(),
     };
+    let identity = pair(
+        "--client-certificate",
+        flags.client_certificate.as_deref(),
+        "--client-key",
+        flags.client_key.as_deref(),
+    )?;
     let mut secure = false;
     for server in &servers {
         secure |= is_secure("--server", server)?;
@@ -207,12 +234,6 @@ fn client(
     if !secure {
         return Ok(Some(Client { servers, tls: Tls::default() }));
     }
-    let identity = pair(
-        "--client-certificate",
-        flags.client_certificate.as_deref(),
-        "--client-key",
-        flags.client_key.as_deref(),
-    )?;
     let tls = Tls {
         authority: flags.certificate_authority.as_deref().map(absolute).or_else(|| store.authority.clone()),
         identity: identity.or_else(|| store.identity.clone()),
@@ -264,6 +285,11 @@ fn check_name(flag: &str, name: &str) -> Result<(), Failure> {
 /// The machine's name for itself.
 pub(super) fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+/// What this machine is called as a node: names of nodes have no upper-case letters.
+pub(super) fn node_name() -> String {
+    host_name().to_ascii_lowercase()
 }
 
 /// A file name that means the same from every folder.
