@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::ValueEnum;
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,7 @@ pub(crate) enum Style {
 #[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub(crate) struct Terminal {
     color_out: bool,
+    to_person: bool,
     color_err: bool,
     quiet: bool,
     verbose: u8,
@@ -59,8 +61,10 @@ impl Terminal {
             ColorChoice::Never => false,
         };
         let error_is_terminal = std::io::stderr().is_terminal();
+        let to_person = std::io::stdout().is_terminal();
         Terminal {
-            color_out: colored(std::io::stdout().is_terminal()),
+            color_out: colored(to_person),
+            to_person,
             color_err: colored(error_is_terminal),
             quiet,
             verbose,
@@ -76,6 +80,8 @@ impl Terminal {
         if self.closed.load(Ordering::Relaxed) {
             return;
         }
+        // Files and pipes get it as it is.
+        let text = if self.to_person { Cow::Owned(visible(text, self.color_out)) } else { text.into() };
         let mut stdout = std::io::stdout().lock();
         if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             self.closed.store(true, Ordering::Relaxed);
@@ -224,15 +230,52 @@ fn code(style: Style) -> &'static str {
     }
 }
 
-/// Text from outside must not steer the terminal: control characters other than line ends and tabs are shown as `?`;
-/// our own colour codes stay when they are on.
-fn visible(text: &str, keep_escape: bool) -> String {
-    text.chars()
-        .map(|character| match character {
+/// Text from outside must not steer the terminal: control characters other than line ends and tabs are shown as `?`. Where
+/// colours are on their codes stay, and nothing else that begins with an escape: it could write anywhere, and elsewhere.
+fn visible(text: &str, keep_colors: bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let color = if keep_colors { color_length(rest) } else { 0 };
+        if color > 0 {
+            shown.push_str(&rest[..color]);
+            rest = &rest[color..];
+            continue;
+        }
+        shown.push(match character {
             '\n' | '\t' => character,
-            '\x1b' if keep_escape => character,
             other if other.is_control() => '?',
             other => other,
-        })
-        .collect()
+        });
+        rest = &rest[character.len_utf8()..];
+    }
+    shown
+}
+
+/// The length of the colour code that a text begins with; 0 when it begins with none.
+fn color_length(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
+    match rest.find(|letter: char| !letter.is_ascii_digit() && letter != ';') {
+        Some(end) if rest[end..].starts_with('m') => "\x1b[".len() + end + 1,
+        Some(_) | None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_does_not_steer_the_terminal() {
+        let check = |text: &str, plain: &str, colored: &str| {
+            assert_eq!(visible(text, false), plain);
+            assert_eq!(visible(text, true), colored);
+        };
+        check("a\tb\nü", "a\tb\nü", "a\tb\nü");
+        check("\x1b[33mwarning:\x1b[0m x", "?[33mwarning:?[0m x", "\x1b[33mwarning:\x1b[0m x");
+        check("\x1b[2Ja\r\x07", "?[2Ja??", "?[2Ja??");
+        check("\x1b]0;title\x07\u{9b}2J", "?]0;title??2J", "?]0;title??2J");
+        check("\x1b[1;31", "?[1;31", "?[1;31");
+        check("\x1b", "?", "?");
+    }
 }
