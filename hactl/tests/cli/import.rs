@@ -210,13 +210,14 @@ fn sizes_are_found_in_a_copy_of_the_whole_etc_or_said_to_be_missing() {
         ("pve/ha/resources.cfg", b"vm: 100\n\nct: 101\n"),
         ("pve/ha/fence.cfg", b"\n# devices\ndevice x\n"),
         ("pve/datacenter.cfg", b"crs: ha=static\nmax_worker: 3\nmigration_unsecure: 1\n"),
-        ("pve/nodes/n1/qemu-server/100.conf", b"name: M\xfcller\nmemory: 2048\n"),
+        ("pve/nodes/n1/qemu-server/100.conf", b"name: M\xfcller\nmemory: 2048\ncores: 1.5\n"),
     ]);
     has(&ran.stdout, &["memory: 2048Mi\n"]);
     has(
         &ran.stderr,
         &[
             "sizes of ct:101 are not known",
+            "qemu-server/100.conf:3: cores \"1.5\" is no whole number: left out",
             "fence.cfg:3: devices are declared for each node",
             "datacenter.cfg:2: max_worker: ha-manager reads max_workers",
             "datacenter.cfg:3: migration_unsecure: ",

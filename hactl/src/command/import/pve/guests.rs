@@ -9,6 +9,12 @@ use std::path::{Path, PathBuf};
 /// The most guests that one note names.
 const MOST_NAMED: usize = 20;
 
+/// The settings that make a guest's size.
+const SIZES: [&str; 4] = ["cores", "sockets", "vcpus", "memory"];
+
+/// The settings of a guest by name, with their lines.
+type Settings = BTreeMap<String, (usize, String)>;
+
 /// What becomes of guests, for the whole import.
 #[derive(Debug)]
 pub(super) struct Guests {
@@ -22,7 +28,7 @@ pub(super) struct Guests {
     sizes_left_out: bool,
     /// Guests whose configuration is not there.
     unknown_sizes: Vec<String>,
-    /// Configurations that cannot be read, and why.
+    /// Configurations that cannot be read and numbers that are none.
     unreadable: Vec<String>,
 }
 
@@ -76,7 +82,7 @@ impl Guests {
         Some(Guest {
             driver: self.driver(kind, number),
             requests: size.filter(|_| self.sized),
-            name: settings.and_then(|mut settings| settings.remove(kind.name_key())),
+            name: settings.and_then(|mut settings| settings.remove(kind.name_key())).map(|(_, name)| name),
         })
     }
 
@@ -99,7 +105,7 @@ impl Guests {
     }
 
     /// The settings of the guest's own configuration, if that is there.
-    fn settings(&mut self, kind: GuestKind, number: &str) -> Option<BTreeMap<String, String>> {
+    fn settings(&mut self, kind: GuestKind, number: &str) -> Option<Settings> {
         let file = Path::new(kind.folder()).join(format!("{number}.conf"));
         let tops = [self.folder.clone(), self.folder.join(".."), self.folder.join("pve")];
         let mut places: Vec<PathBuf> = tops.iter().map(|top| top.join(&file)).collect();
@@ -112,7 +118,12 @@ impl Guests {
         for path in places {
             match std::fs::read(&path) {
                 // Numbers are ASCII; a name that is not UTF-8 goes into a comment only.
-                Ok(bytes) => return Some(current(&String::from_utf8_lossy(&bytes))),
+                Ok(bytes) => {
+                    let settings = current(&String::from_utf8_lossy(&bytes));
+                    let wrong = wrong_numbers(&settings).into_iter().filter(|_| self.sized);
+                    self.unreadable.extend(wrong.map(|wrong| format!("{}:{wrong}", path.display())));
+                    return Some(settings);
+                }
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => (),
                 Err(error) => {
                     self.unreadable.push(format!("{}: it cannot be read: {error}", path.display()));
@@ -150,7 +161,7 @@ impl Guests {
                 guests.push(format!("{} others", self.unknown_sizes.len() - guests.len()));
             }
             notes.push(format!(
-                "sizes of {} are not known, as their qemu-server/ID.conf or lxc/ID.conf is not there: write spec.requests",
+                "sizes of {} are not known, as their qemu-server/ID.conf or lxc/ID.conf is not there or cannot be read: write spec.requests",
                 guests.join(", ")
             ));
         }
@@ -182,24 +193,36 @@ impl GuestKind {
 }
 
 /// The settings before the first snapshot's.
-fn current(text: &str) -> BTreeMap<String, String> {
-    text.lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with('['))
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once(':'))
-        .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+fn current(text: &str) -> Settings {
+    (1..)
+        .zip(text.lines().map(str::trim))
+        .take_while(|(_, line)| !line.starts_with('['))
+        .filter(|(_, line)| !line.starts_with('#'))
+        .filter_map(|(number, line)| line.split_once(':').map(|parts| (number, parts)))
+        .map(|(number, (key, value))| (key.to_owned(), (number, value.trim().to_owned())))
+        .collect()
+}
+
+/// A whole number such as `4096` or `current=4096,x=1`.
+fn number(text: &str) -> Option<u64> {
+    let first = text.split(',').next().unwrap_or_default();
+    first.rsplit('=').next().unwrap_or_default().parse().ok()
+}
+
+/// The settings of a guest's size that cannot be read, each with its line before it.
+fn wrong_numbers(settings: &Settings) -> Vec<String> {
+    let of_size = settings.iter().filter(|(key, _)| SIZES.contains(&key.as_str()));
+    let wrong = of_size.filter(|(_, (_, value))| number(value).is_none());
+    wrong
+        .map(|(key, (line, value))| format!("{line}: {key} {value:?} is no whole number: left out"))
         .collect()
 }
 
 /// Memory and processors, with Proxmox VE's own values for what is not written.
-fn requests(kind: GuestKind, settings: &BTreeMap<String, String>) -> Value {
+fn requests(kind: GuestKind, settings: &Settings) -> Value {
     let number = |key: &str, otherwise: Option<u64>| match settings.get(key) {
         None => otherwise,
-        Some(value) => {
-            let first = value.split(',').next().unwrap_or_default();
-            first.rsplit('=').next().unwrap_or_default().parse().ok()
-        }
+        Some((_, value)) => number(value),
     };
     let cores = match kind {
         GuestKind::Machine => number("cores", Some(1))
