@@ -170,12 +170,13 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
     (trial, alone)
 }
 
-/// Leaves only the node where somebody is heading who decides for others.
+/// Leaves only the node where somebody is heading who decides for others; none where that one may not stay.
 fn restrict(only: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
     let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
     let away = left.iter().find(|node| Some(**node) != service.home).or(left.first()).copied();
     let Some(node) = away else { return };
-    let bits = Bits::of(model.nodes.len(), |at| at == node as usize);
+    let stays = model.classes.get(service.class).staying.contains(node as usize);
+    let bits = Bits::of(model.nodes.len(), |at| stays && at == node as usize);
     match only {
         None => *only = Some(bits),
         Some(known) => known.intersect(&bits),

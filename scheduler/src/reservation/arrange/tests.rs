@@ -6,7 +6,7 @@ use crate::reservation::tests::{cluster, rules};
 use crate::reservation::{Verdict, check};
 use crate::view::View;
 use crate::{Verdict as Judged, place};
-use ha_api_types::placement::Affinity;
+use ha_api_types::placement::{Affinity, GroupSpec, NodePriorities};
 use ha_api_types::reason::Reason;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -58,6 +58,14 @@ fn rules_and_failed_starts_count() {
     let mut view = cluster(&NODES, &["a node1 2Gi", "b node1 3Gi"]);
     view.services.get_mut("a").expect("a service").failed_nodes.insert("node3".to_owned());
     check_arranged(view, "a node2");
+    // Whoever is somewhere by mistake draws nobody there.
+    let mut view = cluster(&NODES, &["a node1 1Gi", "b node2 1Gi"]);
+    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    check_arranged(view.clone(), "a node2");
+    let nodes = NodePriorities([("node3".to_owned(), 0)].into());
+    view.groups.insert("g".to_owned(), GroupSpec { nodes, restricted: true, ..GroupSpec::default() });
+    view.services.get_mut("b").expect("a service").group = Some("g".to_owned());
+    check_arranged(view, "");
 }
 
 proptest! {
@@ -73,10 +81,14 @@ proptest! {
         };
         let mut after = view;
         after.nodes.get_mut("node1").expect("a node").online = Err(Reason::Fencing);
-        let lost = |facts: &crate::ServiceFacts| facts.wanted && facts.uses.len() == 1 && facts.uses.contains("node1");
+        let lost = |facts: &crate::ServiceFacts| facts.uses.len() == 1 && facts.uses.contains("node1");
         let looking: BTreeSet<String> =
-            after.services.iter().filter(|(_, facts)| lost(facts)).map(|(name, _)| name.clone()).collect();
-        after.services.change_all(|name, facts| if looking.contains(name) { facts.uses.clear() });
+            after.services.iter().filter(|(_, facts)| facts.wanted && lost(facts)).map(|(name, _)| name.clone()).collect();
+        // Nobody is there any more: who was being stopped is nowhere, and who was moving is at the other end.
+        after.services.change_all(|_, facts| {
+            facts.uses.remove("node1");
+            facts.movable &= !facts.uses.is_empty();
+        });
         let arranged = arrange(&after, &looking);
         // A promise for services of which some move along, or that were on their way, is about more than these.
         if let Some(moves) = promised
@@ -84,17 +96,35 @@ proptest! {
         {
             prop_assert_eq!(arranged.keys().collect::<Vec<_>>(), looking.iter().collect::<Vec<_>>());
         }
-        // One after the other they may go where it says, by the leader's own filters.
+        // Where somebody is as he may not be, moves put that right first, and the leader's own filters have the last word.
+        let stays = |(name, facts): (&String, &crate::ServiceFacts)| {
+            let verdicts = place(&after, name, facts).verdicts;
+            facts.uses.iter().all(|node| match verdicts.get(node) {
+                Some(Judged::Refused(refusals)) => !refusals.iter().any(|refusal| refusal.drives),
+                Some(Judged::Allowed(_)) | None => true,
+            })
+        };
+        if !after.services.iter().all(stays) {
+            return Ok(());
+        }
+        // One after the other they may go where it says, by the leader's own filters; those that stay together go at once.
         for (name, node) in &arranged {
             let facts = after.services.get(name).expect("a service").clone();
+            if !facts.uses.is_empty() {
+                continue;
+            }
             let placement = place(&after, name, &facts);
             prop_assert!(
                 matches!(placement.verdicts.get(node), Some(Judged::Allowed(_))),
                 "{name} {node}: {placement:?} in {after:#?}"
             );
-            let mut facts = after.services.get_mut(name).expect("a service");
-            facts.uses.insert(node.clone());
-            facts.node = Some(node.clone());
+            let mut along: BTreeSet<String> = after.rules.companions(name).into_iter().collect();
+            along.insert(name.clone());
+            for name in along.iter().filter(|name| arranged.get(*name) == Some(node)) {
+                let mut facts = after.services.get_mut(name).expect("a service");
+                facts.uses.insert(node.clone());
+                facts.node = Some(node.clone());
+            }
         }
     }
 }
