@@ -26,6 +26,8 @@ pub enum Key<'a> {
     Fence(&'a str),
     /// `notified`.
     Notified,
+    /// `restored`.
+    Restored,
     /// `leader`.
     Leader,
     /// `candidate/<id>`.
@@ -115,6 +117,11 @@ impl Keys {
         format!("{}notified", self.root)
     }
 
+    /// The marker of a restored store.
+    pub fn restored(&self) -> String {
+        format!("{}restored", self.root)
+    }
+
     /// The leader's key.
     pub fn leader(&self) -> String {
         format!("{}leader", self.root)
@@ -191,6 +198,7 @@ impl Keys {
             ("tombstone", Some(resource), None, None) => Key::Tombstone(resource),
             ("fence", Some(node), None, None) => Key::Fence(node),
             ("notified", None, None, None) => Key::Notified,
+            ("restored", None, None, None) => Key::Restored,
             ("leader", None, None, None) => Key::Leader,
             ("candidate", Some(id), None, None) => Key::Candidate(id),
             ("alive", Some(node), None, None) => Key::Alive(node),
@@ -226,6 +234,7 @@ mod tests {
         check(keys.tombstone("web"), Key::Tombstone("web"));
         check(keys.fence("node1"), Key::Fence("node1"));
         check(keys.notified(), Key::Notified);
+        check(keys.restored(), Key::Restored);
         check(keys.leader(), Key::Leader);
         check(keys.candidate("c1"), Key::Candidate("c1"));
         check(keys.alive("node1"), Key::Alive("node1"));

@@ -16,6 +16,7 @@ pub mod placement;
 pub mod plan;
 pub mod reconcile;
 pub mod reservation;
+pub mod restored;
 pub mod samples;
 pub mod service;
 pub mod situation;

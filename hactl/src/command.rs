@@ -24,6 +24,7 @@ mod init;
 mod node;
 mod notify;
 mod operate;
+mod restore;
 mod set;
 mod simulate;
 mod status;
@@ -118,6 +119,8 @@ pub(crate) enum Command {
     Import(import::Import),
     /// Write the first configuration of a machine: controller, node, command line; by flags, or by asking
     Init(init::Init),
+    /// Prepare a backup of etcd for a cluster that has lost its store; needs no cluster
+    Restore(restore::Restore),
     /// Gather what somebody needs who is to find out what happened
     Support(support::Support),
     /// The clusters that hactl knows
@@ -171,6 +174,7 @@ pub(crate) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Timing(timing) => timing.run(session).await,
         Command::Import(import) => import.run(session),
         Command::Init(init) => init.run(session),
+        Command::Restore(restore) => restore.run(session).await,
         Command::Support(support) => support.run(session).await,
         Command::Config(config) => config.run(session),
         Command::Version(version) => version.run(session).await,

@@ -411,6 +411,7 @@ impl AgentCore {
                 Key::Spec(Kind::Cluster | Kind::Node | Kind::Group | Kind::AffinityRule | Kind::NodeGroup, _)
                 | Key::Tombstone(_)
                 | Key::Fence(_)
+                | Key::Restored
                 | Key::Leader
                 | Key::Alive(_)
                 | Key::NodeReport(_)

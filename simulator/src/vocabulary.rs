@@ -114,6 +114,7 @@ impl Vocabulary {
                     | Key::Assignment(_)
                     | Key::Tombstone(_)
                     | Key::Notified
+                    | Key::Restored
                     | Key::Leader
                     | Key::Candidate(_)
                     | Key::Alive(_)

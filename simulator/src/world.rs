@@ -128,6 +128,10 @@ pub struct World {
     queue: Queue<Event>,
     random: Random,
     store: MemoryState,
+    /// The last backup of it.
+    backup: Option<MemoryState>,
+    /// What the store is when it is back.
+    restored: Option<MemoryState>,
     store_down_until: Millis,
     store_leader: Option<String>,
     deposed: Option<store_place::Deposed>,
@@ -247,6 +251,8 @@ impl World {
             queue: Queue::default(),
             random,
             store: MemoryState::default(),
+            backup: None,
+            restored: None,
             store_down_until: 0,
             store_leader: None,
             deposed: None,

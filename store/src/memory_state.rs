@@ -174,6 +174,30 @@ impl MemoryState {
         self.history = self.history.split_off(&(self.compacted + 1));
     }
 
+    /// A store that is restored from this one as a backup, as etcd does it: the revision is raised, history is gone, leases begin
+    /// anew; then what is under these keys and prefixes is deleted, and one key is put.
+    #[must_use]
+    pub fn restored(
+        &self,
+        now: Mono,
+        raise: Revision,
+        forgotten: &[String],
+        marker: (String, Vec<u8>),
+    ) -> MemoryState {
+        let mut restored = self.clone();
+        restored.revision += raise;
+        for lease in restored.leases.values_mut() {
+            lease.expires = now + lease.ttl_ms;
+        }
+        restored.entries.retain(|key, _| !forgotten.iter().any(|part| selects(part, key)));
+        restored.revision += 1;
+        let (key, value) = marker;
+        restored.write(&key, &Write::Put { value: value.into(), lease: 0 });
+        restored.history.clear();
+        restored.compacted = restored.revision;
+        restored
+    }
+
     /// A new lease.
     pub fn grant_lease(&mut self, now: Mono, ttl_seconds: i64) -> LeaseId {
         let lease = self.next_lease;

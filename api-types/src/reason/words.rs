@@ -138,7 +138,8 @@ reasons! {
         PermitRefused => "the start permit was refused",
             "nothing: something had changed meanwhile, and it is decided anew",
         /// The store was restored from a backup.
-        StoreRestored => "the store was restored from a backup", "nothing tells it yet",
+        StoreRestored => "the store was restored from a backup",
+            "start the agents of the nodes that are named, or confirm those off: hactl node confirm-fenced NODE",
     }
 
     Place {

@@ -124,6 +124,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Tombstone(_)
         | Key::Fence(_)
         | Key::Notified
+        | Key::Restored
         | Key::Leader
         | Key::Candidate(_)
         | Key::Alive(_)

@@ -60,6 +60,12 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             expire(situation, &request, plan);
             continue;
         }
+        if world.is_old(operation.modified) {
+            let message = "it was asked for before the store was restored from a backup: ask again";
+            let outdated = verdict(OperationPhase::Failed, Reason::StoreRestored, message);
+            write(situation, &request, &outdated, plan);
+            continue;
+        }
         let spec = &operation.value.spec;
         match spec.action {
             OperationAction::ConfirmFenced => confirm_fenced(situation, nodes, &request, plan),

@@ -83,6 +83,8 @@ pub enum Subject {
     Status(Kind, String),
     /// What was told to the targets of notifications.
     Notified,
+    /// The marker of a restored store.
+    Restored,
 }
 
 /// Something that is waited for.

@@ -6,6 +6,7 @@ use super::notifications;
 use super::operations;
 use super::placement;
 use super::plan::Plan;
+use super::restored;
 use super::service::{self, Arranged, Planner};
 use super::situation::Situation;
 use super::status;
@@ -26,6 +27,7 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let mut plan = planner.plan;
     let settles = placement::settling_until(situation).is_some_and(|until| situation.now.raw < until);
     plan.view = (!settles && !planner.view.nodes.is_empty()).then_some(planner.view);
+    restored::plan(situation, &nodes, &mut plan);
     status::plan(situation, &nodes, &conflicts, &mut plan);
     notifications::plan(situation, &nodes, &mut plan);
     plan.actions.retain(|action| !situation.busy.contains(&action.subject));

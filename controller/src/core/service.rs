@@ -296,6 +296,11 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
         return;
     }
     let mut draft = Draft::of(service);
+    if service.status.is_some_and(|status| planner.situation.world.is_old(status.modified)) {
+        queued::after_restore(&mut draft);
+        finish(planner, service, draft);
+        return;
+    }
     if replacement::look(planner, service, &mut draft) {
         finish(planner, service, draft);
         return;

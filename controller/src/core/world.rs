@@ -17,7 +17,7 @@ use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, NodeReport, Notified, Revision,
+    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, NodeReport, Notified, Restored, Revision,
     ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
@@ -87,6 +87,8 @@ pub struct World {
     pub service_reports: BTreeMap<String, Table<ServiceReport>>,
     /// What was told to the targets of notifications.
     pub notified: Option<Versioned<Notified>>,
+    /// The marker of a store that was restored from a backup.
+    pub restored: Option<Versioned<Restored>>,
     /// The leader key.
     pub leader: Option<Entry>,
     /// Candidates by id, as they were read: each is written anew every Ki, and only who shows them wants to know what they
@@ -146,6 +148,7 @@ impl World {
             usage_reports: Table::new(),
             service_reports: BTreeMap::new(),
             notified: None,
+            restored: None,
             leader: None,
             candidate_entries: BTreeMap::new(),
             unreadable: BTreeMap::new(),
@@ -282,6 +285,15 @@ impl World {
                 read
             }
             Key::Notified => put_one(&mut self.notified, CLUSTER_NAME, entry, now),
+            Key::Restored => {
+                // One that cannot be read marks all the same.
+                let value = serde_json::from_slice(&entry.value).unwrap_or_default();
+                let seen = self.restored.as_ref().filter(|known| known.modified == entry.mod_revision);
+                let seen = seen.map_or(now, |known| known.seen);
+                let (created, modified) = (entry.create_revision, entry.mod_revision);
+                self.restored = Some(Versioned { value, created, modified, seen });
+                Ok(())
+            }
             Key::Leader => {
                 self.leader = Some(entry.clone());
                 Ok(())
@@ -409,6 +421,7 @@ impl World {
             Key::Tombstone(name) => drop(self.tombstones.remove(name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
             Key::Notified => self.notified = None,
+            Key::Restored => self.restored = None,
             Key::Leader => self.leader = None,
             Key::Candidate(name) => drop(self.candidate_entries.remove(name)),
             // A deleted heartbeat is only silence: the observation stays.

@@ -76,12 +76,15 @@ impl<T: DeserializeOwned> Table<T> {
             modified: entry.mod_revision,
         };
         match self.cells.get_mut(name) {
-            Some(cell) if cell.as_of >= entry.mod_revision => {
-                // The same, or older than what is known; a reading may confirm it at a later revision.
-                if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) {
-                    cell.as_of = cell.as_of.max(as_of);
-                }
+            // The same; a reading may confirm it at a later revision.
+            Some(cell)
+                if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) =>
+            {
+                cell.as_of = cell.as_of.max(as_of);
             }
+            // Older than what is known. A reading that is newer than that is believed, also where the key has gone back: the
+            // store was restored from a backup then, with its revision raised.
+            Some(cell) if cell.as_of >= as_of => {}
             Some(cell) => *cell = Cell { stored: Some(stored()), as_of },
             None => {
                 self.cells.insert(name.to_owned(), Cell { stored: Some(stored()), as_of });
@@ -314,6 +317,7 @@ impl View {
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::Notified
+            | Key::Restored
             | Key::Leader
             | Key::Event(..) => {}
         }
@@ -353,6 +357,7 @@ impl View {
             | Key::Status(..)
             | Key::Tombstone(_)
             | Key::Notified
+            | Key::Restored
             | Key::Leader
             | Key::Event(..) => {}
         }
@@ -448,6 +453,6 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::UsageReport(name)
         | Key::ServiceReport(_, name)
         | Key::Event(_, name) => name,
-        Key::Notified | Key::Leader => "",
+        Key::Notified | Key::Restored | Key::Leader => "",
     }
 }

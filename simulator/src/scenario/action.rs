@@ -44,6 +44,10 @@ pub enum Action {
     StoreLeaderPause { length_ms: Millis },
     /// `store compact`.
     StoreCompact,
+    /// `store snapshot`: a backup is made.
+    StoreSnapshot,
+    /// `store restore [empty]`: the store is replaced by its last backup, or by an empty one, as `hactl restore` prepares it.
+    StoreRestore { empty: bool },
     /// `store latency DURATION`.
     StoreLatency { length_ms: Millis },
     /// `store flaky DURATION`: requests and answers are lost or come seconds late.
@@ -110,6 +114,8 @@ impl Action {
             | Action::StoreLeaderChange
             | Action::StoreLeaderPause { .. }
             | Action::StoreCompact
+            | Action::StoreSnapshot
+            | Action::StoreRestore { .. }
             | Action::StoreLatency { .. }
             | Action::StoreFlaky { .. } => (None, None),
         }

@@ -94,6 +94,8 @@ impl World {
                 let revision = self.store.revision();
                 self.store.compact(revision);
             }
+            Action::StoreSnapshot => self.backup = Some(self.store.clone()),
+            Action::StoreRestore { empty } => self.restore_store(empty)?,
             Action::StoreFlaky { length_ms } => self.store_flaky_until = self.now + length_ms,
             Action::StoreLag { node, length_ms } => {
                 let node = self.machine_named(&node)?;

@@ -152,6 +152,7 @@ impl World {
                     Key::Status(..)
                     | Key::Tombstone(_)
                     | Key::Notified
+                    | Key::Restored
                     | Key::Leader
                     | Key::Candidate(_)
                     | Key::DoctorReport(_)

@@ -8,7 +8,10 @@
 use super::World;
 use super::event::Event;
 use super::process::Who;
-use ha_api_types::time::Millis;
+use ha_api_types::kind::Kind;
+use ha_api_types::record::{REVISION_RAISE, Restored, forgotten};
+use ha_api_types::time::{Millis, Mono};
+use ha_store::memory_state::MemoryState;
 use std::collections::BTreeSet;
 
 /// How long etcd takes to elect a leader, milliseconds.
@@ -37,7 +40,7 @@ impl World {
 
     /// Whether the store commits: a quorum of its members is there, and they have a leader.
     pub(super) fn store_works(&self) -> bool {
-        self.store_down_until <= self.now && self.has_quorum()
+        self.store_down_until <= self.now && self.has_quorum() && self.restored.is_none()
     }
 
     fn member_works(&self, node: &str) -> bool {
@@ -83,6 +86,20 @@ impl World {
     pub(super) fn store_away(&mut self, length_ms: Millis) {
         self.store_down_until = self.store_down_until.max(self.now + length_ms);
         self.queue.push(self.store_down_until, Event::StoreBack);
+    }
+
+    /// The store is replaced by its last backup, or by an empty one, as `hactl restore` prepares it, when it is back.
+    pub(super) fn restore_store(&mut self, empty: bool) -> Result<(), String> {
+        let nothing = MemoryState::default();
+        let backup = if empty { Some(&nothing) } else { self.backup.as_ref() };
+        let backup = backup.ok_or("there is no backup: store snapshot comes first")?;
+        let marker = Restored { backup_revision: backup.revision(), ..Restored::default() };
+        let marker = (self.keys.restored(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
+        let forgotten = forgotten(&self.keys);
+        self.restored = Some(backup.restored(Mono(self.now), REVISION_RAISE, &forgotten, marker));
+        self.log("store", "", "is lost, and is being restored");
+        self.store_away(0);
+        Ok(())
     }
 
     /// The store's leader is paused and cut off from its peers for so long; they elect another.
@@ -133,6 +150,20 @@ impl World {
         if self.deposed.as_ref().is_some_and(|deposed| deposed.until <= self.now) {
             self.deposed = None;
             self.log("store", "", "the leader that was cut off follows the new one");
+        }
+        if self.store_down_until <= self.now
+            && self.has_quorum()
+            && let Some(restored) = self.restored.take()
+        {
+            self.store = restored;
+            // What the checks know of the lost store: epochs may come again, also one that was closed since, and nobody answers
+            // for operations that are gone.
+            self.epochs.clear();
+            self.machines.values_mut().for_each(|machine| machine.bound.released = false);
+            let (store, keys) = (&self.store, &self.keys);
+            self.operations
+                .retain(|name, _| !store.get(&keys.spec(Kind::Operation, name)).entries.is_empty());
+            self.log("store", "", &format!("is restored, at revision {}", self.store.revision()));
         }
         if self.store_works() {
             self.log("store", "", "answers");

@@ -201,6 +201,7 @@ impl World {
                 | Key::Tombstone(_)
                 | Key::Fence(_)
                 | Key::Notified
+                | Key::Restored
                 | Key::Leader
                 | Key::Candidate(_)
                 | Key::Alive(_)

@@ -39,7 +39,8 @@ fn under_way<'a>(
     let all = world.operations.iter().filter(move |(name, operation)| {
         let spec = &operation.value.spec;
         let phase = world.operation_statuses.get(*name).map_or(OperationPhase::Pending, |s| s.value.phase);
-        spec.action == action && spec.node.as_deref() == Some(node) && !phase.is_final()
+        let is_old = world.is_old(operation.modified);
+        spec.action == action && spec.node.as_deref() == Some(node) && !phase.is_final() && !is_old
     });
     all.map(|(_, operation)| &operation.value)
 }

@@ -29,7 +29,8 @@ pub(super) fn plan(
         return;
     }
     let asked = devices::is_asked_for(situation, subject.name);
-    if subject.node.active.is_empty() && !asked {
+    let is_unheard = situation.world.is_unheard(subject.name);
+    if subject.node.active.is_empty() && !asked && !is_unheard {
         settle(situation, subject, fence, &Proof::NothingActive, plan);
         return;
     }

@@ -3,6 +3,7 @@
 use super::limits::Budget;
 use super::{Subjected, close};
 use crate::core::plan::{Note, Plan};
+use crate::core::restored;
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::kind::Kind;
@@ -30,6 +31,11 @@ pub(super) fn plan(
     let valid_ms = situation.world.heartbeat_valid_ms(name);
     let wait =
         |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
+    if situation.world.is_unheard(name) {
+        // Nothing to close: what was active there may be more than what the backup knows of.
+        plan.wait(Kind::Node, name, Reason::StoreRestored, restored::unheard(name));
+        return;
+    }
     if situation.world.settings().disarmed.is_some() {
         wait(plan, Reason::Disarmed, "its heartbeat is late, but the cluster is disarmed".to_owned());
         return;

@@ -31,7 +31,8 @@ pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a s
         let Some(resource) = operation.value.spec.resource.as_deref() else { continue };
         let resource = names::bare(resource);
         let status = situation.world.operation_statuses.get(name);
-        if status.is_some_and(|status| status.value.phase.is_final()) {
+        let is_old = situation.world.is_old(operation.modified);
+        if is_old || status.is_some_and(|status| status.value.phase.is_final()) {
             continue;
         }
         let request = Request { name, operation, status };

@@ -46,8 +46,18 @@ fn answer(
     if is_answered_by_operator(situation, service, node) {
         return Answer::Empty("an operator knows that it does not run there");
     }
-    // A service that was Ignored, or deleted while it ran, may run where no epoch ever allowed it.
+    let world = situation.world;
+    if world.is_unheard(node) {
+        return if world.nodes.contains_key(node) {
+            Answer::Missing("has not been heard since the store was restored")
+        } else {
+            Answer::Empty("its Node was deleted before the store was restored")
+        };
+    }
+    // A service that was Ignored, or deleted while it ran, may run where no epoch ever allowed it; and a backup does not know
+    // what was allowed after it was made.
     let unguarded = status.probe_generation.is_some()
+        || world.restored.is_some()
         || status.probe_arming.is_some()
         || service.tombstone.is_some_and(|tombstone| tombstone.value.nodes.contains(node));
     match fence.state {

@@ -4,6 +4,7 @@ use super::assign::{start_on, stop_on};
 use super::probe::{Answer, answers};
 use super::start::wants_stop;
 use super::{Assign, Draft, Planner, Service, Standing, error, recover, report_guard};
+use crate::core::restored;
 use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -30,6 +31,23 @@ pub(super) fn is_to_be_looked_for(draft: &Draft) -> bool {
             | ServiceState::Ignored
             | ServiceState::Deleting => false,
         }
+}
+
+/// What the store says of it is the backup's word: it is looked for on every node (FENCING, section 10).
+pub(super) fn after_restore(draft: &mut Draft) {
+    draft.forget_failures();
+    let status = &mut draft.status;
+    status.target = None;
+    status.epoch = None;
+    status.action_uid = None;
+    status.maintenance_node = None;
+    status.displaced_by = None;
+    status.replacement = None;
+    status.move_failures = 0;
+    // Answers of before the restore are gone, so the next ones are new.
+    status.probe_arming = None;
+    let message = "the store was restored from a backup, so every node is asked for it".to_owned();
+    draft.go(ServiceState::Queued, Reason::StoreRestored, message);
 }
 
 /// It may have been moved by hand while the cluster was disarmed: every node is asked anew (FENCING, section 7).
@@ -67,6 +85,14 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     if service.resource.value.spec.driver.kind().is_none() {
         draft.infeasible = true;
         draft.wait(Reason::BadConfiguration, "set exactly one key under spec.driver");
+        return;
+    }
+    if let Some(until) = restored::rests_until(&situation) {
+        let sentence = Reason::StoreRestored.sentence();
+        let message =
+            format!("{sentence}: nothing is assigned until a machine that is cut off must have reset");
+        draft.wait(Reason::StoreRestored, message);
+        draft.wake_after(until, 0, "a machine that was cut off from the restored store has reset");
         return;
     }
     let answers = answers(planner, service, &draft.status);

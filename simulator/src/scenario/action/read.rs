@@ -26,7 +26,7 @@ const FORMS: [(&str, &str); 32] = [
     ("fence-device", "fence-device N ok|broken"),
     (
         "store",
-        "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store latency DURATION, store flaky DURATION, or store lag N DURATION",
+        "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store snapshot, store restore [empty], store latency DURATION, store flaky DURATION, or store lag N DURATION",
     ),
     ("set", "set R FIELD=VALUE …"),
     ("add", "add R [NODE [running]]"),
@@ -139,6 +139,9 @@ fn of_store(words: &[&str]) -> Result<Action, String> {
         ["store", "leader-change"] => Ok(Action::StoreLeaderChange),
         ["store", "leader-pause", word] => Ok(Action::StoreLeaderPause { length_ms: length(word)? }),
         ["store", "compact"] => Ok(Action::StoreCompact),
+        ["store", "snapshot"] => Ok(Action::StoreSnapshot),
+        ["store", "restore"] => Ok(Action::StoreRestore { empty: false }),
+        ["store", "restore", "empty"] => Ok(Action::StoreRestore { empty: true }),
         ["store", "flaky", word] => Ok(Action::StoreFlaky { length_ms: length(word)? }),
         ["store", "lag", node, word] => {
             Ok(Action::StoreLag { node: (*node).to_owned(), length_ms: length(word)? })

@@ -32,7 +32,8 @@ impl World {
                 | Key::Assignment(_)
                 | Key::Tombstone(_)
                 | Key::Fence(_)
-                | Key::Notified,
+                | Key::Notified
+                | Key::Restored,
             ) => true,
             Some(
                 Key::Leader

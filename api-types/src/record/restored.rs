@@ -1,0 +1,75 @@
+//! The marker of a store that was restored from a backup, and what of the backup counts no more.
+
+use super::Revision;
+use crate::keys::Keys;
+use crate::time::{Millis, Timestamp};
+use crate::timing::{Profile, Timings, WatchdogBounds, wait_ms};
+use serde::{Deserialize, Serialize};
+
+/// By how much a restore raises the revision: no agent and no controller has seen a revision of the lost store above it, and
+/// JSON's numbers still hold the sum of thousands of them.
+pub const REVISION_RAISE: Revision = 1_000_000_000_000;
+
+/// `restored`, written by `hactl restore` before anything can reach the store, removed by the leader: what the backup says of
+/// nodes and services may have changed since it was made. What was written before the marker is *old*.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Restored {
+    /// When the backup was prepared.
+    pub at: Timestamp,
+    /// The revision of the backup.
+    pub backup_revision: Revision,
+}
+
+/// Keys and prefixes that a restore deletes: no permit that was committed against them holds any more, and agents say anew
+/// what runs on their nodes.
+pub fn forgotten(keys: &Keys) -> [String; 4] {
+    [keys.assignments(), keys.heartbeats(), keys.reports(), keys.leader()]
+}
+
+/// How long nothing is assigned after a restore: W, the longest that any profile and the restored settings allow, for any
+/// watchdog. A machine that was armed under the lost store and is cut off from this one has reset by then.
+pub fn rest_ms(settings: &Timings) -> Millis {
+    [Profile::Default, Profile::Fast, Profile::Conservative]
+        .map(Timings::of_profile)
+        .iter()
+        .chain([settings])
+        .map(|timings| {
+            let timeout_ms = timings.watchdog_timeout_ms;
+            wait_ms(timings, &WatchdogBounds { timeout_ms, sliding: false, descriptor_retained: false })
+        })
+        .max()
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_is_what_agents_say_and_what_they_are_told() {
+        let keys = Keys::new("default");
+        let forgotten = forgotten(&keys);
+        let is = |key: &str| forgotten.iter().any(|part| key.starts_with(part.as_str()));
+        for key in [
+            keys.assignment("web"),
+            keys.alive("n1"),
+            keys.node_report("n1"),
+            keys.service_report("n1", "web"),
+            keys.leader(),
+        ] {
+            assert!(is(&key), "{key}");
+        }
+        for key in [keys.fence("n1"), keys.tombstone("web"), keys.restored(), keys.specs(), keys.statuses()] {
+            assert!(!is(&key), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_rest_is_the_longest_wait_of_all() {
+        let longest = rest_ms(&Timings::default());
+        assert_eq!(longest, rest_ms(&Timings::of_profile(Profile::Conservative)));
+        let drained = Timings { io_drain_ms: 600_000, ..Timings::default() };
+        assert!(rest_ms(&drained) >= 600_000 && rest_ms(&drained) > longest);
+    }
+}

@@ -1,0 +1,198 @@
+//! `hactl restore`: makes a backup of the store safe to start a cluster from (FENCING, section 10).
+
+mod credentials;
+mod store;
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::session::Session;
+use clap::{Args, ValueHint};
+use ha_api_types::keys::Keys;
+use ha_api_types::record::{REVISION_RAISE, Restored, forgotten};
+use ha_api_types::time::Timestamp;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+use store::{PrivateStore, Programs};
+
+/// Prepare a backup of etcd for a cluster that has lost its store; needs no cluster
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Run it once, on any machine with etcd's programs, while every member of the old store is stopped. It restores the backup into \
+        an etcd of its own that nobody else can reach, forgets there what the backup says of agents (heartbeats, assignments, reports, who \
+        leads), raises the revision above all that was ever seen, writes the marker that makes the leader look for every service before it \
+        starts any, and saves that as PREPARED. Every member is then restored from PREPARED. Never start members from the backup itself: \
+        agents and leader would take what it says for true, and a service could run twice. docs/operations.md has the whole procedure.\n\n\
+        Exit status: 0 written; 1 it could not be done, nothing was written; 2 usage, or a file that is no such backup."
+)]
+pub(crate) struct Restore {
+    /// The file to write; it must not be there yet
+    #[arg(value_name = "PREPARED", value_hint = ValueHint::FilePath)]
+    prepared: PathBuf,
+    /// The backup, as `etcdctl snapshot save` wrote it
+    #[arg(long, value_name = "BACKUP", value_hint = ValueHint::FilePath, required_unless_present = "empty")]
+    from: Option<PathBuf>,
+    /// There is no backup: prepare an empty store for this cluster, whose objects are applied anew
+    #[arg(long, value_name = "CLUSTER", conflicts_with_all = ["from", "skip_hash_check"])]
+    empty: Option<String>,
+    /// Where etcd, etcdctl and etcdutl are; default: found by PATH
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    programs: Option<PathBuf>,
+    /// The backup is a copy of a member's file `member/snap/db`, which has no checksum
+    #[arg(long)]
+    skip_hash_check: bool,
+}
+
+/// What was found in the backup, and forgotten.
+struct Found {
+    cluster: String,
+    resources: usize,
+    nodes: usize,
+    forgotten: usize,
+}
+
+impl Restore {
+    pub(crate) async fn run(&self, session: &Session) -> Outcome {
+        self.check()?;
+        let programs = Programs::find(self.programs.as_deref())?;
+        // Beside the file that is written: there is room where that goes, and it is renamed in the end.
+        let folder =
+            self.prepared.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+        let scratch = tempfile::Builder::new()
+            .prefix(".hactl-restore-")
+            .tempdir_in(folder)
+            .map_err(|error| Failure::refused(format!("{}: {error}", folder.display())))?;
+        tokio::select! {
+            outcome = self.prepare(session, &programs, scratch.path()) => outcome,
+            _ = tokio::signal::ctrl_c() => Err(Failure::refused("interrupted: nothing was written")),
+        }
+    }
+
+    /// Says what is wrong with what was given before anything is begun.
+    fn check(&self) -> Result<(), Failure> {
+        if let Some(backup) = &self.from {
+            match std::fs::metadata(backup) {
+                Err(error) => return Err(Failure::usage(format!("{}: {error}", backup.display()))),
+                Ok(found) if !found.is_file() => {
+                    return Err(Failure::usage(format!("{}: is no file", backup.display()))
+                        .help("name the file that `etcdctl snapshot save` wrote"));
+                }
+                Ok(_) => {}
+            }
+        }
+        if let Some(cluster) = &self.empty
+            && (cluster.is_empty() || cluster.contains(|letter: char| letter == '/' || letter.is_control()))
+        {
+            return Err(Failure::usage(format!("--empty {cluster:?} is no name of a cluster"))
+                .help("give the name that the controllers have: --cluster, by default \"default\""));
+        }
+        if self.prepared.symlink_metadata().is_ok() {
+            return Err(Failure::usage(format!("{}: is there already", self.prepared.display()))
+                .help("name a file that is not there yet: nothing is overwritten"));
+        }
+        Ok(())
+    }
+
+    async fn prepare(&self, session: &Session, programs: &Programs, scratch: &Path) -> Outcome {
+        let terminal = session.terminal();
+        terminal.progress("restoring the backup into an etcd of its own");
+        let data = scratch.join("data");
+        let backup = match &self.from {
+            Some(backup) => backup.clone(),
+            None => nothing(programs, scratch).await?,
+        };
+        let revision = programs.restore(&backup, &data, REVISION_RAISE, self.skip_hash_check).await?;
+        let store = PrivateStore::start(programs, scratch, &data).await?;
+        let mut roots = roots(&store.keys("/hactl/").await?);
+        roots.extend(self.empty.clone());
+        if roots.is_empty() {
+            let message = format!("{}: there is no cluster of hactl in it", backup.display());
+            return Err(
+                Failure::usage(message).help("no key begins with /hactl/: is it the backup of another etcd?")
+            );
+        }
+        let mut all = Vec::new();
+        for cluster in roots {
+            terminal.progress(&format!("preparing cluster {cluster}"));
+            all.push(rewrite(&store, &cluster, revision).await?);
+        }
+        terminal.progress("saving");
+        let saved = scratch.join("prepared");
+        store.save(&saved).await?;
+        store.stop().await?;
+        std::fs::rename(&saved, &self.prepared)
+            .map_err(|error| Failure::refused(format!("{}: {error}", self.prepared.display())))?;
+        for found in &all {
+            terminal.line(&format!(
+                "cluster {}: {} resources and {} nodes are kept; {} heartbeats, assignments and reports are forgotten",
+                found.cluster, found.resources, found.nodes, found.forgotten
+            ));
+        }
+        let prepared = self.prepared.display();
+        terminal
+            .line(&format!("{prepared} is written; on each member, with its old data directory moved away:"));
+        terminal.line(&format!(
+            "  etcdutl snapshot restore {prepared} --name NAME --data-dir DIR \\\n    \
+             --initial-cluster NAME=URL,… --initial-advertise-peer-urls URL"
+        ));
+        terminal.line("then start the members, the controllers and the agents; hactl status says what is still waited for");
+        Ok(Exit::Done)
+    }
+}
+
+/// A backup of an etcd that has nothing in it.
+async fn nothing(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure> {
+    let folder = scratch.join("empty");
+    std::fs::create_dir(&folder)
+        .map_err(|error| Failure::refused(format!("{}: {error}", folder.display())))?;
+    let store = PrivateStore::start(programs, &folder, &folder.join("data")).await?;
+    let saved = folder.join("backup");
+    store.save(&saved).await?;
+    store.stop().await?;
+    Ok(saved)
+}
+
+/// The clusters that keys belong to.
+fn roots(keys: &[String]) -> BTreeSet<String> {
+    keys.iter()
+        .filter_map(|key| {
+            let (cluster, rest) = key.strip_prefix("/hactl/")?.split_once('/')?;
+            rest.starts_with("v1/").then(|| cluster.to_owned())
+        })
+        .collect()
+}
+
+/// Forgets what agents said and were told, and writes the marker last: all that is older counts no more.
+async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64) -> Result<Found, Failure> {
+    let keys = Keys::new(cluster);
+    let known = store.keys(keys.root()).await?;
+    let count = |prefix: &str| known.iter().filter(|key| key.starts_with(prefix)).count();
+    let forgotten = forgotten(&keys);
+    let found = Found {
+        cluster: cluster.to_owned(),
+        resources: count(&keys.specs_of(ha_api_types::kind::Kind::Resource)),
+        nodes: count(&keys.fences()),
+        forgotten: forgotten.iter().filter(|part| part.ends_with('/')).map(|part| count(part)).sum(),
+    };
+    for part in &forgotten {
+        store.delete(part).await?;
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = Timestamp::from_unix_ms(i128::try_from(since.as_millis()).unwrap_or_default());
+    let marker = Restored { at, backup_revision: revision };
+    let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
+    store.put(&keys.restored(), &value).await?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_are_found_by_their_keys() {
+        let keys =
+            ["/hactl/default/v1/fence/n1", "/hactl/lab/v1/leader", "/hactl/x/v2/leader", "/other/v1/a"];
+        let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
+        assert_eq!(roots(&keys).into_iter().collect::<Vec<_>>(), ["default", "lab"]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Certificates for one run: nobody else can reach the private store, and it takes its one client for root, should it ask for users.
+
+use crate::failure::Failure;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Files with certificates and keys.
+#[derive(Clone, Debug)]
+pub(super) struct Credentials {
+    /// Of the authority.
+    pub(super) authority: PathBuf,
+    /// Certificate of client and server.
+    pub(super) certificate: PathBuf,
+    /// Its key.
+    pub(super) key: PathBuf,
+}
+
+impl Credentials {
+    /// Makes them in a folder. The client is called root: so is the administrator of an etcd that asks for users.
+    pub(super) fn create(folder: &Path) -> Result<Credentials, Failure> {
+        let failed = |error: rcgen::Error| Failure::refused(format!("no certificate can be made: {error}"));
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name.push(DnType::CommonName, "hactl restore");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate().map_err(failed)?;
+        let issuer = CertifiedIssuer::self_signed(authority, key).map_err(failed)?;
+        let mut subject = CertificateParams::default();
+        subject.distinguished_name.push(DnType::CommonName, "root");
+        subject.subject_alt_names.push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        subject.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        subject.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = subject.signed_by(&key, &issuer).map_err(failed)?;
+        Ok(Credentials {
+            authority: write(folder, "ca.pem", &issuer.pem())?,
+            certificate: write(folder, "root.pem", &certificate.pem())?,
+            key: write(folder, "root.key", &key.serialize_pem())?,
+        })
+    }
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf, Failure> {
+    let path = folder.join(name);
+    OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| Failure::refused(format!("{}: {error}", path.display())))?;
+    Ok(path)
+}

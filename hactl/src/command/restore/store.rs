@@ -1,0 +1,204 @@
+//! An etcd that only this process can reach, on loopback, for as long as a backup is being prepared; by etcd's own programs.
+
+use super::credentials::Credentials;
+use crate::failure::Failure;
+use serde::Deserialize;
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
+
+/// The only member's name.
+const MEMBER: &str = "hactl-restore";
+/// A store of gigabytes on a slow disk answers within this.
+const STARTS_WITHIN: Duration = Duration::from_secs(120);
+
+/// etcd's programs.
+#[derive(Clone, Debug)]
+pub(super) struct Programs {
+    etcd: PathBuf,
+    etcdctl: PathBuf,
+    etcdutl: PathBuf,
+}
+
+/// What `etcdutl snapshot status` says.
+#[derive(Debug, Deserialize)]
+struct Status {
+    revision: i64,
+}
+
+impl Programs {
+    /// Finds them in a folder, or by PATH.
+    pub(super) fn find(folder: Option<&Path>) -> Result<Programs, Failure> {
+        let folders: Vec<PathBuf> = match folder {
+            Some(folder) => vec![folder.to_owned()],
+            None => std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect(),
+        };
+        let find = |name: &str| {
+            folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()).ok_or_else(|| {
+                let place = folder.map_or("PATH".to_owned(), |folder| folder.display().to_string());
+                Failure::refused(format!("{name} is not in {place}"))
+                    .help("install etcd's programs (etcd, etcdctl, etcdutl; docs/etcd.md), or say where they are: --programs DIR")
+            })
+        };
+        Ok(Programs { etcd: find("etcd")?, etcdctl: find("etcdctl")?, etcdutl: find("etcdutl")? })
+    }
+
+    /// Restores a backup into a data directory, with its revision raised. Returns the revision of the backup.
+    pub(super) async fn restore(
+        &self,
+        backup: &Path,
+        data: &Path,
+        raise: i64,
+        skip_hash_check: bool,
+    ) -> Result<i64, Failure> {
+        let unfit = |failure: Failure| {
+            Failure { exit: crate::failure::Exit::Usage, ..failure }
+                .help("name the file that `etcdctl snapshot save` wrote; a copy of member/snap/db: --skip-hash-check")
+        };
+        let mut command = Command::new(&self.etcdutl);
+        command.args(["snapshot", "status", "--write-out", "json"]).arg(backup);
+        let output = run(&mut command).await.map_err(unfit)?;
+        let status: Status = serde_json::from_slice(&output.stdout).map_err(|error| {
+            Failure::refused(format!("etcdutl says nothing readable of {}: {error}", backup.display()))
+        })?;
+        let mut command = Command::new(&self.etcdutl);
+        command.args(["snapshot", "restore"]).arg(backup).arg("--data-dir").arg(data);
+        command.args(["--name", MEMBER, "--initial-cluster", &format!("{MEMBER}=http://localhost:2380")]);
+        command.args(["--initial-advertise-peer-urls", "http://localhost:2380"]);
+        command.args(["--bump-revision", &raise.to_string(), "--mark-compacted"]);
+        if skip_hash_check {
+            command.arg("--skip-hash-check");
+        }
+        run(&mut command).await.map_err(unfit)?;
+        Ok(status.revision)
+    }
+}
+
+/// The store; it ends with this.
+pub(super) struct PrivateStore {
+    etcdctl: PathBuf,
+    credentials: Credentials,
+    endpoint: String,
+    child: Child,
+}
+
+impl PrivateStore {
+    /// Starts it; it answers when this returns.
+    pub(super) async fn start(
+        programs: &Programs,
+        scratch: &Path,
+        data: &Path,
+    ) -> Result<PrivateStore, Failure> {
+        let credentials = Credentials::create(scratch)?;
+        let [client, peer] = free_ports()?;
+        let endpoint = format!("https://127.0.0.1:{client}");
+        let log = scratch.join("etcd.log");
+        let peers = format!("http://127.0.0.1:{peer}");
+        let mut command = Command::new(&programs.etcd);
+        without_settings(&mut command);
+        // Of a data directory that is there already, its own members count.
+        command.args([
+            "--initial-cluster",
+            &format!("{MEMBER}={peers}"),
+            "--initial-advertise-peer-urls",
+            &peers,
+        ]);
+        command.args(["--name", MEMBER, "--log-level", "error", "--log-outputs"]).arg(&log);
+        command.arg("--data-dir").arg(data);
+        command.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
+        // Its one member has no peers; the port is bound all the same.
+        command.args(["--listen-peer-urls", &peers]);
+        command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(&credentials.authority);
+        command.arg("--cert-file").arg(&credentials.certificate).arg("--key-file").arg(&credentials.key);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let child = command
+            .spawn()
+            .map_err(|error| Failure::refused(format!("{}: {error}", programs.etcd.display())))?;
+        let mut store = PrivateStore { etcdctl: programs.etcdctl.clone(), credentials, endpoint, child };
+        let begun = Instant::now();
+        loop {
+            let Err(failure) = store.etcdctl(["endpoint", "health"]).await else { return Ok(store) };
+            if let Ok(Some(status)) = store.child.try_wait() {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                let last = said.lines().last().unwrap_or_default();
+                return Err(Failure::refused(format!("etcd ended with {status} on the backup: {last}")));
+            }
+            if begun.elapsed() > STARTS_WITHIN {
+                return Err(failure);
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// The keys under a prefix.
+    pub(super) async fn keys(&self, prefix: &str) -> Result<Vec<String>, Failure> {
+        let output = self.etcdctl(["get", "--prefix", "--keys-only", "--", prefix]).await?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// Deletes a key, or, where it ends in `/`, all under it.
+    pub(super) async fn delete(&self, part: &str) -> Result<(), Failure> {
+        let words: &[&str] = if part.ends_with('/') { &["del", "--prefix", "--"] } else { &["del", "--"] };
+        self.etcdctl(words.iter().chain([&part])).await.map(drop)
+    }
+
+    /// Puts a key.
+    pub(super) async fn put(&self, key: &str, value: &str) -> Result<(), Failure> {
+        self.etcdctl(["put", "--", key, value]).await.map(drop)
+    }
+
+    /// Saves all of it as a snapshot.
+    pub(super) async fn save(&self, file: &Path) -> Result<(), Failure> {
+        self.etcdctl([OsStr::new("snapshot"), OsStr::new("save"), file.as_os_str()]).await.map(drop)
+    }
+
+    /// Ends it.
+    pub(super) async fn stop(mut self) -> Result<(), Failure> {
+        self.child.kill().await.map_err(|error| Failure::refused(format!("etcd cannot be ended: {error}")))
+    }
+
+    async fn etcdctl<W: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = W>) -> Result<Output, Failure> {
+        let mut command = Command::new(&self.etcdctl);
+        command.args(["--endpoints", &self.endpoint, "--command-timeout", "60s"]);
+        command.arg("--cacert").arg(&self.credentials.authority);
+        command.arg("--cert").arg(&self.credentials.certificate).arg("--key").arg(&self.credentials.key);
+        command.args(words);
+        run(&mut command).await
+    }
+}
+
+/// Settings of etcd in the environment are for the operator's own cluster.
+fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ETCD") {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// Runs a program to its end; its last words when it fails.
+async fn run(command: &mut Command) -> Result<Output, Failure> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    without_settings(command);
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await;
+    let output = output.map_err(|error| Failure::refused(format!("{program}: {error}")))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+    Err(Failure::refused(format!("{program} failed ({}): {last}", output.status)))
+}
+
+/// Two ports that are free now.
+fn free_ports() -> Result<[u16; 2], Failure> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
+    let both = bind().and_then(|first| Ok([port(&first)?, port(&bind()?)?]));
+    both.map_err(|error| Failure::refused(format!("no free port on loopback: {error}")))
+}
