@@ -173,6 +173,8 @@ pub struct World {
     /// When the start of a service on a node was last permitted.
     permits: BTreeMap<(String, String), Millis>,
     managed: BTreeSet<String>,
+    /// When a service was last found on a node where it ran already.
+    found_at: BTreeMap<String, Millis>,
     /// Services whose status says that nothing is under way with them.
     settled: BTreeSet<String>,
     epochs: BTreeMap<String, u64>,
@@ -286,6 +288,7 @@ impl World {
             managed: BTreeSet::new(),
             settled: BTreeSet::new(),
             epochs: BTreeMap::new(),
+            found_at: BTreeMap::new(),
             moves_begun: BTreeMap::new(),
             lost: BTreeMap::new(),
             recovering: BTreeSet::new(),

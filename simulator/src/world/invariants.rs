@@ -235,6 +235,9 @@ impl World {
             self.managed.insert(name.to_owned());
         }
         let was = before.map(|(state, _)| state);
+        if was == Some(ServiceState::Queued) && self.present(&node, name).is_some() {
+            self.found_at.insert(node.clone(), self.now);
+        }
         let moving = |state| matches!(state, Some(ServiceState::Migrate | ServiceState::Relocate));
         if moving(Some(status.state)) && !moving(was) {
             self.moves_begun.insert(name.to_owned(), (status.state, node, self.now));

@@ -8,9 +8,10 @@ use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
 
 impl World {
-    /// A service has arrived where it was moved to. A rule that was changed while it moved says nothing yet.
+    /// A service has arrived where it was moved to. A rule that was changed while it moved says nothing yet, nor does one about
+    /// a service that was found there meanwhile.
     pub(super) fn check_rules_after_move(&mut self, name: &str, to: &str, begun: Millis) {
-        if self.rules_changed_at >= begun {
+        if self.rules_changed_at >= begun || self.found_at.get(to).is_some_and(|at| *at >= begun) {
             return;
         }
         let rules = self.rules_in_force();
