@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// Reasons that no run of the simulator can show: why not, and the test that reaches them instead. One that is reached
 /// after all must be taken from the list.
-const EXCEPTED: [(Reason, &str); 7] = [
+const EXCEPTED: [(Reason, &str); 6] = [
     (
         Reason::Unknown,
         "stands for a word that a newer version wrote: api-types, reason::tests::a_word_of_a_newer_version_is_unknown",
@@ -33,7 +33,6 @@ const EXCEPTED: [(Reason, &str); 7] = [
         "told when a target refuses, which none does here: controller, \
          core::tests::notifications::what_a_target_refuses_is_given_up_with_an_event",
     ),
-    (Reason::StoreRestored, "comes with hactl restore: nothing tells it yet"),
     (
         Reason::ReservationUndecided,
         "told when a search runs out of its steps, which so small clusters do not: controller, \
