@@ -46,10 +46,21 @@ pub enum Key<'a> {
     Event(&'a str, &'a str),
 }
 
+/// What the keys of every cluster begin with.
+pub const ALL_CLUSTERS: &str = "/hactl/";
+/// What stands between a cluster's name and the keys of this version.
+const VERSION: &str = "/v1/";
+
+/// The cluster that a key belongs to; `None` for keys of versions to come and of others.
+pub fn cluster_of(key: &str) -> Option<&str> {
+    let (cluster, rest) = key.strip_prefix(ALL_CLUSTERS)?.split_once('/')?;
+    rest.starts_with(VERSION.trim_start_matches('/')).then_some(cluster)
+}
+
 impl Keys {
     /// The keys of a cluster.
     pub fn new(cluster: &str) -> Keys {
-        Keys { root: format!("/hactl/{cluster}/v1/") }
+        Keys { root: format!("{ALL_CLUSTERS}{cluster}{VERSION}") }
     }
 
     /// The prefix of everything, with its final `/`.
@@ -243,6 +254,19 @@ mod tests {
         check(keys.usage_report("node1"), Key::UsageReport("node1"));
         check(keys.service_report("node1", "web"), Key::ServiceReport("node1", "web"));
         check(keys.event("agent-node1", "1"), Key::Event("agent-node1", "1"));
+    }
+
+    #[test]
+    fn a_cluster_is_found_by_its_keys() {
+        for (key, cluster) in [
+            ("/hactl/default/v1/fence/n1", Some("default")),
+            ("/hactl/lab/v1/leader", Some("lab")),
+            ("/hactl/x/v2/leader", None),
+            ("/hactl/x/v1", None),
+            ("/other/v1/a", None),
+        ] {
+            assert_eq!(cluster_of(key), cluster, "{key}");
+        }
     }
 
     #[test]

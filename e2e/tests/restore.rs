@@ -1,7 +1,7 @@
 //! The store is lost for good and restored from a backup, as docs/operations.md says: what runs goes on, and nothing runs twice.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -52,7 +52,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     let members = scenario.cluster.names(Role::Etcd);
     for member in &members {
         scenario.cluster.power_off(member)?;
-        fs::remove_dir_all(data(&scenario, member))?;
+        fs::remove_dir_all(scenario.cluster.machine(member)?.folder.join("data"))?;
     }
     let prepared = folder.join("prepared.db");
     let etcd = binaries::etcd()?;
@@ -62,9 +62,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
         &["restore", &text(&prepared), "--from", &text(&backup), "--programs", &text(programs)],
     )?;
     for member in &members {
-        let data = data(&scenario, member);
         let mut words = vec!["snapshot".to_owned(), "restore".to_owned(), text(&prepared)];
-        words.extend(["--data-dir".to_owned(), text(&data)]);
         words.extend(flags_of(&scenario, member)?);
         run(programs.join("etcdutl"), &words)?;
     }
@@ -98,14 +96,16 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     scenario.finish()
 }
 
-fn data(scenario: &Scenario, member: &str) -> PathBuf {
-    scenario.cluster.folder().join("machines").join(member).join("data")
-}
-
 /// What a restore has to know of a member, out of the command that runs it.
 fn flags_of(scenario: &Scenario, member: &str) -> Result<Vec<String>> {
     let command = &scenario.cluster.machine(member)?.programs.first().context("it runs etcd")?.command;
-    let known = ["--name", "--initial-cluster", "--initial-cluster-token", "--initial-advertise-peer-urls"];
+    let known = [
+        "--name",
+        "--data-dir",
+        "--initial-cluster",
+        "--initial-cluster-token",
+        "--initial-advertise-peer-urls",
+    ];
     let pairs = command.windows(2).filter(|pair| known.contains(&pair[0].as_str()));
     Ok(pairs.flatten().cloned().collect())
 }

@@ -12,7 +12,7 @@ mod compose;
 pub(super) mod test_run;
 
 use super::health::NodeTable;
-use super::plan::{Note, Plan, Subject, event, stored};
+use super::plan::{Note, Plan, Subject, cluster_event, stored};
 use super::situation::Situation;
 use super::world::guard_of;
 use changes::changes;
@@ -120,7 +120,7 @@ fn tell(
             queued.notification.summary,
             names.join(", ")
         );
-        events.push(told_of(situation, message));
+        events.push(cluster_event(situation, EventType::Warning, Reason::NotificationFailed, message));
     }
     (dropped, events)
 }
@@ -153,18 +153,4 @@ fn send(situation: &Situation<'_>, targets: Vec<Target>, plan: &mut Plan) {
         let notification = queued.notification.clone();
         plan.deliveries.push(Delivery { id: 0, target, notification, operation: None });
     }
-}
-
-/// An event of something that nobody was notified of.
-fn told_of(situation: &Situation<'_>, message: String) -> Event {
-    let uid = situation.world.cluster.as_ref().map_or("", |known| known.value.metadata.uid.as_str());
-    event(
-        situation,
-        Kind::Cluster,
-        CLUSTER_NAME,
-        uid,
-        EventType::Warning,
-        Reason::NotificationFailed,
-        message,
-    )
 }

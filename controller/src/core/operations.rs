@@ -8,7 +8,7 @@ use super::notifications;
 use super::plan::{Note, Plan, Subject, node_event, stored};
 use super::service::operation::{self, status_in};
 use super::situation::Situation;
-use super::world::{Versioned, guard_of};
+use super::world::{Versioned, World, guard_of};
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::names;
@@ -23,6 +23,20 @@ const KEPT_SECONDS: i64 = 86_400;
 
 /// How often a node that an operator confirms off is looked at, milliseconds.
 const HEARTBEAT_LOOK_MS: Millis = 1_000;
+
+impl World {
+    /// Whether an operation has come to its end.
+    pub(super) fn has_ended(&self, operation: &str) -> bool {
+        self.operation_statuses.get(operation).is_some_and(|status| status.value.phase.is_final())
+    }
+
+    /// The operations that have not come to their end; one of before the store was restored is not carried out any more.
+    pub(super) fn open_operations(&self) -> impl Iterator<Item = (&String, &Versioned<Operation>)> {
+        self.operations
+            .iter()
+            .filter(|(name, operation)| !self.has_ended(name) && !self.is_old(operation.modified))
+    }
+}
 
 /// One operation that is about no service.
 struct Request<'a> {
@@ -56,7 +70,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     for (name, operation) in &world.operations {
         let status = world.operation_statuses.get(name);
         let request = Request { name, operation, status };
-        if status.is_some_and(|status| status.value.phase.is_final()) {
+        if world.has_ended(name) {
             expire(situation, &request, plan);
             continue;
         }

@@ -3,6 +3,7 @@
 use super::interface::FencerRun;
 use super::notifications::deliveries::Delivery;
 use super::situation::{Measure, Situation};
+use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
@@ -161,6 +162,17 @@ pub fn node_event(
     let uid =
         situation.world.nodes.get(node).map(|known| known.value.metadata.uid.clone()).unwrap_or_default();
     event(situation, Kind::Node, node, &uid, event_type, reason, message)
+}
+
+/// An event about the cluster.
+pub fn cluster_event(
+    situation: &Situation<'_>,
+    event_type: EventType,
+    reason: Reason,
+    message: impl Into<String>,
+) -> Event {
+    let uid = situation.world.cluster.as_ref().map_or("", |known| known.value.metadata.uid.as_str());
+    event(situation, Kind::Cluster, CLUSTER_NAME, uid, event_type, reason, message)
 }
 
 /// The stored form of a record or object.

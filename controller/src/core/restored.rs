@@ -5,7 +5,7 @@
 //! assignments, heartbeats and reports, so what of those is there is new.
 
 use super::health::NodeTable;
-use super::plan::{Note, Plan, Subject, event};
+use super::plan::{Note, Plan, Subject, cluster_event};
 use super::situation::Situation;
 use super::world::World;
 use ha_api_types::cluster::CLUSTER_NAME;
@@ -83,18 +83,16 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         .resources
         .keys()
         .any(|name| world.resource_statuses.get(name).is_none_or(|status| world.is_old(status.modified)));
-    let waits_for_operations = world.operations.iter().any(|(name, operation)| {
-        world.is_old(operation.modified)
-            && !world.operation_statuses.get(name).is_some_and(|status| status.value.phase.is_final())
-    });
+    let waits_for_operations = world
+        .operations
+        .iter()
+        .any(|(name, operation)| world.is_old(operation.modified) && !world.has_ended(name));
     if !is_over || waits_for_services || waits_for_operations {
         return;
     }
     let transaction = Transaction::new().delete(world.keys.restored(), Guard::Unchanged(marker.modified));
-    let uid = world.cluster.as_ref().map_or("", |known| known.value.metadata.uid.as_str());
     let message = "the restored store counts again: every node was heard since, or is confirmed off";
-    let told =
-        event(situation, Kind::Cluster, CLUSTER_NAME, uid, EventType::Normal, Reason::StoreRestored, message);
+    let told = cluster_event(situation, EventType::Normal, Reason::StoreRestored, message);
     plan.act(Subject::Restored, transaction, vec![told], Note::None);
 }
 

@@ -6,7 +6,8 @@ mod store;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::session::Session;
 use clap::{Args, ValueHint};
-use ha_api_types::keys::Keys;
+use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
+use ha_api_types::kind::Kind;
 use ha_api_types::record::{REVISION_RAISE, Restored, forgotten};
 use ha_api_types::time::Timestamp;
 use std::collections::BTreeSet;
@@ -102,18 +103,18 @@ impl Restore {
         };
         let revision = programs.restore(&backup, &data, REVISION_RAISE, self.skip_hash_check).await?;
         let store = PrivateStore::start(programs, scratch, &data).await?;
-        let mut roots = roots(&store.keys("/hactl/").await?);
-        roots.extend(self.empty.clone());
-        if roots.is_empty() {
+        let keys = store.keys(ALL_CLUSTERS).await?;
+        let clusters: BTreeSet<&str> =
+            keys.iter().filter_map(|key| cluster_of(key)).chain(self.empty.as_deref()).collect();
+        if clusters.is_empty() {
             let message = format!("{}: there is no cluster of hactl in it", backup.display());
-            return Err(
-                Failure::usage(message).help("no key begins with /hactl/: is it the backup of another etcd?")
-            );
+            return Err(Failure::usage(message)
+                .help(format!("no key begins with {ALL_CLUSTERS}: is it the backup of another etcd?")));
         }
         let mut all = Vec::new();
-        for cluster in roots {
+        for cluster in clusters {
             terminal.progress(&format!("preparing cluster {cluster}"));
-            all.push(rewrite(&store, &cluster, revision).await?);
+            all.push(rewrite(&store, cluster, revision).await?);
         }
         terminal.progress("saving");
         let saved = scratch.join("prepared");
@@ -151,16 +152,6 @@ async fn nothing(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure
     Ok(saved)
 }
 
-/// The clusters that keys belong to.
-fn roots(keys: &[String]) -> BTreeSet<String> {
-    keys.iter()
-        .filter_map(|key| {
-            let (cluster, rest) = key.strip_prefix("/hactl/")?.split_once('/')?;
-            rest.starts_with("v1/").then(|| cluster.to_owned())
-        })
-        .collect()
-}
-
 /// Forgets what agents said and were told, and writes the marker last: all that is older counts no more.
 async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64) -> Result<Found, Failure> {
     let keys = Keys::new(cluster);
@@ -169,7 +160,7 @@ async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64) -> Result<F
     let forgotten = forgotten(&keys);
     let found = Found {
         cluster: cluster.to_owned(),
-        resources: count(&keys.specs_of(ha_api_types::kind::Kind::Resource)),
+        resources: count(&keys.specs_of(Kind::Resource)),
         nodes: count(&keys.fences()),
         forgotten: forgotten.iter().filter(|part| part.ends_with('/')).map(|part| count(part)).sum(),
     };
@@ -182,17 +173,4 @@ async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64) -> Result<F
     let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
     store.put(&keys.restored(), &value).await?;
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clusters_are_found_by_their_keys() {
-        let keys =
-            ["/hactl/default/v1/fence/n1", "/hactl/lab/v1/leader", "/hactl/x/v2/leader", "/other/v1/a"];
-        let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
-        assert_eq!(roots(&keys).into_iter().collect::<Vec<_>>(), ["default", "lab"]);
-    }
 }

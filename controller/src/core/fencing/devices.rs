@@ -13,7 +13,7 @@ use crate::core::world::Versioned;
 use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{FenceAction, FenceDevice, FenceKind};
-use ha_api_types::operation::{Operation, OperationAction, OperationPhase};
+use ha_api_types::operation::{Operation, OperationAction};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{DeviceIntent, Fence, FenceState, Proof, Switch};
 use ha_api_types::time::Mono;
@@ -35,14 +35,10 @@ fn under_way<'a>(
     action: OperationAction,
     node: &'a str,
 ) -> impl Iterator<Item = &'a Operation> {
-    let world = situation.world;
-    let all = world.operations.iter().filter(move |(name, operation)| {
-        let spec = &operation.value.spec;
-        let phase = world.operation_statuses.get(*name).map_or(OperationPhase::Pending, |s| s.value.phase);
-        let is_old = world.is_old(operation.modified);
-        spec.action == action && spec.node.as_deref() == Some(node) && !phase.is_final() && !is_old
-    });
-    all.map(|(_, operation)| &operation.value)
+    let open = situation.world.open_operations().map(|(_, operation)| &operation.value);
+    open.filter(move |operation| {
+        operation.spec.action == action && operation.spec.node.as_deref() == Some(node)
+    })
 }
 
 /// The fabric devices that keep a closed node cut off, so far as the record tells.

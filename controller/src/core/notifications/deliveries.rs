@@ -146,11 +146,8 @@ impl Deliveries {
                 queue.any(|queued| queued.notification.id == *id && !queued.done.contains(target))
             })
         });
-        self.tests.retain(|operation, _| {
-            let status = world.operation_statuses.get(operation);
-            world.operations.contains_key(operation)
-                && !status.is_some_and(|status| status.value.phase.is_final())
-        });
+        self.tests
+            .retain(|operation, _| world.operations.contains_key(operation) && !world.has_ended(operation));
     }
 
     /// Takes in what a plan says of what is to be told, and begins what it wants delivered.

@@ -107,12 +107,8 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
         nodes.insert(node.clone());
     }
     nodes.extend(service.not_stopped(situation).map(|(node, _, _)| node.to_owned()));
-    let unguarded = world.restored.is_some()
-        || status.is_some_and(|status| {
-            status.state == ServiceState::Ignored
-                || status.probe_generation.is_some()
-                || status.probe_arming.is_some()
-        });
+    let unguarded = status.is_some_and(|status| status.state == ServiceState::Ignored)
+        || super::probe::may_run_anywhere(world, status);
     if unguarded {
         // It was free: it may run on every node that is not proven empty.
         nodes.extend(

@@ -27,14 +27,10 @@ pub(in crate::core) struct Request<'a> {
 /// not wait for the gentle one before it.
 pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Request<'a>> {
     let mut requests: BTreeMap<&str, Request<'_>> = BTreeMap::new();
-    for (name, operation) in &situation.world.operations {
+    for (name, operation) in situation.world.open_operations() {
         let Some(resource) = operation.value.spec.resource.as_deref() else { continue };
         let resource = names::bare(resource);
         let status = situation.world.operation_statuses.get(name);
-        let is_old = situation.world.is_old(operation.modified);
-        if is_old || status.is_some_and(|status| status.value.phase.is_final()) {
-            continue;
-        }
         let request = Request { name, operation, status };
         let goes_first = requests.get(resource).is_none_or(|known| {
             let is_stop = |spec: &OperationSpec| spec.action == OperationAction::Stop;

@@ -2,6 +2,7 @@
 
 use super::{Planner, Service};
 use crate::core::situation::Situation;
+use crate::core::world::World;
 use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ResourceStatus;
@@ -54,11 +55,8 @@ fn answer(
             Answer::Empty("its Node was deleted before the store was restored")
         };
     }
-    // A service that was Ignored, or deleted while it ran, may run where no epoch ever allowed it; and a backup does not know
-    // what was allowed after it was made.
-    let unguarded = status.probe_generation.is_some()
-        || world.restored.is_some()
-        || status.probe_arming.is_some()
+    // As may one that was deleted while it ran.
+    let unguarded = may_run_anywhere(world, Some(status))
         || service.tombstone.is_some_and(|tombstone| tombstone.value.nodes.contains(node));
     match fence.state {
         FenceState::Open => match situation.world.service_report(service.name, node) {
@@ -109,6 +107,15 @@ fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -
     world.service_report(service.name, node).is_some_and(|report| {
         world.living_epoch(node) == Some(report.value.epoch) && report.value.phase.may_run()
     })
+}
+
+/// Whether a service may run where no epoch of a node allowed it, whatever is managed there: it was Ignored, may have been moved
+/// by hand while the cluster was disarmed, or a backup of the store was restored, which does not know what was allowed after it
+/// was made.
+pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -> bool {
+    let was_let_go =
+        |status: &ResourceStatus| status.probe_generation.is_some() || status.probe_arming.is_some();
+    world.restored.is_some() || status.is_some_and(was_let_go)
 }
 
 /// A report as an answer. Only a newer probe answers for a service that was Ignored, or may have been moved by hand while

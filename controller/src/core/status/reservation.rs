@@ -1,11 +1,10 @@
 //! What is shown of the reservation check: a condition of the cluster, and an event when it changes.
 
-use crate::core::plan::event;
+use crate::core::plan::cluster_event;
 use crate::core::reservation::{headline, message_of};
 use crate::core::situation::Situation;
-use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus};
+use ha_api_types::cluster::ClusterStatus;
 use ha_api_types::event::{Event, EventType};
-use ha_api_types::kind::Kind;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::reason::Reason;
 
@@ -47,7 +46,5 @@ pub(super) fn events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<E
     }
     let event_type =
         if now.reason == Reason::ReservationHolds { EventType::Normal } else { EventType::Warning };
-    let uid = situation.world.cluster.as_ref().map(|known| known.value.metadata.uid.clone());
-    let uid = uid.unwrap_or_default();
-    vec![event(situation, Kind::Cluster, CLUSTER_NAME, &uid, event_type, now.reason, now.message)]
+    vec![cluster_event(situation, event_type, now.reason, now.message)]
 }

@@ -6,7 +6,7 @@ use super::services::operation;
 use crate::core::counted::Counted;
 use crate::core::notifications::deliveries::{DeliveryOutcome, NotificationResult};
 use ha_api_types::cluster::{ClusterSpec, NotificationsSpec, SmtpSpec, Webhook};
-use ha_api_types::notification::NotificationKind;
+use ha_api_types::notification::{Notification, NotificationKind};
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, FenceState, Leave, Mode, NodeReport, Notified};
@@ -343,8 +343,8 @@ fn a_url_that_is_mended_gets_what_waited_for_it() {
     assert_eq!((targets, queue(&lab)), (vec!["webhook https://right.example.org/"], 0));
 }
 
-#[test]
-fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
+/// A notification that waits for a target that is down, and so many more behind it, made of it.
+fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (Lab, Notification) {
     let mut lab = lab();
     lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
     into_error(&mut lab, &["a"]);
@@ -352,44 +352,40 @@ fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
     let key = lab.keys.notified();
     let mut known: Notified = lab.read(&key).unwrap();
     let first = known.queue[0].clone();
-    for number in 0..49 {
-        let mut more = first.clone();
+    let mut more = first.clone();
+    change(&mut more.notification);
+    for number in 0..count {
         more.notification.id = format!("more-{number}");
-        known.queue.push(more);
+        known.queue.push(more.clone());
     }
     put(&mut lab, &key, &known);
+    (lab, first.notification)
+}
+
+#[test]
+fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
+    let (mut lab, first) = with_waiting(49, |_| {});
     into_error(&mut lab, &["b", "c"]);
     lab.run(GATHERED);
     assert_eq!((queue(&lab), counted(&lab, NotificationResult::Dropped)), (50, 1));
     let found = lab.events.iter().filter(|event| event.reason == Reason::NotificationFailed);
     let messages: Vec<&str> = found.map(|event| event.message.as_str()).collect();
-    assert!(messages.len() == 1 && messages[0].contains(&first.notification.id), "{messages:?}");
+    assert!(messages.len() == 1 && messages[0].contains(&first.id), "{messages:?}");
     assert!(messages[0].ends_with(&format!("{HOOK} did not get it")), "{messages:?}");
 }
 
 #[test]
 fn what_waits_is_bounded_by_size_too_so_that_the_store_takes_it() {
-    let mut lab = lab();
-    lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
-    into_error(&mut lab, &["a"]);
-    lab.until(GATHERED, "queued", |lab| queue(lab) == 1);
-    let key = lab.keys.notified();
-    let mut known: Notified = lab.read(&key).unwrap();
-    let first = known.queue[0].clone();
     // The longest that there are: every item has its longest message, in a script of three bytes a letter.
-    let mut large = first.clone();
-    large.notification.items = vec![first.notification.items[0].clone(); 20];
-    for item in &mut large.notification.items {
-        item.message = "語".repeat(600);
-    }
-    for number in 0..30 {
-        large.notification.id = format!("more-{number}");
-        known.queue.push(large.clone());
-    }
-    put(&mut lab, &key, &known);
+    let (mut lab, _) = with_waiting(30, |large| {
+        large.items = vec![large.items[0].clone(); 20];
+        for item in &mut large.items {
+            item.message = "語".repeat(600);
+        }
+    });
     into_error(&mut lab, &["b"]);
     lab.run(GATHERED);
-    let kept: Notified = lab.read(&key).unwrap();
+    let kept: Notified = lab.read(&lab.keys.notified()).unwrap();
     let ids: Vec<&str> = kept.queue.iter().map(|queued| queued.notification.id.as_str()).collect();
     assert!(serde_json::to_vec(&kept).unwrap().len() < 800 << 10, "{} wait", ids.len());
     assert!(serde_json::to_vec(&kept).unwrap().len() > 700 << 10, "{} wait", ids.len());
