@@ -1,7 +1,8 @@
-//! The architecture check: the dependency table, what pure crates may link, and rules for source files.
+//! The architecture check: the dependency table, what pure crates may link, rules for source files, and the protocol map.
 
 mod dependencies;
 mod linkage;
+mod protocol;
 mod sources;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) fn check() -> Result<()> {
     let mut violations = dependencies::violations(&metadata);
     violations.extend(linkage::violations(&root)?);
     violations.extend(sources::violations(&root, &metadata.folders())?);
+    violations.extend(protocol::violations(&root)?);
     for violation in &violations {
         crate::report(violation);
     }

@@ -1,0 +1,236 @@
+//! The protocol map: every rule of docs/fencing.md has one row in docs/protocol-map.md, and everything that a row names exists.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+const RULES: &str = "docs/fencing.md";
+const MAP: &str = "docs/protocol-map.md";
+const MUTANTS: &str = "simulator/mutants";
+
+/// The short paths of the map's references.
+const SHORT: [(&str, &str); 11] = [
+    ("agent", "node-agent/src/core"),
+    ("daemon", "node-agent/src/watchdog"),
+    ("ctl", "controller/src/core"),
+    ("store", "store/src"),
+    ("A", "node-agent/src/core/testing"),
+    ("D", "node-agent/src/watchdog/core/tests"),
+    ("C", "controller/src/core/tests"),
+    ("S", "simulator/scenarios"),
+    ("E", "e2e/tests"),
+    ("M", MUTANTS),
+    ("model", "simulator/tests/fencing_model"),
+];
+
+/// Every difference between the rules, the map, the mutants and the tree, as a sentence each.
+pub(crate) fn violations(root: &Path) -> Result<Vec<String>> {
+    let rules = rules(&read(root, RULES)?);
+    let rows = rows(&read(root, MAP)?);
+    let mut found = differences(&rules, &rows);
+    for row in &rows {
+        for reference in references(&row.cells) {
+            if let Some(problem) = missing(root, reference) {
+                found.push(format!("{MAP}: {}: {problem}", row.rule));
+            }
+        }
+    }
+    for mutant in mutants(root)? {
+        let text = fs::read_to_string(root.join(&mutant)).with_context(|| mutant.clone())?;
+        found.extend(wrong_mutant(&mutant, &text, &rules, &rows));
+    }
+    Ok(found)
+}
+
+/// A row of the map: the rule's id and the text of its other cells.
+struct Row {
+    rule: String,
+    cells: String,
+}
+
+fn read(root: &Path, path: &str) -> Result<String> {
+    fs::read_to_string(root.join(path)).with_context(|| path.to_owned())
+}
+
+/// The ids that the page defines: each is written in bold once.
+fn rules(text: &str) -> Vec<String> {
+    text.split("**").skip(1).step_by(2).filter(|word| is_rule(word)).map(str::to_owned).collect()
+}
+
+/// Returns `true` for R3.4 and the like.
+fn is_rule(word: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    word.strip_prefix('R')
+        .and_then(|rest| rest.split_once('.'))
+        .is_some_and(|(section, rule)| is_number(section) && is_number(rule))
+}
+
+fn rows(text: &str) -> Vec<Row> {
+    let row = |line: &str| {
+        let (rule, cells) = line.strip_prefix("| ")?.split_once(" | ")?;
+        is_rule(rule).then(|| Row { rule: rule.to_owned(), cells: cells.to_owned() })
+    };
+    text.lines().filter_map(row).collect()
+}
+
+fn differences(rules: &[String], rows: &[Row]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for rule in rules {
+        counts.entry(rule).or_default().0 += 1;
+    }
+    for row in rows {
+        counts.entry(&row.rule).or_default().1 += 1;
+    }
+    let problem = |(rule, count): (&&str, &(usize, usize))| match *count {
+        (1, 1) => None,
+        (0, _) => Some(format!("{MAP}: {rule} is not a rule of {RULES}")),
+        (_, 0) => Some(format!("{MAP}: {rule} has no row")),
+        (1, rows) => Some(format!("{MAP}: {rule} has {rows} rows")),
+        (definitions, _) => Some(format!("{RULES}: {rule} is defined {definitions} times")),
+    };
+    counts.iter().filter_map(problem).collect()
+}
+
+/// The words in backticks of a row's cells.
+fn references(cells: &str) -> impl Iterator<Item = &str> {
+    cells.split('`').skip(1).step_by(2)
+}
+
+/// What is wrong with a reference `PATH` or `PATH::NAME`, if anything.
+fn missing(root: &Path, reference: &str) -> Option<String> {
+    let (path, name) = match reference.split_once("::") {
+        Some((path, name)) => (path, Some(name)),
+        None => (reference, None),
+    };
+    let files = files_of(root, path);
+    if files.is_empty() {
+        return Some(format!("{path} does not exist"));
+    }
+    let name = name?;
+    let has_name = |file: &PathBuf| fs::read_to_string(file).is_ok_and(|text| mentions(&text, name));
+    (!files.iter().any(has_name)).then(|| format!("{path} does not contain {name}"))
+}
+
+/// Returns `true` if a word of the text begins with the name.
+fn mentions(text: &str, name: &str) -> bool {
+    let is_inside = |character: char| character.is_alphanumeric() || character == '_';
+    text.match_indices(name).any(|(at, _)| !text.get(..at).is_some_and(|before| before.ends_with(is_inside)))
+}
+
+/// The files that a path of the map means: one file, with or without its extension, or all files of a directory.
+fn files_of(root: &Path, path: &str) -> Vec<PathBuf> {
+    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+    let long = SHORT.iter().find(|(short, _)| *short == first).map(|(_, long)| root.join(long).join(rest));
+    for candidate in long.into_iter().chain([root.join(path)]) {
+        let mut files = Vec::new();
+        let text = candidate.display().to_string();
+        let text = text.trim_end_matches('/');
+        for extension in ["", ".rs", ".yaml", ".patch"] {
+            collect(&PathBuf::from(format!("{text}{extension}")), &mut files);
+        }
+        if !files.is_empty() {
+            return files;
+        }
+    }
+    Vec::new()
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) {
+    if path.is_file() {
+        files.push(path.to_owned());
+    } else if let Ok(entries) = fs::read_dir(path) {
+        for entry in entries.flatten() {
+            collect(&entry.path(), files);
+        }
+    }
+}
+
+/// The mutants' paths from the root, in order.
+fn mutants(root: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    collect(&root.join(MUTANTS), &mut files);
+    files.sort();
+    let relative = |file: &PathBuf| file.strip_prefix(root).map(|path| path.display().to_string());
+    let patches = files.iter().filter(|file| file.extension().is_some_and(|end| end == "patch"));
+    patches.map(relative).collect::<Result<_, _>>().context("a mutant outside of the tree")
+}
+
+/// A mutant begins with `# R3.22, R3.23: what is broken`, and the map names it.
+fn wrong_mutant(path: &str, text: &str, rules: &[String], rows: &[Row]) -> Vec<String> {
+    let mut found = Vec::new();
+    let heading = text.lines().next().unwrap_or_default();
+    match heading.strip_prefix("# ").and_then(|rest| rest.split_once(": ")) {
+        Some((broken, _)) => {
+            let unknown = broken.split(", ").filter(|rule| !rules.iter().any(|known| known == rule));
+            found.extend(unknown.map(|rule| format!("{path}: {rule} is not a rule of {RULES}")));
+        }
+        None => found.push(format!("{path}: the first line must be `# RULE: what is broken`")),
+    }
+    let short = path.trim_start_matches(MUTANTS).trim_end_matches(".patch");
+    let named = format!("M{short}");
+    if !rows.iter().any(|row| references(&row.cells).any(|reference| reference == named)) {
+        found.push(format!("{MAP}: no row names `{named}`"));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(rule: &str, cells: &str) -> Row {
+        Row { rule: rule.to_owned(), cells: cells.to_owned() }
+    }
+
+    #[test]
+    fn rules_are_the_bold_ids() {
+        assert_eq!(rules("- **R1.2** Why (R1.3): **all** of it.\n| **R11.12** | x |"), ["R1.2", "R11.12"]);
+    }
+
+    #[test]
+    fn rows_are_lines_that_begin_with_an_id() {
+        let rows = rows("| rule | kept by |\n|---|---|\n| R1.2 | `a.rs` | – |\nR1.3\n");
+        assert_eq!(
+            rows.iter().map(|row| (row.rule.as_str(), row.cells.as_str())).collect::<Vec<_>>(),
+            [("R1.2", "`a.rs` | – |")]
+        );
+    }
+
+    #[test]
+    fn each_difference_is_found() {
+        let defined = ["R1.1", "R1.2", "R1.3", "R1.3"].map(str::to_owned);
+        let rows = [row("R1.1", ""), row("R1.1", ""), row("R1.3", ""), row("R1.4", "")];
+        let found = differences(&defined, &rows);
+        let expected =
+            ["R1.1 has 2 rows", "R1.2 has no row", "R1.3 is defined 2 times", "R1.4 is not a rule"];
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{found}: {expected}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_by_their_beginning() {
+        assert!(mentions("fn closing_time()", "closing"));
+        assert!(!mentions("fn enclosing()", "closing"));
+    }
+
+    #[test]
+    fn a_mutant_names_its_rule_and_is_named() {
+        let rules = ["R1.1".to_owned()];
+        let path = "simulator/mutants/01-a.patch";
+        let rows = [row("R1.1", "`M/01-a`")];
+        assert_eq!(wrong_mutant(path, "# R1.1: broken", &rules, &rows).len(), 0);
+        assert_eq!(wrong_mutant(path, "# R1.1, R1.2: broken", &rules, &rows).len(), 1);
+        assert_eq!(wrong_mutant(path, "# FENCING", &rules, &rows).len(), 1);
+        assert_eq!(wrong_mutant(path, "# R1.1: broken", &rules, &[]).len(), 1);
+    }
+
+    #[test]
+    fn the_map_is_right() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        assert_eq!(violations(&root).unwrap(), Vec::<String>::new());
+    }
+}
