@@ -160,6 +160,7 @@ fn settle<T>(result: Result<T, Failure>) -> ControlFlow<Result<T, Failure>> {
         Ok(answer) => ControlFlow::Break(Ok(answer)),
         Err(
             failure @ (Failure::Refused(_)
+            | Failure::Full(_)
             | Failure::LeaseNotFound
             | Failure::Compacted(_)
             | Failure::Configuration(_)),

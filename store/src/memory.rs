@@ -17,8 +17,8 @@ const KEPT_REVISIONS: Revision = 50_000;
 
 /// A store in this process's memory, for tests. Clones share it.
 ///
-/// Guarantees: the same semantics as etcd, which the conformance suite checks. Every commit is answered; nothing is ever
-/// unknown.
+/// Guarantees: the same semantics as etcd, which the conformance suite checks. Every commit is answered; an outcome is unknown
+/// only while the store is full ([`MemoryStore::fill`]).
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -58,6 +58,16 @@ impl MemoryStore {
     /// Forgets history up to and including a revision.
     pub fn compact(&self, revision: Revision) {
         self.shared.with(|state, _| state.compact(revision));
+    }
+
+    /// Fills the store: see [`MemoryState::fill`].
+    pub fn fill(&self, applies_next: bool) {
+        self.shared.with(|state, _| state.fill(applies_next));
+    }
+
+    /// Makes space again.
+    pub fn make_space(&self) {
+        self.shared.with(|state, _| state.make_space());
     }
 }
 
@@ -166,7 +176,10 @@ impl Store for MemoryStore {
     }
 
     async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
-        let lease = self.shared.with(|state, now| state.grant_lease(now, ttl_seconds));
+        let lease = self.shared.with(|state, now| {
+            (!state.is_full()).then(|| state.grant_lease(now, ttl_seconds))
+        });
+        let lease = lease.ok_or_else(|| StoreError::Refused("the store is full".to_owned()))?;
         let leases = self.shared.leases.clone();
         self.shared.expiry.call_once(|| {
             tokio::spawn(expire_leases(Arc::downgrade(&self.shared), leases));

@@ -18,7 +18,20 @@ pub struct MemoryState {
     history: BTreeMap<Revision, Vec<Change>>,
     leases: BTreeMap<LeaseId, Lease>,
     next_lease: LeaseId,
+    space: Space,
 }
+
+/// Whether the store has space left for what is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Space {
+    Left,
+    /// The next transaction that puts is applied, and answered as if there had been no space for it.
+    EndsWithNext,
+    None,
+}
+
+/// What etcd says without space.
+const FULL: &str = "mvcc: database space exceeded";
 
 #[derive(Clone, Debug)]
 struct Lease {
@@ -36,6 +49,7 @@ impl Default for MemoryState {
             history: BTreeMap::new(),
             leases: BTreeMap::new(),
             next_lease: 1,
+            space: Space::Left,
         }
     }
 }
@@ -78,8 +92,53 @@ impl MemoryState {
         Reading { entries: found.into_values().collect(), revision: self.revision }
     }
 
-    /// Applies a transaction, or says why not.
+    /// Fills the store, as etcd does at its quota (FENCING, R1.10): from now on what puts is answered without having been
+    /// applied, except that with `applies_next` the next one is applied first. Deletes go on.
+    pub fn fill(&mut self, applies_next: bool) {
+        self.space = if applies_next { Space::EndsWithNext } else { Space::None };
+    }
+
+    /// Makes space again.
+    pub fn make_space(&mut self) {
+        self.space = Space::Left;
+    }
+
+    /// Whether there is no space for what is put, or for a lease.
+    pub fn is_full(&self) -> bool {
+        self.space != Space::Left
+    }
+
+    /// Applies a transaction, or says why not. Of a full store the outcome is what etcd's client makes of the answer: one
+    /// reading has been made since.
     pub fn commit(&mut self, transaction: &Transaction) -> Outcome {
+        let puts = transaction.writes().values().any(|write| match write {
+            Write::Put { .. } => true,
+            Write::Delete => false,
+        });
+        match self.space {
+            Space::EndsWithNext if puts => {
+                self.space = Space::None;
+                match self.apply(transaction) {
+                    Outcome::Applied(_) => Outcome::Unknown(FULL.to_owned()),
+                    other @ (Outcome::Conflict(_)
+                    | Outcome::LeaseNotFound
+                    | Outcome::Refused(_)
+                    | Outcome::Unknown(_)) => other,
+                }
+            }
+            Space::None if puts => {
+                if transaction.leaves_untouched(|key| self.entries.get(key).map(|entry| entry.mod_revision)) {
+                    Outcome::Refused(FULL.to_owned())
+                } else {
+                    Outcome::Unknown(FULL.to_owned())
+                }
+            }
+            Space::Left | Space::EndsWithNext | Space::None => self.apply(transaction),
+        }
+    }
+
+    /// Applies a transaction, or says why not, whether or not there is space.
+    fn apply(&mut self, transaction: &Transaction) -> Outcome {
         if transaction.guards().len() > MAX_OPERATIONS || transaction.writes().len() > MAX_OPERATIONS {
             return Outcome::Refused("too many operations in one transaction".to_owned());
         }

@@ -169,6 +169,15 @@ impl Transaction {
             || self.guards.values().any(|guard| matches!(guard, Guard::Unchanged(_) | Guard::Created(_)))
     }
 
+    /// Whether a key that it writes is still at the revision of its `Unchanged` guard: it was not applied so far. `modified` gives
+    /// the revision at which a key was last written; `None`: the key does not exist.
+    pub fn leaves_untouched(&self, modified: impl Fn(&str) -> Option<Revision>) -> bool {
+        self.writes.keys().any(|key| match self.guards.get(key) {
+            Some(Guard::Unchanged(revision)) => modified(key) == Some(*revision),
+            Some(Guard::Absent | Guard::Created(_)) | None => false,
+        })
+    }
+
     /// The bytes of its keys and values.
     pub fn size(&self) -> usize {
         let of_write = |write: &Write| match write {
@@ -202,7 +211,8 @@ pub enum Outcome {
     Conflict(Revision),
     /// A lease named in it is gone; nothing was applied.
     LeaseNotFound,
-    /// The store refused it (no permission, no space, too large); nothing was applied.
+    /// The store refused it (no permission, too large), or had no space for it and a reading has shown that it was not applied;
+    /// nothing was applied, and nothing will be.
     Refused(String),
     /// No answer: it may have been applied, or may still be. The only legal next step is to read again.
     Unknown(String),

@@ -2,8 +2,8 @@
 
 use futures::future::BoxFuture;
 use ha_api_types::record::Revision;
-use ha_store::MemoryStore;
 use ha_store::conformance::{Subject, run};
+use ha_store::{Guard, MemoryStore, Outcome, Store as _, Transaction};
 
 #[derive(Clone)]
 struct Memory(MemoryStore);
@@ -25,4 +25,38 @@ impl Subject for Memory {
 async fn the_memory_store_conforms() {
     let failures = run(&Memory(MemoryStore::new())).await;
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// A full store answers alike whether or not it has applied the write; only what is read afterwards tells (FENCING, R1.10).
+#[tokio::test(start_paused = true)]
+async fn a_full_store_may_have_applied_what_it_answers_with_no_space() {
+    let check = async |applies_next: bool| {
+        let store = MemoryStore::new();
+        let created = store.commit(Transaction::new().put("a", Guard::Absent, vec![1])).await;
+        let revision = created.applied().expect("there is space");
+        let put = |value: u8| Transaction::new().put("a", Guard::Unchanged(revision), vec![value]);
+        store.fill(applies_next);
+        let outcome = store.commit(put(2)).await;
+        let found = store.get("a").await.expect("reading goes on").entries[0].value.to_vec();
+        if applies_next {
+            assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+            assert_eq!(found, [2]);
+        } else {
+            assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+            assert_eq!(found, [1]);
+        }
+        // From then on nothing is put, and deletes go on.
+        let outcome = store.commit(Transaction::new().put("b", Guard::Absent, vec![1])).await;
+        assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+        assert!(store.get("b").await.expect("reading goes on").entries.is_empty());
+        assert!(store.grant_lease(10).await.is_err());
+        let known = store.get("a").await.expect("reading goes on").entries[0].mod_revision;
+        let deleted = store.commit(Transaction::new().delete("a", Guard::Unchanged(known))).await;
+        assert!(deleted.applied().is_some(), "{deleted:?}");
+        store.make_space();
+        let created = store.commit(Transaction::new().put("b", Guard::Absent, vec![1])).await;
+        assert!(created.applied().is_some(), "{created:?}");
+    };
+    check(true).await;
+    check(false).await;
 }

@@ -380,31 +380,48 @@ async fn a_client_comes_up_without_a_store_and_finds_it_later() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_store_refuses_and_says_so() {
+async fn a_full_store_says_so_and_one_reading_settles_what_was_applied() {
     let flags = Flags { more: vec!["--quota-backend-bytes=2000000".to_owned()], ..Flags::default() };
     let cluster = Cluster::start(1, &flags);
     let store = connect(&cluster).await;
-    let mut refused = None;
+    let mut doubtful = None;
     for index in 0..200 {
         let transaction =
             Transaction::new().put(format!("/full/{index}"), Guard::Absent, vec![b'x'; 100_000]);
         match store.commit(transaction).await {
             Outcome::Applied(_) => {}
-            Outcome::Refused(reason) => {
-                refused = Some(reason);
+            // Created or not: that the key is absent would not prove it, so the outcome stays unknown.
+            Outcome::Unknown(reason) => {
+                doubtful = Some(reason);
                 break;
             }
-            other @ (Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Unknown(_)) => {
+            other @ (Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Refused(_)) => {
                 panic!("{other:?}")
             }
         }
     }
-    let reason = refused.expect("the quota is reached");
+    let reason = doubtful.expect("the quota is reached");
     assert!(reason.contains("space exceeded") && reason.contains("defragment"), "{reason}");
     let status = store.status().await;
     assert!(status[0].alarms.iter().any(|alarm| alarm.contains("NOSPACE")), "{status:#?}");
     assert!(status[0].database_size_bytes > 1_000_000, "{status:#?}");
-    assert!(store.get("/full/0").await.is_ok(), "reading goes on");
+    let first = store.get("/full/0").await.expect("reading goes on").entries.remove(0);
+    // A key that is still as its guard names it was not written.
+    let guard = Guard::Unchanged(first.mod_revision);
+    for _ in 0..3 {
+        let outcome = store.commit(Transaction::new().put("/full/0", guard, vec![b'y'; 100_000])).await;
+        let found = store.get("/full/0").await.expect("reading goes on").entries.remove(0);
+        match outcome {
+            Outcome::Refused(reason) => {
+                assert!(reason.contains("space exceeded"), "{reason}");
+                assert_eq!(found.mod_revision, first.mod_revision);
+            }
+            other @ (Outcome::Applied(_)
+            | Outcome::Conflict(_)
+            | Outcome::LeaseNotFound
+            | Outcome::Unknown(_)) => panic!("{other:?}"),
+        }
+    }
 }
 
 /// A way to a member that can be closed: what is under way then stays in it until it is opened again.

@@ -8,7 +8,7 @@
 use super::Inner;
 use super::failure::Failure;
 use super::race::{Call, Repeat, race};
-use super::resolve::{Resolution, resolve};
+use super::resolve::{Resolution, resolve, resolve_ended};
 use crate::transaction::{Entry, Guard, MAX_REQUEST_BYTES, Outcome, Transaction, Write};
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, PutOptions, Txn, TxnOp, TxnOpResponse};
 use ha_api_types::record::Revision;
@@ -39,6 +39,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
     }
     let mut conflict = None;
     let mut refused = None;
+    let mut full = None;
     let request = to_request(&transaction);
     let call: Call<Answer> = Arc::new(move |client| {
         let request = request.clone();
@@ -49,9 +50,17 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
     });
     let repeat = if transaction.may_be_sent_again() { Repeat::Freely } else { Repeat::Unsent };
     let settled = race(inner, call, repeat, |result, unresolved| {
+        if let Err(Failure::Full(reason)) = &result
+            && unresolved == 0
+        {
+            full = Some(reason.clone());
+        }
         judge(&transaction, result, unresolved, &mut conflict, &mut refused)
     })
     .await;
+    if let Some(reason) = full {
+        return settle_full(inner, &transaction, reason).await;
+    }
     match (settled, refused) {
         (Ok(outcome), _) => outcome,
         // Nothing reached the store, and this is why.
@@ -59,6 +68,24 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
             Outcome::Refused(reason)
         }
         (Err(failure), _) => Outcome::Unknown(failure.to_string()),
+    }
+}
+
+/// What became of a transaction to which the store, as the last word on it, said that it has no space left: that answer also
+/// comes after the transaction was applied. One linearizable reading settles it, since no copy is under way any more. Without
+/// that reading, or where the reading does not tell, the outcome stays unknown.
+async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: String) -> Outcome {
+    let gets: Vec<TxnOp> =
+        transaction.guards().keys().map(|key| TxnOp::get(key.as_str(), Some(GetOptions::new()))).collect();
+    let read = Txn::new().and_then(gets);
+    let call: Call<BTreeMap<String, Entry>> = Arc::new(move |client| {
+        let read = read.clone();
+        Box::pin(async move { Ok(found(&super::reader(&client).txn(read).await?)) })
+    });
+    match super::request(inner, call).await.map(|found| resolve_ended(transaction, &found)) {
+        Ok(Resolution::Applied(revision)) => Outcome::Applied(revision),
+        Ok(Resolution::NotApplied) => Outcome::Refused(reason),
+        Ok(Resolution::Open) | Err(_) => Outcome::Unknown(reason),
     }
 }
 
@@ -98,6 +125,8 @@ fn judge(
                 Outcome::Unknown(reason)
             });
         }
+        // Applied or not: only a reading tells.
+        Err(Failure::Full(reason)) => return ControlFlow::Break(Outcome::Unknown(reason)),
         Err(Failure::Unsupported(reason)) => *refused = Some(reason),
         Err(Failure::NotSent(_) | Failure::TokenExpired(_) | Failure::Unknown(_) | Failure::Compacted(_)) => {
         }
@@ -147,13 +176,18 @@ fn to_answer(response: &etcd_client::TxnResponse) -> Answer {
     if response.succeeded() {
         return Answer::Applied(revision);
     }
+    Answer::Conflict { revision, found: found(response) }
+}
+
+/// The keys that a transaction has read.
+fn found(response: &etcd_client::TxnResponse) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     for operation in response.op_responses() {
         if let TxnOpResponse::Get(got) = operation {
             found.extend(got.kvs().iter().map(super::to_entry).map(|entry| (entry.key.clone(), entry)));
         }
     }
-    Answer::Conflict { revision, found }
+    found
 }
 
 #[cfg(test)]
@@ -207,6 +241,15 @@ mod tests {
         let refusal = || Err::<Answer, _>(Failure::Refused("no".to_owned()));
         check(&write(), [(refusal(), 0)], Some(&Outcome::Refused("no".to_owned())));
         check(&write(), [(Err(unknown()), 1), (refusal(), 1)], Some(&Outcome::Unknown("no".to_owned())));
+    }
+
+    #[test]
+    fn a_full_store_has_not_refused() {
+        let full = || Err::<Answer, _>(Failure::Full("no space".to_owned()));
+        let unknown_for = Outcome::Unknown("no space".to_owned());
+        check(&write(), [(full(), 0)], Some(&unknown_for));
+        check(&write(), [(Err(unknown()), 1), (full(), 1)], Some(&unknown_for));
+        check(&heartbeat(), [(Ok(conflict()), 1), (full(), 0)], Some(&unknown_for));
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub(super) enum Failure {
     Unknown(String),
     /// The store refused it; it was not carried out.
     Refused(String),
+    /// The store has no space left. etcd says so before it proposes the request, when it applies the request, and also *after*
+    /// it has applied the request (FENCING, R1.10). The request has ended: no copy of it arrives later.
+    Full(String),
     /// The token has expired, or the user's rights changed: authenticate again. It was not carried out.
     TokenExpired(String),
     /// A lease named in it is gone; it was not carried out.
@@ -71,10 +74,11 @@ impl Failure {
             || code == Code::InvalidArgument
             || code == Code::DataLoss
             || says("permission denied")
-            || says("database space exceeded")
             || says("message larger than max")
         {
             Failure::Refused(text)
+        } else if says("database space exceeded") {
+            Failure::Full(text)
         } else if says("requested lease not found") {
             Failure::LeaseNotFound
         } else if says("too many requests") || says("etcdserver: no leader") || code == Code::Unimplemented {
@@ -96,7 +100,9 @@ impl Failure {
     pub(super) fn into_store_error(self) -> StoreError {
         match self {
             Failure::NotSent(text) | Failure::Unknown(text) => StoreError::Unreachable(text),
-            Failure::Refused(text) | Failure::TokenExpired(text) => StoreError::Refused(text),
+            Failure::Refused(text) | Failure::TokenExpired(text) | Failure::Full(text) => {
+                StoreError::Refused(text)
+            }
             Failure::LeaseNotFound => StoreError::LeaseNotFound,
             Failure::Compacted(oldest) => StoreError::Compacted { oldest },
             Failure::Unsupported(text) => StoreError::Unsupported(text),
@@ -110,6 +116,7 @@ impl Failure {
             Failure::NotSent(text) => Failure::NotSent(format!("{endpoint}: {text}")),
             Failure::Unknown(text) => Failure::Unknown(format!("{endpoint}: {text}")),
             Failure::Refused(text) => Failure::Refused(text),
+            Failure::Full(text) => Failure::Full(text),
             Failure::TokenExpired(text) => Failure::TokenExpired(text),
             Failure::LeaseNotFound => Failure::LeaseNotFound,
             Failure::Compacted(oldest) => Failure::Compacted(oldest),
@@ -125,6 +132,7 @@ impl fmt::Display for Failure {
             Failure::NotSent(text)
             | Failure::Unknown(text)
             | Failure::Refused(text)
+            | Failure::Full(text)
             | Failure::TokenExpired(text)
             | Failure::Unsupported(text)
             | Failure::Configuration(text) => f.write_str(text),
@@ -184,7 +192,7 @@ mod tests {
         check(Code::Cancelled, "connection closed", Failure::Unknown);
         check(Code::Unavailable, "etcdserver: no leader", Failure::NotSent);
         check(Code::ResourceExhausted, "etcdserver: too many requests", Failure::NotSent);
-        check(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Failure::Refused);
+        check(Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Failure::Full);
         check(Code::PermissionDenied, "etcdserver: permission denied", Failure::Refused);
         check(Code::InvalidArgument, "etcdserver: request is too large", Failure::Refused);
         check(Code::Unauthenticated, "etcdserver: invalid auth token", Failure::TokenExpired);

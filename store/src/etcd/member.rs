@@ -184,9 +184,10 @@ fn server_version(page: &str) -> Option<String> {
 /// A failure before the request itself: whatever became of the preliminary one, ours was not sent.
 fn not_sent(failure: &Failure) -> Failure {
     match failure {
-        Failure::NotSent(text) | Failure::Unknown(text) | Failure::TokenExpired(text) => {
-            Failure::NotSent(text.clone())
-        }
+        Failure::NotSent(text)
+        | Failure::Unknown(text)
+        | Failure::Full(text)
+        | Failure::TokenExpired(text) => Failure::NotSent(text.clone()),
         Failure::Refused(_)
         | Failure::LeaseNotFound
         | Failure::Compacted(_)

@@ -75,6 +75,7 @@ pub(super) async fn race<T: Send + 'static, R>(
                             }
                             Failure::Unknown(_) => unknown += 1,
                             Failure::Refused(_)
+                            | Failure::Full(_)
                             | Failure::LeaseNotFound
                             | Failure::Compacted(_)
                             | Failure::Configuration(_) => {}

@@ -34,18 +34,26 @@ pub(super) fn resolve(transaction: &Transaction, found: &BTreeMap<String, Entry>
     if let Some(revision) = stands(transaction, found) {
         return Resolution::Applied(revision);
     }
-    let untouched = transaction.writes().keys().any(|key| match transaction.guards().get(key) {
-        Some(Guard::Unchanged(revision)) => {
-            found.get(key).is_some_and(|entry| entry.mod_revision == *revision)
-        }
-        Some(Guard::Absent | Guard::Created(_)) | None => false,
-    });
+    let untouched = is_untouched(transaction, found);
     let broken_for_good = transaction.guards().iter().any(|(key, guard)| match guard {
         Guard::Unchanged(revision) => found.get(key).is_none_or(|entry| entry.mod_revision != *revision),
         Guard::Created(revision) => found.get(key).is_none_or(|entry| entry.create_revision != *revision),
         Guard::Absent => false,
     });
     if untouched && broken_for_good { Resolution::NotApplied } else { Resolution::Open }
+}
+
+/// The verdict once every attempt has ended, so that no copy arrives later: a written key that is still at the revision of its
+/// `Unchanged` guard is proof enough that the transaction was not applied.
+pub(super) fn resolve_ended(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> Resolution {
+    if is_untouched(transaction, found) {
+        return Resolution::NotApplied;
+    }
+    stands(transaction, found).map_or(Resolution::Open, Resolution::Applied)
+}
+
+fn is_untouched(transaction: &Transaction, found: &BTreeMap<String, Entry>) -> bool {
+    transaction.leaves_untouched(|key| found.get(key).map(|entry| entry.mod_revision))
 }
 
 /// The revision at which the whole transaction was applied, if that is beyond doubt.
@@ -140,6 +148,21 @@ mod tests {
         let create =
             Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("other", Guard::Absent);
         check(&create, &[fence, entry("other", 0, 6, 6, 0)], Resolution::Open);
+    }
+
+    #[test]
+    fn after_the_last_attempt_an_untouched_key_is_proof_enough() {
+        let close =
+            Transaction::new().put("fence", Guard::Unchanged(3), vec![2]).guard("leader", Guard::Created(6));
+        let check = |fence: Option<Entry>, expected: Resolution| {
+            let found = [fence, Some(entry("leader", 0, 6, 6, 4))].into_iter().flatten();
+            let found = found.map(|entry| (entry.key.clone(), entry)).collect();
+            assert_eq!(resolve_ended(&close, &found), expected, "{found:?}");
+        };
+        check(Some(entry("fence", 1, 1, 3, 0)), Resolution::NotApplied);
+        // Applied, or written by another process.
+        check(Some(entry("fence", 2, 1, 8, 0)), Resolution::Open);
+        check(None, Resolution::Open);
     }
 
     #[test]

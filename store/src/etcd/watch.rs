@@ -91,6 +91,7 @@ async fn open(inner: &Arc<Inner>, selectors: &[String], from: Revision) -> Resul
             Err(
                 failure @ (Failure::NotSent(_)
                 | Failure::Unknown(_)
+                | Failure::Full(_)
                 | Failure::TokenExpired(_)
                 | Failure::LeaseNotFound
                 | Failure::Unsupported(_)),
