@@ -31,6 +31,7 @@ use crate::clock::Clock;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::report::Check;
+use crate::scenario::action::Pets;
 use crate::scenario::{Power, Scenario};
 use crate::vocabulary::Vocabulary;
 use event::Event;
@@ -217,6 +218,10 @@ impl World {
                     clock,
                     watchdog: Watchdog {
                         daemon: WatchdogCore::new(Privileges::default()),
+                        dead: false,
+                        saved: None,
+                        open: false,
+                        pets: Pets::Work,
                         timeout_seconds: 1,
                         fires_at: None,
                         looked_at_next: None,

@@ -32,8 +32,14 @@ pub enum Action {
     ClockRate { node: String, rate: f64 },
     /// `watchdog N stop DURATION`: its daemon stands still between looking at its clock and the pet that follows.
     Watchdog { node: String, length_ms: Millis },
+    /// `watchdogd N kill|start`: its daemon dies, or is started again.
+    WatchdogDaemon { node: String, start: bool },
+    /// `pets N fail|fail-counting|ok|reopen`: whether its watchdog device takes pets.
+    Pets { node: String, pets: Pets },
     /// `journal N full|ok`: the disk with the agent's journal.
     Journal { node: String, full: bool },
+    /// `journal N lost`: the agent's journal is deleted.
+    JournalLost { node: String },
     /// `fence-device N ok|broken`: whether the fence devices of a node do what they are told.
     FenceDevice { node: String, broken: bool },
     /// `store outage DURATION`.
@@ -68,6 +74,20 @@ pub enum Action {
     StopByHand { resource: String },
 }
 
+/// How a watchdog device takes pets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pets {
+    /// It takes them.
+    #[default]
+    Work,
+    /// It refuses them and does not count any more: its driver was unbound, or its controller was reset.
+    Fail,
+    /// It refuses them and counts down.
+    FailCounting,
+    /// It takes them again once it is opened again: its driver was bound again.
+    Reopen,
+}
+
 /// What can be done to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessVerb {
@@ -100,8 +120,11 @@ impl Action {
             | Action::Suspend { node, .. }
             | Action::ClockRate { node, .. }
             | Action::Watchdog { node, .. }
+            | Action::WatchdogDaemon { node, .. }
+            | Action::Pets { node, .. }
             | Action::StoreLag { node, .. }
             | Action::Journal { node, .. }
+            | Action::JournalLost { node }
             | Action::FenceDevice { node, .. } => (Some(node), None),
             Action::MoveByHand { resource, node } | Action::StartByHand { resource, node } => {
                 (Some(node), Some(resource))

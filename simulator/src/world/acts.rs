@@ -75,6 +75,24 @@ impl World {
                     machine.watchdog.stops_for_ms = Some(length_ms);
                 }
             }
+            Action::WatchdogDaemon { node, start } => {
+                let node = self.machine_at_work(&node)?;
+                if start {
+                    self.start_watchdog_daemon(&node);
+                } else {
+                    self.kill_watchdog_daemon(&node);
+                }
+            }
+            Action::Pets { node, pets } => {
+                let node = self.machine_named(&node)?;
+                self.set_pets(&node, pets);
+            }
+            Action::JournalLost { node } => {
+                let node = self.machine_named(&node)?;
+                if let Some(machine) = self.machines.get_mut(&node) {
+                    machine.journal = ha_node_agent::core::Journal::default();
+                }
+            }
             Action::Journal { node, full } => {
                 let node = self.machine_named(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {

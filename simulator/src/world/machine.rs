@@ -3,6 +3,7 @@
 use super::invariants::Bound;
 use super::process::Generation;
 use crate::clock::Clock;
+use crate::scenario::action::Pets;
 use crate::scenario::Device;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::Leave;
@@ -10,6 +11,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input};
+use ha_node_agent::watchdog::protocol::Saved;
 use std::collections::BTreeMap;
 
 /// A machine.
@@ -96,9 +98,17 @@ pub(crate) struct Running {
 /// The watchdog daemon and its device.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
-    /// The daemon; it lives as long as the machine.
+    /// The daemon; between its death and its next start one that holds nothing.
     pub daemon: WatchdogCore,
-    /// The device's timeout as it was opened, seconds; pets of a fixed device take it.
+    /// The daemon is dead, and is not started again by itself.
+    pub dead: bool,
+    /// The record that the daemon keeps for the next one.
+    pub saved: Option<Saved>,
+    /// The device is open: the daemon or, after its death, the service manager holds its descriptor.
+    pub open: bool,
+    /// Whether the device takes pets.
+    pub pets: Pets,
+    /// The device's timeout as it was set last, seconds; pets of a fixed device take it.
     pub timeout_seconds: u32,
     /// When the device resets the machine, virtual time.
     pub fires_at: Option<Millis>,

@@ -62,6 +62,9 @@ impl World {
             machine.services.clear();
             machine.commands.clear();
             machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
+            machine.watchdog.dead = false;
+            machine.watchdog.saved = None;
+            machine.watchdog.open = false;
             machine.watchdog.fires_at = None;
             machine.watchdog.looked_at_next = None;
             machine.watchdog.wake_at = None;

@@ -49,6 +49,7 @@ impl World {
             | Event::ToWatchdog { node, .. }
             | Event::FromWatchdog { node, .. }
             | Event::WatchdogWake { node, .. }
+            | Event::WatchdogConnects { node, .. }
             | Event::WatchdogGoesOn { node, .. }
             | Event::DeviceDue { node, .. }
             | Event::Delivery { node, .. }
@@ -124,6 +125,11 @@ impl World {
                 self.hear_watchdog(&node, generation, id, &reply);
             }
             Event::WatchdogWake { node, boot, at } => self.watchdog_wake(&node, boot, at),
+            Event::WatchdogConnects { node, generation } => {
+                if self.is_current(&Who::Agent(node.clone()), generation) {
+                    self.connect_watchdog(&node, generation);
+                }
+            }
             Event::WatchdogGoesOn { node, boot } => self.watchdog_goes_on(&node, boot),
             Event::DeviceDue { node, boot, at } => self.device_due(&node, boot, at),
             Event::Booted { node, boot } => self.booted(&node, boot),

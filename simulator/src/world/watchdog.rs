@@ -5,20 +5,29 @@ use super::event::Event;
 use super::machine::Stopped;
 use super::process::Generation;
 use crate::scenario::Device;
+use crate::scenario::action::Pets;
 use ha_node_agent::core::{Input, WatchdogNews, WatchdogRequestId};
-use ha_node_agent::watchdog::core::{Effect, Input as DaemonInput};
+use ha_node_agent::watchdog::core::{Core as WatchdogCore, Effect, Input as DaemonInput};
 use ha_node_agent::watchdog::protocol::{
-    DeviceFacts, DeviceKind, Name, Notice, Outcome, Refusal, Reply, Request,
+    DeviceFacts, DeviceKind, Name, Notice, Outcome, Privileges, Refusal, Reply, Request,
 };
 
 /// The shortest timeout of a coarse device.
 const COARSE_SECONDS: u32 = 60;
+/// `ENODEV`, as a device answers whose driver was unbound.
+const NO_DEVICE: u32 = 19;
+/// How long it takes an agent to find a daemon that was started, at most.
+const CONNECTS_WITHIN_MS: u64 = 500;
 
 impl World {
     pub(super) fn connect_watchdog(&mut self, node: &str, generation: Generation) {
-        if let Some(machine) = self.machines.get_mut(node) {
-            machine.watchdog.number = 0;
-            machine.watchdog.waiting.clear();
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        machine.watchdog.number = 0;
+        machine.watchdog.waiting.clear();
+        if machine.watchdog.dead {
+            let message = "ha-watchdogd does not run".to_owned();
+            let news = WatchdogNews::Disconnected { message };
+            return self.tell_agent(node, generation, Input::Watchdog(news));
         }
         self.tell_daemon(node, Some(generation), DaemonInput::Connected);
     }
@@ -47,13 +56,132 @@ impl World {
     /// Something happens to the daemon; while it stands still it waits.
     pub(super) fn tell_daemon(&mut self, node: &str, generation: Option<Generation>, input: DaemonInput) {
         let now = self.clock_of(node);
-        let Some(machine) = self.machines.get_mut(node) else { return };
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| !machine.watchdog.dead) else {
+            return;
+        };
         if let Some(stopped) = &mut machine.watchdog.stopped {
             stopped.inbox.push((generation, input));
             return;
         }
         machine.watchdog.daemon.handle((&now).into(), input);
         self.watchdog_effects_for(node, generation);
+    }
+
+    /// The daemon dies. The service manager keeps its record and the open device, which counts on.
+    pub(super) fn kill_watchdog_daemon(&mut self, node: &str) {
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        machine.watchdog.dead = true;
+        machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
+        machine.watchdog.wake_at = None;
+        machine.watchdog.stops_for_ms = None;
+        machine.watchdog.stopped = None;
+        self.log(node, "watchdog", "its daemon is killed");
+        if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+            self.connect_watchdog(node, generation);
+        }
+    }
+
+    /// The service manager starts the daemon again, with the device and the record that it has kept.
+    pub(super) fn start_watchdog_daemon(&mut self, node: &str) {
+        let now = self.clock_of(node);
+        let Some(machine) = self.machines.get(node).filter(|machine| machine.watchdog.dead) else { return };
+        // What the daemon finds out again about a device that it has inherited: a kernel's counts as fixed.
+        let facts = self.device_facts(node).map(|facts| DeviceFacts {
+            timeout_seconds: machine.watchdog.timeout_seconds,
+            sliding: false,
+            ..facts
+        });
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        machine.watchdog.dead = false;
+        if let Some(facts) = facts.ok().filter(|_| machine.watchdog.open) {
+            let saved = machine.watchdog.saved;
+            machine.watchdog.daemon.resume((&now).into(), facts, saved);
+        }
+        self.log(node, "watchdog", "its daemon starts");
+        self.watchdog_effects(node);
+        if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+            let delay_ms = self.random.between_ms(1, CONNECTS_WITHIN_MS);
+            let event = Event::WatchdogConnects { node: node.to_owned(), generation };
+            self.queue.push(self.now + delay_ms, event);
+        }
+    }
+
+    /// The device takes pets, or does not.
+    pub(super) fn set_pets(&mut self, node: &str, pets: Pets) {
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        machine.watchdog.pets = pets;
+        match pets {
+            Pets::Fail | Pets::Reopen => machine.watchdog.fires_at = None,
+            Pets::Work | Pets::FailCounting => {}
+        }
+        let text = match pets {
+            Pets::Work => "its device takes pets",
+            Pets::Fail => "its device takes no pets, and does not count any more",
+            Pets::FailCounting => "its device takes no pets",
+            Pets::Reopen => "its device is there again, for whoever opens it",
+        };
+        self.log(node, "watchdog", text);
+    }
+
+    /// What the device says of itself, or why it cannot be opened.
+    fn device_facts(&self, node: &str) -> Result<DeviceFacts, Refusal> {
+        let missing = Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog0") };
+        let Some(machine) = self.machines.get(node) else { return Err(missing) };
+        let (kind, sliding) = match machine.device {
+            Device::Sliding => (DeviceKind::Kernel, true),
+            Device::Fixed | Device::Coarse => (DeviceKind::Kernel, false),
+            Device::StandIn => (DeviceKind::StandIn, true),
+            Device::Missing => return Err(missing),
+            Device::Busy => {
+                return Err(Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") });
+            }
+        };
+        Ok(DeviceFacts {
+            kind,
+            identity: Name::new(b"simulated"),
+            place: Name::new(b"/dev/watchdog0"),
+            timeout_seconds: 0,
+            smallest_timeout_seconds: 1,
+            largest_timeout_seconds: 600,
+            sliding,
+            descriptor_retained: true,
+            nowayout: false,
+        })
+    }
+
+    /// Opens the device, which starts it.
+    fn open_device(&mut self, node: &str, timeout_seconds: u32) -> Result<DeviceFacts, Refusal> {
+        let facts = self.device_facts(node)?;
+        let Some(machine) = self.machines.get_mut(node) else { return Ok(facts) };
+        match machine.watchdog.pets {
+            Pets::Work => {}
+            Pets::Reopen => machine.watchdog.pets = Pets::Work,
+            Pets::Fail | Pets::FailCounting => {
+                return Err(Refusal::NoDevice { errno: NO_DEVICE, place: facts.place });
+            }
+        }
+        let timeout_seconds = match machine.device {
+            Device::Coarse => timeout_seconds.max(COARSE_SECONDS),
+            Device::Sliding | Device::Fixed | Device::StandIn | Device::Missing | Device::Busy => {
+                timeout_seconds
+            }
+        };
+        machine.watchdog.timeout_seconds = timeout_seconds;
+        machine.watchdog.open = true;
+        self.start_device(node, timeout_seconds);
+        Ok(DeviceFacts { timeout_seconds, ..facts })
+    }
+
+    /// Pets the device, and sets its timeout where one is named: the timeout read back, or the error number.
+    fn pet_device(&mut self, node: &str, timeout_seconds: u32) -> Result<u32, u32> {
+        let Some(machine) = self.machines.get_mut(node) else { return Err(NO_DEVICE) };
+        match machine.watchdog.pets {
+            Pets::Work => {}
+            Pets::Fail | Pets::FailCounting | Pets::Reopen => return Err(NO_DEVICE),
+        }
+        machine.watchdog.timeout_seconds = timeout_seconds;
+        self.start_device(node, timeout_seconds);
+        Ok(timeout_seconds)
     }
 
     /// A daemon that stood still makes the pet that it had decided on, and takes in what has happened meanwhile.
@@ -64,9 +192,9 @@ impl World {
             return;
         };
         let Some(stopped) = machine.watchdog.stopped.take() else { return };
-        self.start_device(node, stopped.seconds);
+        let petted = self.pet_device(node, stopped.seconds);
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(Ok(stopped.seconds)));
+            machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(petted));
         }
         self.watchdog_effects(node);
         for (generation, input) in stopped.inbox {
@@ -104,55 +232,15 @@ impl World {
             let now = self.clock_of(node);
             match effect {
                 Effect::Open { timeout_seconds } => {
-                    let device = self.machines.get(node).map_or(Device::Missing, |machine| machine.device);
-                    let opened = match device {
-                        Device::Sliding => Ok((DeviceKind::Kernel, true)),
-                        Device::Fixed | Device::Coarse => Ok((DeviceKind::Kernel, false)),
-                        Device::StandIn => Ok((DeviceKind::StandIn, true)),
-                        Device::Missing => {
-                            Err(Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog0") })
-                        }
-                        Device::Busy => Err(Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") }),
-                    };
-                    let (kind, sliding) = match opened {
-                        Ok(found) => found,
-                        Err(refusal) => {
-                            if let Some(machine) = self.machines.get_mut(node) {
-                                let refused = DaemonInput::Opened(Err(refusal));
-                                machine.watchdog.daemon.handle((&now).into(), refused);
-                            }
-                            continue;
-                        }
-                    };
-                    let timeout_seconds = match device {
-                        Device::Coarse => timeout_seconds.max(COARSE_SECONDS),
-                        Device::Sliding
-                        | Device::Fixed
-                        | Device::StandIn
-                        | Device::Missing
-                        | Device::Busy => timeout_seconds,
-                    };
-                    self.start_device(node, timeout_seconds);
-                    let facts = DeviceFacts {
-                        kind,
-                        identity: Name::new(b"simulated"),
-                        place: Name::new(b"/dev/watchdog0"),
-                        timeout_seconds,
-                        smallest_timeout_seconds: 1,
-                        largest_timeout_seconds: 600,
-                        sliding,
-                        descriptor_retained: true,
-                        nowayout: false,
-                    };
+                    let opened = self.open_device(node, timeout_seconds);
                     if let Some(machine) = self.machines.get_mut(node) {
-                        machine.watchdog.timeout_seconds = timeout_seconds;
-                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Opened(Ok(facts)));
+                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Opened(opened));
                     }
                 }
                 Effect::Pet { timeout_seconds } => {
-                    let opened =
+                    let set =
                         self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
-                    let seconds = timeout_seconds.unwrap_or(opened);
+                    let seconds = timeout_seconds.unwrap_or(set);
                     let stops = self.machines.get_mut(node).and_then(|machine| {
                         let length_ms = machine.watchdog.stops_for_ms.take()?;
                         machine.watchdog.stopped = Some(Stopped { seconds, inbox: Vec::new() });
@@ -164,19 +252,29 @@ impl World {
                         self.queue.push(self.now + length_ms, event);
                         continue;
                     }
-                    self.start_device(node, seconds);
+                    let petted = self.pet_device(node, seconds);
                     if let Some(machine) = self.machines.get_mut(node) {
-                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(Ok(seconds)));
+                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Petted(petted));
                     }
                 }
                 Effect::Close => {
                     if let Some(machine) = self.machines.get_mut(node) {
+                        // A device that is gone cannot be told to stop.
+                        let closed = match machine.watchdog.pets {
+                            Pets::Work | Pets::FailCounting => Ok(()),
+                            Pets::Fail | Pets::Reopen => Err(NO_DEVICE),
+                        };
                         machine.watchdog.fires_at = None;
-                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Closed(Ok(())));
+                        machine.watchdog.open = false;
+                        machine.watchdog.daemon.handle((&now).into(), DaemonInput::Closed(closed));
                     }
                 }
-                // The simulated daemon lives as long as its machine.
-                Effect::Save(_) | Effect::Disconnect => {}
+                Effect::Save(saved) => {
+                    if let Some(machine) = self.machines.get_mut(node) {
+                        machine.watchdog.saved = Some(saved);
+                    }
+                }
+                Effect::Disconnect => {}
                 Effect::Reply(reply) => {
                     let id = self
                         .machines

@@ -1,6 +1,6 @@
 //! Reading the text of an action; an error says what is wrong, where, and what is accepted.
 
-use super::{Action, Command, ProcessVerb, bare};
+use super::{Action, Command, Pets, ProcessVerb, bare};
 use crate::duration::Duration;
 use crate::scenario::reader::one_of;
 use ha_api_types::kind::Kind;
@@ -11,7 +11,7 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 32] = [
+const FORMS: [(&str, &str); 34] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -22,7 +22,9 @@ const FORMS: [(&str, &str); 32] = [
     ("suspend", "suspend N DURATION"),
     ("clock", "clock N rate NUMBER"),
     ("watchdog", "watchdog N stop DURATION"),
-    ("journal", "journal N full|ok"),
+    ("watchdogd", "watchdogd N kill|start"),
+    ("pets", "pets N fail|fail-counting|ok|reopen"),
+    ("journal", "journal N full|ok|lost"),
     ("fence-device", "fence-device N ok|broken"),
     (
         "store",
@@ -123,6 +125,20 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         ["watchdog", node, "stop", word] => {
             Ok(Action::Watchdog { node: owned(node), length_ms: length(word)? })
         }
+        ["watchdogd", node, word] => {
+            Ok(Action::WatchdogDaemon { node: owned(node), start: either(word, "start", "kill")? })
+        }
+        ["pets", node, word] => {
+            let pets = match *word {
+                "ok" => Pets::Work,
+                "fail" => Pets::Fail,
+                "fail-counting" => Pets::FailCounting,
+                "reopen" => Pets::Reopen,
+                _ => return Err(misfit(words)),
+            };
+            Ok(Action::Pets { node: owned(node), pets })
+        }
+        ["journal", node, "lost"] => Ok(Action::JournalLost { node: owned(node) }),
         ["journal", node, word] => {
             Ok(Action::Journal { node: owned(node), full: either(word, "full", "ok")? })
         }
