@@ -3,8 +3,8 @@
 use super::invariants::Bound;
 use super::process::Generation;
 use crate::clock::Clock;
-use crate::scenario::action::Pets;
 use crate::scenario::Device;
+use crate::scenario::action::Pets;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::Leave;
 use ha_api_types::resource::ServiceDefinition;

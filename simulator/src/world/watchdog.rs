@@ -238,8 +238,7 @@ impl World {
                     }
                 }
                 Effect::Pet { timeout_seconds } => {
-                    let set =
-                        self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
+                    let set = self.machines.get(node).map_or(1, |machine| machine.watchdog.timeout_seconds);
                     let seconds = timeout_seconds.unwrap_or(set);
                     let stops = self.machines.get_mut(node).and_then(|machine| {
                         let length_ms = machine.watchdog.stops_for_ms.take()?;
