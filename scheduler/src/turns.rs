@@ -107,7 +107,8 @@ fn units(view: &View) -> BTreeMap<String, Together> {
     for (name, facts) in &view.services {
         // Those that must be with one that pauses stay with it.
         let held = facts.paused && !view.rules.companions(name).is_empty();
-        let takes_part = (facts.movable && !held) || (facts.wanted && facts.uses.is_empty());
+        let takes_part =
+            (facts.movable && !held) || (facts.wanted && facts.uses.is_empty() && !facts.waits_for_others);
         if !takes_part || !seen.insert(name) {
             continue;
         }

@@ -101,6 +101,9 @@ pub struct ServiceFacts {
     pub movable: bool,
     /// Its last move failed, and it is not moved again yet: those that must be with it come to it and stay.
     pub paused: bool,
+    /// It does not run, and cannot start yet: a service that starts before it does not run. No other service waits for its
+    /// turn.
+    pub waits_for_others: bool,
 }
 
 impl ServiceFacts {

@@ -37,7 +37,10 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             facts.paused = pausing.contains(name);
             if let Some(uses) = situation.placing.get(name) {
                 facts.movable &= facts.uses == *uses;
-                facts.uses.clone_from(uses);
+                // A write that frees a node frees it once it is seen: another write may be committed before it.
+                if !uses.is_empty() {
+                    facts.uses.clone_from(uses);
+                }
             }
             (name.clone(), facts)
         })
@@ -207,6 +210,8 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         movable: status.state == ServiceState::Started && status.replacement.is_none(),
         // How long is known with the present, in `view`.
         paused: false,
+        // The start order is known with the plan, in `Planner::new`.
+        waits_for_others: false,
     }
 }
 

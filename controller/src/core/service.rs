@@ -80,10 +80,10 @@ impl<'a> Planner<'a> {
         plan: Plan,
         arranged: Arranged,
     ) -> Planner<'a> {
-        Planner {
+        let mut planner = Planner {
             situation,
             nodes,
-            turns: ha_scheduler::turns(&view),
+            turns: BTreeMap::new(),
             view,
             moved_by_operator: BTreeSet::new(),
             rebalances: BTreeMap::new(),
@@ -94,7 +94,14 @@ impl<'a> Planner<'a> {
             leaving: BTreeSet::new(),
             arranged,
             looked: BTreeMap::new(),
+        };
+        for name in ordering::held_back(&planner) {
+            if let Some(mut facts) = planner.view.services.get_mut(&name) {
+                facts.waits_for_others = true;
+            }
         }
+        planner.turns = ha_scheduler::turns(&planner.view);
+        planner
     }
 
     /// A fresh action uid: the term makes it unique over leaders, the number within this one.

@@ -13,13 +13,27 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 
 /// Why it cannot start now: somebody that it comes after does not run, or is about to stop.
 pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
-    if let Some(circle) = planner.order.circle(service.name) {
+    holds_start_of(planner, service.name)
+}
+
+/// Services that do not run and cannot start now because of the start order.
+pub(super) fn held_back(planner: &Planner<'_>) -> Vec<String> {
+    let services = planner.view.services.iter();
+    services
+        .filter(|(name, facts)| facts.wanted && facts.uses.is_empty() && holds_start_of(planner, name).is_some())
+        .map(|(name, _)| name.clone())
+        .collect()
+}
+
+fn holds_start_of(planner: &Planner<'_>, name: &str) -> Option<String> {
+    planner.order.before(name).next()?;
+    if let Some(circle) = planner.order.circle(name) {
         return Some(format!(
             "they wait for each other: {}; take one of them out of spec.after of the next",
             circle.join(", then ")
         ));
     }
-    planner.order.before(service.name).find_map(|first| holds(planner, first))
+    planner.order.before(name).find_map(|first| holds(planner, first))
 }
 
 fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
