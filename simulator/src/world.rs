@@ -14,11 +14,13 @@ mod leaving;
 mod link;
 mod machine;
 mod measure;
+mod network;
 mod notifications;
 mod power;
 mod process;
 mod rules;
 mod run;
+mod slow_driver;
 mod steps;
 mod store_place;
 mod user;
@@ -144,6 +146,8 @@ pub struct World {
     agents: BTreeMap<String, Process<AgentCore>>,
     controllers: BTreeMap<String, Process<Controller>>,
     deferred: Vec<(String, Event)>,
+    /// What is cut.
+    network: network::Network,
     /// Questions of agents that ask to be held.
     holding: hold::Holding,
     generations: u64,
@@ -234,6 +238,11 @@ impl World {
                     services: BTreeMap::new(),
                     commands: BTreeMap::new(),
                     journal: Journal::default(),
+                    journal_at_boot: Journal::default(),
+                    slow: BTreeMap::new(),
+                    orders: BTreeMap::new(),
+                    autostart: BTreeMap::new(),
+                    by_boot: BTreeSet::new(),
                     disk_full: false,
                     resets: Vec::new(),
                     bound: invariants::Bound::default(),
@@ -269,6 +278,7 @@ impl World {
             agents: BTreeMap::new(),
             controllers: BTreeMap::new(),
             deferred: Vec::new(),
+            network: network::Network::default(),
             holding: hold::Holding::default(),
             generations: 0,
             tokens: 0,

@@ -1,9 +1,11 @@
 //! What a step does: the verbs of scenario files.
 
 mod command;
+mod place;
 mod read;
 
 pub use command::Command;
+pub use place::End;
 
 use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
@@ -36,10 +38,16 @@ pub enum Action {
     WatchdogDaemon { node: String, start: bool },
     /// `pets N fail|fail-counting|ok|reopen`: whether its watchdog device takes pets.
     Pets { node: String, pets: Pets },
-    /// `journal N full|ok`: the disk with the agent's journal.
-    Journal { node: String, full: bool },
-    /// `journal N lost`: the agent's journal is deleted.
-    JournalLost { node: String },
+    /// `journal N full|ok|lost|old`: the disk with the agent's journal.
+    Journal { node: String, what: JournalFault },
+    /// `link A B off|on [one-way]`: packets from A to B, and, unless one-way, from B to A.
+    Link { from: End, to: End, on: bool, one_way: bool },
+    /// `migration-network N off|on`: the network over which live migrations go.
+    MigrationNetwork { node: String, on: bool },
+    /// `autostart N R on|off`: whether the service starts when the machine boots.
+    Autostart { node: String, resource: String, on: bool },
+    /// `driver N slow R DURATION`: orders about the service are carried out that much later, also after the agent's death.
+    SlowDriver { node: String, resource: String, length_ms: Millis },
     /// `fence-device N ok|broken`: whether the fence devices of a node do what they are told.
     FenceDevice { node: String, broken: bool },
     /// `store outage DURATION`.
@@ -58,6 +66,8 @@ pub enum Action {
     StoreLatency { length_ms: Millis },
     /// `store flaky DURATION`: requests and answers are lost or come seconds late.
     StoreFlaky { length_ms: Millis },
+    /// `store full on|off`: etcd has no space left for what is put.
+    StoreFull { on: bool },
     /// `store lag N DURATION`: the watches of a node's processes lag behind; requests are answered as ever.
     StoreLag { node: String, length_ms: Millis },
     /// What a user asks of the cluster.
@@ -86,6 +96,19 @@ pub enum Pets {
     FailCounting,
     /// It takes them again once it is opened again: its driver was bound again.
     Reopen,
+}
+
+/// What happens to the journal of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalFault {
+    /// Writes fail.
+    Full,
+    /// Writes succeed again.
+    Ok,
+    /// The file is gone.
+    Lost,
+    /// The file is the one with which the machine booted.
+    Old,
 }
 
 /// What can be done to a process.
@@ -124,11 +147,14 @@ impl Action {
             | Action::Pets { node, .. }
             | Action::StoreLag { node, .. }
             | Action::Journal { node, .. }
-            | Action::JournalLost { node }
+            | Action::MigrationNetwork { node, .. }
             | Action::FenceDevice { node, .. } => (Some(node), None),
-            Action::MoveByHand { resource, node } | Action::StartByHand { resource, node } => {
-                (Some(node), Some(resource))
-            }
+            Action::MoveByHand { resource, node }
+            | Action::StartByHand { resource, node }
+            | Action::Autostart { node, resource, .. }
+            | Action::SlowDriver { node, resource, .. } => (Some(node), Some(resource)),
+            // The other end is looked at by `other_machine`.
+            Action::Link { from, .. } => (from.node(), None),
             Action::Crash { resource } | Action::Load { resource, .. } | Action::StopByHand { resource } => {
                 (None, Some(resource))
             }
@@ -140,8 +166,14 @@ impl Action {
             | Action::StoreSnapshot
             | Action::StoreRestore { .. }
             | Action::StoreLatency { .. }
-            | Action::StoreFlaky { .. } => (None, None),
+            | Action::StoreFlaky { .. }
+            | Action::StoreFull { .. } => (None, None),
         }
+    }
+
+    /// A second machine that something happens to.
+    pub(super) fn other_machine(&self) -> Option<&str> {
+        if let Action::Link { to, .. } = self { to.node() } else { None }
     }
 }
 

@@ -122,6 +122,9 @@ fn check_action(reader: &mut Reader<'_>, known: &Known, action: &Action, path: &
     if let Some(node) = machine.filter(|node| *node != "leader") {
         node_is_known(reader, known, node, path);
     }
+    if let Some(node) = action.other_machine() {
+        node_is_known(reader, known, node, path);
+    }
     if let Some(resource) = service {
         is_known(reader, &known.resources, "resource", resource, path);
     }

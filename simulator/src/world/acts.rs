@@ -1,7 +1,7 @@
 //! What each action of a step does to the world.
 
 use super::World;
-use crate::scenario::action::{Action, ProcessVerb};
+use crate::scenario::action::{Action, JournalFault, ProcessVerb};
 use ha_api_types::record::{Leader, Leave};
 
 impl World {
@@ -87,16 +87,41 @@ impl World {
                 let node = self.machine_named(&node)?;
                 self.set_pets(&node, pets);
             }
-            Action::JournalLost { node } => {
+            Action::Journal { node, what } => {
                 let node = self.machine_named(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.journal = ha_node_agent::core::Journal::default();
+                    match what {
+                        JournalFault::Full => machine.disk_full = true,
+                        JournalFault::Ok => machine.disk_full = false,
+                        JournalFault::Lost => machine.journal = ha_node_agent::core::Journal::default(),
+                        JournalFault::Old => machine.journal = machine.journal_at_boot.clone(),
+                    }
                 }
             }
-            Action::Journal { node, full } => {
+            Action::Link { from, to, on, one_way } => {
+                self.network.set(from, to, on, one_way);
+                self.look_at_store();
+            }
+            Action::MigrationNetwork { node, on } => {
+                let node = self.machine_named(&node)?;
+                self.network.set_migration(&node, on);
+            }
+            Action::Autostart { node, resource, on } => {
+                let node = self.machine_named(&node)?;
+                self.autostart(&node, &resource, on)?;
+            }
+            Action::SlowDriver { node, resource, length_ms } => {
                 let node = self.machine_named(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {
-                    machine.disk_full = full;
+                    machine.slow.insert(resource, length_ms);
+                }
+            }
+            Action::StoreFull { on } => {
+                if on {
+                    let applies_next = self.random.chance(0.5);
+                    self.store.fill(applies_next);
+                } else {
+                    self.store.make_space();
                 }
             }
             Action::FenceDevice { node, broken } => {

@@ -12,7 +12,7 @@ use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, CommandResult, DriverFailure, Input};
 
 /// How the service pretends; another driver's service pretends with the defaults.
-fn pretence(service: &ServiceDefinition) -> SimulatedDriver {
+pub(super) fn pretence(service: &ServiceDefinition) -> SimulatedDriver {
     service.driver.simulated.clone().unwrap_or_default()
 }
 
@@ -44,19 +44,24 @@ impl World {
             }
             Command::EndReplacement => 10,
         };
+        let (ordered, takes_ms) = self.order(node, &service, &command, takes_ms);
         let jitter_ms = self.random.between_ms(0, 10);
+        let seen = self.seen_early(node, &service.name, &command);
         let Some(machine) = self.machines.get_mut(node) else { return };
         // What runs already is taken over by being started again.
-        let starts = matches!(command, Command::Start) && service.exclusive && !machine.runs(&service.name);
+        let starts = !ordered && matches!(command, Command::Start) && !machine.runs(&service.name);
         let starts = starts.then(|| service.name.clone());
-        if matches!(command, Command::Start) && !simulated.missing.iter().any(|missing| missing == node) {
+        if !ordered
+            && matches!(command, Command::Start)
+            && !simulated.missing.iter().any(|missing| missing == node)
+        {
             // From the first instruction on it may touch its data.
             machine
                 .services
                 .insert(service.name.clone(), Present { definition: service.clone(), doing: Doing::Runs });
         }
-        machine.commands.insert((generation, id), Running { command, service });
-        if let Some(name) = starts {
+        machine.commands.insert((generation, id), Running { command, service, seen });
+        if let Some(name) = starts.filter(|name| self.is_exclusive(name)) {
             self.check_guarded_start(node, &name);
         }
         self.queue.push(
@@ -92,10 +97,9 @@ impl World {
         let name = &running.service.name;
         let here = simulated.fail_on.is_empty() || simulated.fail_on.iter().any(|listed| listed == node);
         match &running.command {
-            Command::Probe => CommandResult::Observed(match self.present(node, name) {
-                Some(Doing::Runs) => Observed::Running,
-                Some(Doing::Receives) | None => Observed::NotRunning,
-            }),
+            Command::Probe => {
+                CommandResult::Observed(running.seen.clone().unwrap_or_else(|| self.observed(node, name)))
+            }
             Command::Start => {
                 if simulated.missing.iter().any(|missing| missing == node) {
                     return failure(FailureClass::NeverHere, Reason::NotInstalled, "not installed here");
@@ -167,15 +171,8 @@ impl World {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "pretended failure to migrate");
         }
         *failed = 0;
-        let connected = |world: &World, node: &str| {
-            world.machines.get(node).is_some_and(|machine| machine.works() && machine.network)
-        };
         let ready = self.present(target, name) == Some(Doing::Receives);
-        if !connected(self, node)
-            || !connected(self, target)
-            || !ready
-            || self.present(node, name) != Some(Doing::Runs)
-        {
+        if !self.migrates_between(node, target) || !ready || self.present(node, name) != Some(Doing::Runs) {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "the target cannot be reached");
         }
         let Some(mut present) = self.machines.get_mut(node).and_then(|machine| machine.services.remove(name))
@@ -212,13 +209,19 @@ impl World {
         if u64::from(simulated.replace_seconds) * 1000 > running.service.timeouts.replace_ms() {
             return failure(FailureClass::RetryHere, Reason::TimedOut, "it was not complete in time");
         }
-        let connected =
-            |node: &str| self.machines.get(node).is_some_and(|machine| machine.works() && machine.network);
-        if !connected(node) || !connected(new) {
+        if !self.migrates_between(node, new) {
             let text = "the new secondary cannot be reached";
             return failure(FailureClass::RetryHere, Reason::ReplaceFailed, text);
         }
         CommandResult::Done
+    }
+
+    /// What a driver that is told everything at once says of a service.
+    pub(super) fn observed(&self, node: &str, name: &str) -> Observed {
+        match self.present(node, name) {
+            Some(Doing::Runs) => Observed::Running,
+            Some(Doing::Receives) | None => Observed::NotRunning,
+        }
     }
 
     /// What a service does on a machine.
@@ -227,7 +230,7 @@ impl World {
         machine.services.get(name).map(|present| present.doing)
     }
 
-    fn remove(&mut self, node: &str, name: &str) {
+    pub(super) fn remove(&mut self, node: &str, name: &str) {
         let Some(machine) = self.machines.get_mut(node) else { return };
         let ran = machine.runs(name);
         machine.services.remove(name);

@@ -70,6 +70,8 @@ pub(crate) enum Event {
     WatchdogGoesOn { node: String, boot: u64 },
     /// The watchdog device may have run out.
     DeviceDue { node: String, boot: u64, at: Millis },
+    /// The server of a slow driver carries out an order.
+    OrderDue { node: String, boot: u64, order: u64 },
     /// An agent sees what was done to a service by hand.
     ByHand { node: String, generation: Generation, event: DriverEvent },
     /// A machine is up.

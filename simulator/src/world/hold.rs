@@ -43,28 +43,20 @@ impl World {
         let none = Err("no answer in time".to_owned());
         self.queue
             .push(self.now + patience_ms, Event::HoldAnswered { question: question.clone(), answer: none });
-        if self.is_between(&question) {
+        if !self.is_lost() && self.asks_controller(&question.node, &question.candidate) {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAsked { question, request: Box::new(request) });
         }
     }
 
-    /// Whether a message gets from the one to the other, now.
-    fn is_between(&mut self, question: &Question) -> bool {
-        let is_lost = self.random.chance(0.0005);
-        let reaches =
-            |node: &str| self.machines.get(node).is_some_and(|machine| machine.up && machine.network);
-        let there = if question.node == question.candidate {
-            self.machines.get(&question.node).is_some_and(|machine| machine.up)
-        } else {
-            reaches(&question.node) && reaches(&question.candidate)
-        };
-        there && !is_lost
+    /// Whether a message is lost on its way.
+    fn is_lost(&mut self) -> bool {
+        self.random.chance(0.0005)
     }
 
     /// A question reaches a controller.
     pub(super) fn hold_asked(&mut self, question: Question, request: HoldRequest) {
-        if !self.is_between(&question) {
+        if self.is_lost() || !self.asks_controller(&question.node, &question.candidate) {
             return;
         }
         let candidate = question.candidate.clone();
@@ -84,7 +76,7 @@ impl World {
         if answer.granted {
             self.note_grant(&question);
         }
-        if self.is_between(&question) {
+        if !self.is_lost() && self.hears_controller(&question.candidate, &question.node) {
             let delay_ms = self.random.between_ms(1, 4);
             self.queue.push(self.now + delay_ms, Event::HoldAnswered { question, answer: Ok(answer) });
         }

@@ -14,7 +14,7 @@ use ha_api_types::keys::Key;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeStatus;
 use ha_api_types::record::{Action, Assignment, Fence, FenceState, Phase, Proof, ServiceReport};
-use ha_api_types::resource::{ResourceStatus, ServiceState};
+use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Millis;
 use ha_store::Change;
 use std::collections::BTreeMap;
@@ -58,12 +58,20 @@ impl World {
         running
     }
 
-    /// A service never runs on two nodes at once.
+    /// A service never runs on two nodes at once. What a boot starts by itself counts once its node's epoch is open.
     pub(super) fn check_never_two(&mut self) {
-        let twice: Vec<(String, Vec<String>)> = self
-            .running()
+        let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (node, machine) in self.machines.iter().filter(|(_, machine)| machine.up && !machine.storage_cut)
+        {
+            let runs = machine.services.iter().filter(|(_, present)| present.doing == Doing::Runs);
+            for (name, _) in runs.filter(|(name, _)| !machine.by_boot.contains(*name)) {
+                places.entry(name).or_default().push(node);
+            }
+        }
+        let twice: Vec<(String, Vec<String>)> = places
             .into_iter()
             .filter(|(name, nodes)| nodes.len() > 1 && self.is_exclusive(name))
+            .map(|(name, nodes)| (name.to_owned(), nodes.into_iter().map(str::to_owned).collect()))
             .collect();
         for (name, nodes) in twice {
             if self.seen_twice.insert(name.clone()) {
@@ -102,11 +110,17 @@ impl World {
         )
     }
 
-    fn is_exclusive(&self, name: &str) -> bool {
-        self.machines
-            .values()
-            .filter_map(|machine| machine.services.get(name))
-            .all(|present| present.definition.exclusive)
+    /// Whether promise 1 covers a service: by the definition in force, which is that of its assignment, or else the spec's.
+    /// What an old copy was started as says nothing. Of a service that is not managed, its copies decide.
+    pub(in crate::world) fn is_exclusive(&self, name: &str) -> bool {
+        if let Some(assignment) = self.record::<Assignment>(&self.keys.assignment(name)) {
+            return assignment.definition.exclusive;
+        }
+        if let Some(resource) = self.typed::<Resource>(Kind::Resource, name) {
+            return resource.spec.exclusive;
+        }
+        let copies = self.machines.values().filter_map(|machine| machine.services.get(name));
+        copies.fold(true, |exclusive, present| exclusive && present.definition.exclusive)
     }
 
     /// What a commit has changed.
@@ -177,6 +191,9 @@ impl World {
             fence.proof.as_ref().map_or_else(String::new, |proof| format!(", {}", proof.sentence()));
         self.log(node, "fence", &format!("epoch {} {}{sentence}", fence.epoch, fence.state.name()));
         self.note_release(node, &fence);
+        if fence.state == FenceState::Open {
+            self.boot_is_admitted(node, &fence.boot_id);
+        }
         if fence.state != FenceState::Fenced {
             if fence.state == FenceState::Fencing {
                 self.fencing.insert(node.to_owned());

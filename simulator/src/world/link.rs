@@ -2,6 +2,7 @@
 
 use super::World;
 use super::event::{Event, Sender};
+use super::network::Way;
 use super::process::{Generation, Who};
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Millis, Mono};
@@ -59,6 +60,8 @@ pub(crate) enum Answer {
     Entries(Vec<Entry>, Revision),
     /// To a grant.
     Lease(LeaseId),
+    /// To a grant without space for it.
+    NoLease,
     /// To a keep-alive.
     Kept(Result<i64, StoreError>),
     /// To a list: by prefix.
@@ -100,7 +103,7 @@ impl World {
         let timeout = Event::Timeout { who: who.clone(), generation, token, ask: ask.clone() };
         self.queue.push(self.now + patience_ms, timeout);
         let lost = self.chance_of_loss();
-        if self.reaches_store(who.node()) && !self.random.chance(lost) {
+        if self.reaches_store(who, Way::Request) && !self.random.chance(lost) {
             let delay_ms = self.store_delay_ms();
             let sender =
                 Sender { who: who.clone(), generation, sent: self.now, term: self.believed_term(who) };
@@ -156,7 +159,7 @@ impl World {
             }
         }
         let chance = self.chance_of_loss();
-        let lost = !self.reaches_store(who.node()) || self.random.chance(chance);
+        let lost = !self.reaches_store(&who, Way::Answer) || self.random.chance(chance);
         if !lost {
             let delay_ms = self.random.between_ms(1, 3) + self.store_latency_ms;
             self.queue.push(self.now + delay_ms, Event::Answer { who, generation, token, ask, answer });
@@ -178,6 +181,10 @@ impl World {
                 Answer::Entries(entries, self.store.revision())
             }
             Request::Grant(ttl_seconds) => {
+                // A full store grants no lease either.
+                if self.store.is_full() {
+                    return Answer::NoLease;
+                }
                 let lease = self.store.grant_lease(Mono(self.now), ttl_seconds);
                 self.schedule_expiry();
                 Answer::Lease(lease)
@@ -376,7 +383,8 @@ impl World {
             self.queue.push(until, Event::Watch(who.clone(), generation));
             return;
         }
-        if !self.reaches_store(who.node()) || !self.store_works() || self.asks_deposed(who) {
+        let reached = self.reaches_store(who, Way::Request) && self.reaches_store(who, Way::Answer);
+        if !reached || !self.store_works() || self.asks_deposed(who) {
             // The watch is resumed after the last revision that was seen; what was compacted meanwhile is read again.
             self.mark_watching(who);
             self.queue.push(self.now + RESUME_MS, Event::Watch(who.clone(), generation));

@@ -6,13 +6,13 @@ use crate::clock::Clock;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::Leave;
+use ha_api_types::record::{Leave, Observed};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input};
 use ha_node_agent::watchdog::protocol::Saved;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine.
 #[derive(Debug)]
@@ -60,6 +60,16 @@ pub(crate) struct Machine {
     pub commands: BTreeMap<(Generation, CommandId), Running>,
     /// What the disk remembers.
     pub journal: Journal,
+    /// What the disk remembered when it booted.
+    pub journal_at_boot: Journal,
+    /// By how much the driver is late with its orders, by service.
+    pub slow: BTreeMap<String, Millis>,
+    /// Orders that a driver's server carries out, whether or not the agent still lives.
+    pub orders: BTreeMap<u64, Order>,
+    /// What starts when it boots.
+    pub autostart: BTreeMap<String, ServiceDefinition>,
+    /// What its boot has started, until its epoch is open: before that, no agent can have stopped it.
+    pub by_boot: BTreeSet<String>,
     /// Writes to the disk fail.
     pub disk_full: bool,
     /// Times that it was reset by its watchdog.
@@ -75,6 +85,17 @@ pub(crate) struct Present {
     pub definition: ServiceDefinition,
     /// What it does.
     pub doing: Doing,
+}
+
+/// An order to the server of a slow driver.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    /// What is to be started, stopped or killed.
+    pub service: ServiceDefinition,
+    /// The command.
+    pub command: Command,
+    /// When it is carried out, virtual time.
+    pub due: Millis,
 }
 
 /// What a service on a machine does.
@@ -93,6 +114,8 @@ pub(crate) struct Running {
     pub command: Command,
     /// The service.
     pub service: ServiceDefinition,
+    /// What a probe of a slow driver saw when it began; it answers that late.
+    pub seen: Option<Observed>,
 }
 
 /// The watchdog daemon and its device.

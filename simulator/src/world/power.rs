@@ -61,6 +61,8 @@ impl World {
             machine.clock.set_suspended(now, false);
             machine.services.clear();
             machine.commands.clear();
+            machine.orders.clear();
+            machine.by_boot.clear();
             machine.watchdog.daemon = WatchdogCore::new(Privileges::default());
             machine.watchdog.dead = false;
             machine.watchdog.saved = None;
@@ -111,8 +113,10 @@ impl World {
         };
         machine.up = true;
         machine.expired = false;
+        machine.journal_at_boot = machine.journal.clone();
         let has_controller = machine.has_controller;
         self.log(node, "machine", "is up");
+        self.start_at_boot(node);
         let delay_ms = self.random.between_ms(10, 500);
         self.queue.push(self.now + delay_ms, Event::StartProcess { who: Who::Agent(node.to_owned()), boot });
         if has_controller {

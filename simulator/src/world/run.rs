@@ -52,6 +52,7 @@ impl World {
             | Event::WatchdogConnects { node, .. }
             | Event::WatchdogGoesOn { node, .. }
             | Event::DeviceDue { node, .. }
+            | Event::OrderDue { node, .. }
             | Event::Delivery { node, .. }
             | Event::FencerDone { node, .. } => node,
             Event::HoldAsked { question, .. } => &question.candidate,
@@ -132,6 +133,7 @@ impl World {
             }
             Event::WatchdogGoesOn { node, boot } => self.watchdog_goes_on(&node, boot),
             Event::DeviceDue { node, boot, at } => self.device_due(&node, boot, at),
+            Event::OrderDue { node, boot, order } => self.order_due(&node, boot, order),
             Event::Booted { node, boot } => self.booted(&node, boot),
             Event::Awake { node } => self.awake(&node),
             Event::FencerDone { node, generation, run } => self.end_fencer(&node, generation, &run),

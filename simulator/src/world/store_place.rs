@@ -33,11 +33,6 @@ pub(super) struct Deposed {
 }
 
 impl World {
-    /// Whether a machine's packets get to the store.
-    pub(super) fn reaches_store(&self, node: &str) -> bool {
-        self.machines.get(node).is_some_and(|machine| machine.up && machine.network)
-    }
-
     /// Whether the store commits: a quorum of its members is there, and they have a leader.
     pub(super) fn store_works(&self) -> bool {
         self.store_down_until <= self.now && self.has_quorum() && self.restored.is_none()
@@ -47,10 +42,24 @@ impl World {
         self.machines.get(node).is_some_and(|machine| machine.works() && machine.network)
     }
 
+    /// Whether a member works, and reaches the leader.
+    pub(super) fn member_serves(&self, node: &str) -> bool {
+        let leader = self.store_leader.as_deref();
+        self.member_works(node) && leader.is_some_and(|leader| leader == node || self.both_ways(leader, node))
+    }
+
+    /// Whether a member works and reaches a quorum, with itself.
+    fn may_lead(&self, node: &str) -> bool {
+        let members = &self.scenario.store;
+        let reached = |other: &&String| {
+            self.member_works(other) && (other.as_str() == node || self.both_ways(node, other))
+        };
+        self.member_works(node) && members.iter().filter(reached).count() > members.len() / 2
+    }
+
     fn has_quorum(&self) -> bool {
         let members = &self.scenario.store;
-        let working = members.iter().filter(|node| self.member_works(node)).count();
-        members.is_empty() || working > members.len() / 2
+        members.is_empty() || members.iter().any(|node| self.may_lead(node))
     }
 
     /// A member has gone or come: the leader's loss, and the return of a quorum, cost an election.
@@ -58,7 +67,7 @@ impl World {
         if self.scenario.store.is_empty() {
             return;
         }
-        if self.store_leader.as_ref().is_some_and(|leader| self.member_works(leader)) && self.has_quorum() {
+        if self.store_leader.as_ref().is_some_and(|leader| self.may_lead(leader)) {
             return;
         }
         let before = self.store_leader.take();
@@ -68,7 +77,7 @@ impl World {
             }
             return;
         }
-        let elected = self.scenario.store.iter().find(|node| self.member_works(node)).cloned();
+        let elected = self.scenario.store.iter().find(|node| self.may_lead(node)).cloned();
         self.store_leader.clone_from(&elected);
         // At the beginning it has been there for long.
         if self.now > 0 {
@@ -156,6 +165,7 @@ impl World {
             && let Some(restored) = self.restored.take()
         {
             self.store = restored;
+            self.store.make_space();
             // What the checks know of the lost store: epochs may come again, also one that was closed since, and nobody answers
             // for operations that are gone.
             self.epochs.clear();

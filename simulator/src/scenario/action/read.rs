@@ -1,6 +1,6 @@
 //! Reading the text of an action; an error says what is wrong, where, and what is accepted.
 
-use super::{Action, Command, Pets, ProcessVerb, bare};
+use super::{Action, Command, End, JournalFault, Pets, ProcessVerb, bare};
 use crate::duration::Duration;
 use crate::scenario::reader::one_of;
 use ha_api_types::kind::Kind;
@@ -11,7 +11,7 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 34] = [
+const FORMS: [(&str, &str); 38] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -24,11 +24,15 @@ const FORMS: [(&str, &str); 34] = [
     ("watchdog", "watchdog N stop DURATION"),
     ("watchdogd", "watchdogd N kill|start"),
     ("pets", "pets N fail|fail-counting|ok|reopen"),
-    ("journal", "journal N full|ok|lost"),
+    ("journal", "journal N full|ok|lost|old"),
+    ("link", "link A B off|on [one-way]"),
+    ("migration-network", "migration-network N off|on"),
+    ("autostart", "autostart N R on|off"),
+    ("driver", "driver N slow R DURATION"),
     ("fence-device", "fence-device N ok|broken"),
     (
         "store",
-        "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store snapshot, store restore [empty], store latency DURATION, store flaky DURATION, or store lag N DURATION",
+        "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store snapshot, store restore [empty], store latency DURATION, store flaky DURATION, store full on|off, or store lag N DURATION",
     ),
     ("set", "set R FIELD=VALUE …"),
     ("add", "add R [NODE [running]]"),
@@ -138,9 +142,23 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
             };
             Ok(Action::Pets { node: owned(node), pets })
         }
-        ["journal", node, "lost"] => Ok(Action::JournalLost { node: owned(node) }),
-        ["journal", node, word] => {
-            Ok(Action::Journal { node: owned(node), full: either(word, "full", "ok")? })
+        ["journal", node, word] => Ok(Action::Journal { node: owned(node), what: journal_fault(word)? }),
+        ["link", from, to, word, rest @ ..] if matches!(rest, [] | ["one-way"]) => Ok(Action::Link {
+            from: End::parse(from),
+            to: End::parse(to),
+            on: either(word, "on", "off")?,
+            one_way: !rest.is_empty(),
+        }),
+        ["migration-network", node, word] => {
+            Ok(Action::MigrationNetwork { node: owned(node), on: either(word, "on", "off")? })
+        }
+        ["autostart", node, resource, word] => Ok(Action::Autostart {
+            node: owned(node),
+            resource: bare(resource),
+            on: either(word, "on", "off")?,
+        }),
+        ["driver", node, "slow", resource, word] => {
+            Ok(Action::SlowDriver { node: owned(node), resource: bare(resource), length_ms: length(word)? })
         }
         ["fence-device", node, word] => {
             Ok(Action::FenceDevice { node: owned(node), broken: either(word, "broken", "ok")? })
@@ -158,6 +176,7 @@ fn of_store(words: &[&str]) -> Result<Action, String> {
         ["store", "snapshot"] => Ok(Action::StoreSnapshot),
         ["store", "restore"] => Ok(Action::StoreRestore { empty: false }),
         ["store", "restore", "empty"] => Ok(Action::StoreRestore { empty: true }),
+        ["store", "full", word] => Ok(Action::StoreFull { on: either(word, "on", "off")? }),
         ["store", "flaky", word] => Ok(Action::StoreFlaky { length_ms: length(word)? }),
         ["store", "lag", node, word] => {
             Ok(Action::StoreLag { node: (*node).to_owned(), length_ms: length(word)? })
@@ -246,6 +265,16 @@ fn of_service(words: &[&str]) -> Result<Action, String> {
             Ok(Action::Load { resource: bare(resource), usage })
         }
         _ => Err(misfit(words)),
+    }
+}
+
+fn journal_fault(word: &str) -> Result<JournalFault, String> {
+    match word {
+        "full" => Ok(JournalFault::Full),
+        "ok" => Ok(JournalFault::Ok),
+        "lost" => Ok(JournalFault::Lost),
+        "old" => Ok(JournalFault::Old),
+        _ => Err(format!("{word:?} must be full, ok, lost or old")),
     }
 }
 

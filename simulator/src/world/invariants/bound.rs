@@ -100,7 +100,7 @@ impl World {
     fn guarded_on(&self, node: &str) -> Vec<String> {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
-            .filter(|present| present.definition.exclusive && present.doing == Doing::Runs)
+            .filter(|present| present.doing == Doing::Runs && self.is_exclusive(&present.definition.name))
             .filter(|present| self.is_guarded(node, &present.definition.name, &present.definition.uid))
             .map(|present| present.definition.name.clone())
             .collect()
@@ -123,7 +123,6 @@ impl World {
         let wanted = resource.is_some_and(|resource| {
             resource.metadata.uid == uid
                 && resource.metadata.deletion_timestamp.is_none()
-                && resource.spec.exclusive
                 && resource.spec.state != RequestedState::Ignored
         });
         let taken = self

@@ -1,0 +1,128 @@
+//! Drivers that ask a server, which carries out orders later, also when the agent has died since; and what starts at boot.
+//!
+//! Such a driver is a correct one: while an order is outstanding, a probe cannot tell, and a kill ends only once the orders
+//! before it are carried out. But its probes take long, and may say what was so when they began.
+
+use super::World;
+use super::driver::pretence;
+use super::event::Event;
+use super::machine::{Doing, Order, Present};
+use ha_api_types::kind::Kind;
+use ha_api_types::record::Observed;
+use ha_api_types::resource::{Resource, ServiceDefinition};
+use ha_api_types::time::Millis;
+use ha_node_agent::core::Command;
+
+impl World {
+    /// Gives an order to the server of a slow driver. Returns whether it did, and how long the command takes then.
+    pub(super) fn order(
+        &mut self,
+        node: &str,
+        service: &ServiceDefinition,
+        command: &Command,
+        takes_ms: Millis,
+    ) -> (bool, Millis) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(node) else { return (false, takes_ms) };
+        let Some(slow_ms) = machine.slow.get(&service.name).copied().filter(|slow_ms| *slow_ms > 0) else {
+            return (false, takes_ms);
+        };
+        match command {
+            Command::Start | Command::Stop { .. } | Command::Kill => {}
+            Command::Probe => return (false, takes_ms + slow_ms),
+            Command::Receive
+            | Command::Arrive { .. }
+            | Command::Migrate { .. }
+            | Command::ReplaceSecondary { .. }
+            | Command::EndReplacement => return (false, takes_ms),
+        }
+        let earlier = machine.orders.values().filter(|order| order.service.name == service.name);
+        let due = earlier.map(|order| order.due).max().unwrap_or(now).max(now) + slow_ms;
+        self.tokens += 1;
+        let order = Order { service: service.clone(), command: command.clone(), due };
+        machine.orders.insert(self.tokens, order);
+        let event = Event::OrderDue { node: node.to_owned(), boot: machine.boot, order: self.tokens };
+        // A stop takes its time, then its end is seen.
+        let done = if matches!(command, Command::Start) { due } else { due + takes_ms };
+        self.queue.push(done, event);
+        (true, due - now + takes_ms)
+    }
+
+    /// What a probe of a slow driver says, if that is known as it begins.
+    pub(super) fn seen_early(&mut self, node: &str, name: &str, command: &Command) -> Option<Observed> {
+        if !matches!(command, Command::Probe) {
+            return None;
+        }
+        let machine = self.machines.get(node)?;
+        machine.slow.get(name).filter(|slow_ms| **slow_ms > 0)?;
+        if machine.orders.values().any(|order| order.service.name == name) {
+            return Some(Observed::Unknown("an order to the driver has not been carried out yet".to_owned()));
+        }
+        let early = self.random.chance(0.5);
+        early.then(|| self.observed(node, name))
+    }
+
+    /// The server carries out an order.
+    pub(super) fn order_due(&mut self, node: &str, boot: u64, order: u64) {
+        let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot == boot && machine.up)
+        else {
+            return;
+        };
+        let Some(Order { service, command, .. }) = machine.orders.remove(&order) else { return };
+        let name = service.name.clone();
+        let pretended = pretence(&service);
+        if matches!(command, Command::Start) {
+            if pretended.missing.iter().any(|missing| missing == node) {
+                return;
+            }
+            let runs = machine.runs(&name);
+            machine.services.insert(name.clone(), Present { definition: service, doing: Doing::Runs });
+            self.log(node, "driver", &format!("carries out the order to start {name}"));
+            if !runs && self.is_exclusive(&name) {
+                self.check_guarded_start(node, &name);
+            }
+        } else if !pretended.stop_fails {
+            self.remove(node, &name);
+        }
+        self.check_never_two();
+    }
+
+    /// Whether a service starts when a machine boots.
+    pub(super) fn autostart(&mut self, node: &str, name: &str, on: bool) -> Result<(), String> {
+        let resource: Option<Resource> = self.typed(Kind::Resource, name);
+        let Some(machine) = self.machines.get_mut(node) else { return Ok(()) };
+        if on {
+            let resource = resource.ok_or_else(|| format!("there is no resource {name}"))?;
+            machine.autostart.insert(name.to_owned(), ServiceDefinition::of(&resource));
+        } else {
+            machine.autostart.remove(name);
+        }
+        Ok(())
+    }
+
+    /// A machine boots: what is set up to start then starts.
+    pub(super) fn start_at_boot(&mut self, node: &str) {
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        let mut started = Vec::new();
+        for (name, definition) in &machine.autostart {
+            if !pretence(definition).missing.iter().any(|missing| missing == node) {
+                let present = Present { definition: definition.clone(), doing: Doing::Runs };
+                machine.services.insert(name.clone(), present);
+                machine.by_boot.insert(name.clone());
+                started.push(name.clone());
+            }
+        }
+        for name in started {
+            self.log(node, "machine", &format!("starts {name} at boot"));
+        }
+    }
+
+    /// The epoch of a machine's boot is open: what the boot started has been stopped before.
+    pub(super) fn boot_is_admitted(&mut self, node: &str, boot_id: &str) {
+        if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.boot_id(node) == boot_id)
+        {
+            machine.by_boot.clear();
+        }
+        self.check_never_two();
+    }
+}
