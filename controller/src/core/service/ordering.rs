@@ -20,7 +20,9 @@ pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Optio
 pub(super) fn held_back(planner: &Planner<'_>) -> Vec<String> {
     let services = planner.view.services.iter();
     services
-        .filter(|(name, facts)| facts.wanted && facts.uses.is_empty() && holds_start_of(planner, name).is_some())
+        .filter(|(name, facts)| {
+            facts.wanted && facts.uses.is_empty() && holds_start_of(planner, name).is_some()
+        })
         .map(|(name, _)| name.clone())
         .collect()
 }
