@@ -319,6 +319,7 @@ impl View {
             | Key::Notified
             | Key::Restored
             | Key::Leader
+            | Key::Refresh(_)
             | Key::Event(..) => {}
         }
     }
@@ -359,6 +360,7 @@ impl View {
             | Key::Notified
             | Key::Restored
             | Key::Leader
+            | Key::Refresh(_)
             | Key::Event(..) => {}
         }
     }
@@ -447,6 +449,7 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::Tombstone(name)
         | Key::Fence(name)
         | Key::Candidate(name)
+        | Key::Refresh(name)
         | Key::Alive(name)
         | Key::NodeReport(name)
         | Key::DoctorReport(name)
