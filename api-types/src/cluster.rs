@@ -7,6 +7,7 @@ pub use notifications::{NotificationsSpec, Recipients, SmtpSpec, SmtpTls, Target
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::object::{Object, Spec};
+use crate::protocol::Protocol;
 use crate::quantity::Quantity;
 use crate::reason::Reason;
 use crate::time::Timestamp;
@@ -306,6 +307,11 @@ pub struct ClusterStatus {
     /// The leader's term: the create revision of its key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<i64>,
+    /// Lowest protocol version that every controller and every registered node reads. No process writes a newer word.
+    pub protocol: Protocol,
+    /// Active settings. They stay active while the spec cannot be read by the version that is leader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<ClusterSpec>,
     /// `Armed`, `Disarming`, `Disarmed` or `Arming`.
     pub arming: String,
     /// How agents may disarm now: nothing is being fenced, recovered or moved any more. They acknowledge only with it.
@@ -323,6 +329,13 @@ pub struct ClusterStatus {
     /// Capacity in use, by pool.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub allocated: BTreeMap<String, Quantity>,
+}
+
+impl ClusterStatus {
+    /// Returns `true` if a word of this version may be written: every controller and registered node reads it.
+    pub fn allows(&self, version: Protocol) -> bool {
+        version <= self.protocol.max(Protocol::FIRST)
+    }
 }
 
 /// One fence that happened.

@@ -30,6 +30,7 @@ mod steps;
 mod stop_then_stay;
 mod summary;
 mod under_permit;
+mod unreadable;
 pub mod usage;
 mod view;
 mod watchdog_test;
@@ -353,6 +354,7 @@ impl AgentCore {
             self.stop_then_stay_step(now);
             self.session_step(now);
             self.reread_services(now);
+            self.clear_unreadable_reports();
             for name in self.names_to_look_at() {
                 self.with_service(&name, |core, service| {
                     core.tell_not_stopped(now, service);
@@ -420,13 +422,7 @@ impl AgentCore {
             | None => self.all_stale = true,
             // Refreshed every Ki by every controller; only the node's report tells of them. What was found and measured is no
             // matter for services, nor is what the leader told whom.
-            Some(
-                Key::Candidate(_)
-                | Key::Refresh(_)
-                | Key::DoctorReport(_)
-                | Key::UsageReport(_)
-                | Key::Notified,
-            ) => {}
+            Some(Key::Candidate(_) | Key::DoctorReport(_) | Key::UsageReport(_) | Key::Notified) => {}
         }
     }
 

@@ -117,7 +117,6 @@ impl Vocabulary {
                     | Key::Restored
                     | Key::Leader
                     | Key::Candidate(_)
-                    | Key::Refresh(_)
                     | Key::Alive(_)
                     | Key::NodeReport(_)
                     | Key::DoctorReport(_)

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// `POST /apis/hactl.io/v1/nodes/NAME/hold`: do not declare this node dead.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[serde(rename_all = "camelCase", default)]
 pub struct HoldRequest {
     /// The controller that is meant, by the id of its candidate key: an address that several share must not grant for all.
     pub candidate: String,

@@ -2,6 +2,7 @@
 
 use super::{HoldTerms, Leave, Revision, WatchdogTest};
 use crate::cluster::OnStoreLoss;
+use crate::protocol::Protocol;
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::time::Millis;
@@ -45,6 +46,8 @@ pub struct NodeReport {
     pub drivers: Vec<String>,
     /// The agent's version.
     pub version: String,
+    /// The protocol version up to which the agent reads.
+    pub protocol: Protocol,
 }
 
 impl NodeReport {

@@ -24,12 +24,20 @@ pub(super) struct Subjected<'a> {
     pub(super) name: &'a str,
     pub(super) node: &'a NodeHealth,
     pub(super) report: Option<&'a Versioned<NodeReport>>,
+    /// Every field of the report can be read.
+    pub(super) is_readable: bool,
 }
 
 impl<'a> Subjected<'a> {
+    /// A node of the view.
+    pub(super) fn of(situation: &Situation<'a>, name: &'a str, node: &'a NodeHealth) -> Subjected<'a> {
+        let report = situation.world.node_reports.get(name);
+        Subjected { name, node, report, is_readable: !situation.world.is_node_report_unreadable(name) }
+    }
+
     /// The registration that the node's agent has committed, if it is registering.
     pub(super) fn registration(&self) -> Option<&'a Versioned<NodeReport>> {
-        self.report.filter(|report| report.value.mode == Mode::Registering)
+        self.report.filter(|report| self.is_readable && report.value.mode == Mode::Registering)
     }
 }
 
@@ -43,13 +51,12 @@ pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let mut budget = limits::Budget::of(situation);
     for (name, node) in nodes {
         let world = situation.world;
-        let keys = [world.keys.fence(name), world.keys.node_report(name), world.keys.alive(name)];
-        if let Some((key, error)) = world.is_unreadable(&keys) {
-            let message = format!("{key} cannot be read: {error}");
-            plan.wait(Kind::Node, name, Reason::Invalid, message);
+        if world.is_fence_unreadable(name) {
+            // It counts as Fencing, and whatever it says is not overwritten but by an operator's word.
+            plan.wait(Kind::Node, name, Reason::Unreadable, unreadable_fence(name));
             continue;
         }
-        let subject = Subjected { name, node, report: world.node_reports.get(name) };
+        let subject = Subjected::of(situation, name, node);
         match world.fences.get(name) {
             None => registration::plan_new(situation, &subject, plan),
             Some(fence) => match fence.value.state {
@@ -65,6 +72,14 @@ pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
         }
     }
     budget.wake(situation, plan);
+}
+
+/// What an operator can do about a fence that cannot be read.
+pub(super) fn unreadable_fence(name: &str) -> String {
+    format!(
+        "the fencing state of {name} cannot be read by this version, so nothing is recovered from {name}: finish the upgrade, \
+         or power the machine off and confirm that with hactl node confirm-fenced {name}"
+    )
 }
 
 fn plan_open(
@@ -106,9 +121,9 @@ fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave:
     let held: Vec<&str> = world
         .service_reports
         .iter()
-        .filter(|(_, reports)| {
+        .filter(|(service, reports)| {
             reports.get(name).is_some_and(|report| {
-                world.living_epoch(name) == Some(report.value.epoch) && report.value.phase.may_run()
+                world.report_lives(service, name, report) && report.value.phase.may_run()
             })
         })
         .map(|(service, _)| service.as_str())
@@ -209,8 +224,31 @@ pub(super) fn closing(
         .put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&closed))
         .guard(world.keys.node_report(name), guard_of(subject.report))
         .guard(world.keys.alive(name), guard_of(world.alive.get(name)))
-        .guard(world.keys.candidate(&situation.config.id), Guard::Unchanged(situation.membership.revision));
+        .guard(world.keys.candidate(&situation.config.id), Guard::Created(situation.joined));
     (transaction, message)
+}
+
+/// Replaces a fence that cannot be read, by an operator's word: with an epoch above every one that a key of the node names, so
+/// that nothing of any of them lives (FENCING, R1.24).
+pub(super) fn replacing_unreadable(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    proof: &Proof,
+) -> Transaction {
+    let world = situation.world;
+    let value = Fence {
+        epoch: world.newest_epoch_of(subject.name) + 1,
+        machine_id: fence.value.machine_id.clone(),
+        boot_id: fence.value.boot_id.clone(),
+        request: fence.value.request,
+        state: FenceState::Fenced,
+        proof: Some(proof.clone()),
+        at: situation.now.timestamp(),
+        ..Fence::default()
+    };
+    rewrite(situation, subject, fence, &value)
+        .guard(world.keys.alive(subject.name), guard_of(world.alive.get(subject.name)))
 }
 
 /// Changes a closed fence, guarding it and the node's report.

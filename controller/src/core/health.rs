@@ -132,10 +132,10 @@ fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) 
         late_at,
         active,
         silence_proves: silence_proves(situation, name, allow_unfenced),
-        is_held_by_others: hold_terms(fence, report)
-            .is_some_and(|terms| !terms.include(situation.membership.joined)),
+        is_held_by_others: hold_terms(fence, report).is_some_and(|terms| !terms.include(situation.joined)),
         has_device,
         fenceable: match report {
+            Some(_) if world.is_node_report_unreadable(name) => Err(Reason::Unreadable),
             None => Err(Reason::WatchdogMissing),
             Some(report) => watchdog_counts(world, report),
         },
@@ -160,7 +160,12 @@ fn health(
         FenceState::Open => {
             let late = situation.now.raw >= late_at;
             let mode = report.map_or(Mode::Registering, |report| report.mode);
-            let beats = situation.world.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
+            let beats = situation.world.is_heartbeat_unreadable(name)
+                || situation.world.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
+            if situation.world.is_node_report_unreadable(name) {
+                // Nothing is told to it and nothing follows from what it says, until it can be read.
+                return Health::Late;
+            }
             match mode {
                 Mode::Restart => Health::Restarting,
                 Mode::Left(leave) => Health::Leaving(leave),
@@ -210,7 +215,7 @@ fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reas
 }
 
 /// Whom the node asks to hold: as its report says, or said when the epoch was closed.
-pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> Option<HoldTerms> {
+fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> Option<HoldTerms> {
     match fence {
         Some(fence) if fence.state != FenceState::Open => fence.hold,
         Some(_) | None => report?.hold_terms(),
@@ -230,6 +235,9 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
     {
         // The report was overwritten after the close: what it said then was kept with the fence.
         return fence.value.armed_wait_ms.ok_or(Reason::NoProofPossible);
+    }
+    if world.is_node_report_unreadable(name) {
+        return Err(Reason::Unreadable);
     }
     if !report.value.armed {
         return Err(Reason::NoProofPossible);
@@ -252,7 +260,7 @@ fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     };
     for (name, reports) in &world.service_reports {
         for (node, report) in reports {
-            let lives = world.living_epoch(node) == Some(report.value.epoch);
+            let lives = world.report_lives(name, node, report);
             // What became exclusive while it ran must not run twice either, though nothing guards it yet.
             let exclusive = report.value.exclusive
                 || world.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
@@ -282,7 +290,7 @@ fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
         };
         let exclusive = world.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
         if let (true, true, Some(node), Some(epoch)) = (unconfirmed, exclusive, &status.node, status.epoch)
-            && world.living_epoch(node) == Some(epoch)
+            && world.lives(node, epoch)
             && managed(name)
         {
             active.entry(node.clone()).or_default().insert(name.clone());

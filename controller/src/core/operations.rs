@@ -248,8 +248,11 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
         return;
     }
     let proof = Proof::Operator { operation: request.name.to_owned(), by: spec.requested_by.clone() };
-    let subject = Subjected { name, node, report: world.node_reports.get(name) };
+    let subject = Subjected::of(situation, name, node);
     let transaction = match fence.value.state {
+        _ if world.is_fence_unreadable(name) => {
+            fencing::replacing_unreadable(situation, &subject, fence, &proof)
+        }
         FenceState::Open => fencing::closing(situation, &subject, fence, Some(&proof)).0,
         FenceState::Fencing | FenceState::Fenced | FenceState::Closed => {
             let value = Fence {
@@ -330,7 +333,7 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
                 write(situation, request, &verdict(refused, Reason::NoProofPossible, message), plan);
                 return;
             }
-            let subject = Subjected { name, node, report: world.node_reports.get(name) };
+            let subject = Subjected::of(situation, name, node);
             let (transaction, message) = fencing::closing(situation, &subject, fence, None);
             let told =
                 node_event(situation, name, EventType::Warning, Reason::OperatorRequest, message.clone());

@@ -1,6 +1,5 @@
 //! One plan from one situation: nodes first, then services, then what is shown of them.
 
-use super::candidates;
 use super::fencing;
 use super::health::{NodeTable, node_table};
 use super::notifications;
@@ -11,6 +10,9 @@ use super::restored;
 use super::service::{self, Arranged, Planner};
 use super::situation::Situation;
 use super::status;
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
 use ha_scheduler::View;
 
 /// What the leader would do now.
@@ -18,6 +20,12 @@ use ha_scheduler::View;
 /// Guarantees: a function of the situation alone; every action guards the keys that it writes and what it rests on; one
 /// action per subject, none for a subject with a write under way.
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
+    if !situation.world.knows_settings() {
+        let mut plan = Plan::default();
+        let message = "neither the Cluster object nor its active settings can be read by this version: finish the upgrade";
+        plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::Unreadable, message.to_owned());
+        return plan;
+    }
     let nodes: NodeTable = node_table(situation);
     let (view, conflicts) = placement::view(situation, &nodes);
     let mut planner = planned(situation, &nodes, view, Arranged::default());
@@ -29,7 +37,6 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let settles = placement::settling_until(situation).is_some_and(|until| situation.now.raw < until);
     plan.view = (!settles && !planner.view.nodes.is_empty()).then_some(planner.view);
     restored::plan(situation, &nodes, &mut plan);
-    candidates::plan(situation, &mut plan);
     status::plan(situation, &nodes, &conflicts, &mut plan);
     notifications::plan(situation, &nodes, &mut plan);
     plan.actions.retain(|action| !situation.busy.contains(&action.subject));

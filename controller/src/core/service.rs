@@ -182,11 +182,14 @@ impl<'a> Service<'a> {
         epoch: u64,
         action_uid: &str,
     ) -> Option<&'a Versioned<ServiceReport>> {
-        situation
-            .world
-            .service_report(self.name, node)
-            .filter(|report| report.value.action_uid.as_deref() == Some(action_uid))
-            .filter(|report| report.value.epoch == epoch)
+        let world = situation.world;
+        world.service_report(self.name, node).filter(|report| {
+            let is_answer =
+                report.value.action_uid.as_deref() == Some(action_uid) && report.value.epoch == epoch;
+            // What cannot be read may be any answer.
+            is_answer
+                || world.is_report_unreadable(self.name, node) && world.report_lives(self.name, node, report)
+        })
     }
 
     /// The answer to the current assignment, from the node that it names.
@@ -207,8 +210,11 @@ impl<'a> Service<'a> {
             .iter()
             .filter(|(node, _)| Some(node.as_str()) != than)
             .filter(|(node, report)| {
+                if world.is_report_unreadable(self.name, node) {
+                    return world.report_lives(self.name, node, report);
+                }
                 report.value.uid == self.uid()
-                    && world.living_epoch(node) == Some(report.value.epoch)
+                    && world.lives(node, report.value.epoch)
                     && report.value.phase.may_run()
                     && report.value.phase != Phase::ProbedUnknown
             })
@@ -270,14 +276,12 @@ pub fn plan(planner: &mut Planner<'_>) {
         if planner.situation.busy.contains(&Subject::Service(name.to_owned())) {
             continue;
         }
-        let keys = [
-            world.keys.status(Kind::Resource, name),
-            world.keys.assignment(name),
-            world.keys.tombstone(name),
-        ];
-        if let Some((key, error)) = world.is_unreadable(&keys) {
+        let keys = [world.keys.tombstone(name)];
+        if !world.unreadable.is_empty()
+            && let Some((key, error)) = world.is_unreadable(&keys)
+        {
             let message = format!("{key} cannot be read: {error}");
-            planner.plan.wait(Kind::Resource, name, Reason::Invalid, message);
+            planner.plan.wait(Kind::Resource, name, Reason::Unreadable, message);
             continue;
         }
         let service = Service {
@@ -305,6 +309,11 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
     let mut draft = Draft::of(service);
     if service.status.is_some_and(|status| planner.situation.world.is_old(status.modified)) {
         queued::after_restore(&mut draft);
+        finish(planner, service, draft);
+        return;
+    }
+    if planner.situation.world.is_service_unreadable(service.name) {
+        queued::unreadable(&planner.situation, service, &mut draft);
         finish(planner, service, draft);
         return;
     }

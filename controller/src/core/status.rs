@@ -40,7 +40,9 @@ fn write<T: Serialize + PartialEq>(
     events: Vec<Event>,
 ) {
     let key = situation.world.keys.status(kind, name);
-    if known.is_some_and(|known| known.value == *status) || situation.world.unreadable.contains_key(&key) {
+    // A value that this version cannot read is replaced by the leader, which writes it (FENCING, R1.23).
+    let is_readable = !situation.world.unreadable.contains_key(&key);
+    if is_readable && known.is_some_and(|known| known.value == *status) {
         return;
     }
     let transaction = Transaction::new().put(key, guard_of(known), stored(status));

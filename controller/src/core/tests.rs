@@ -2,7 +2,6 @@
 
 mod agent;
 mod availability;
-mod candidates;
 mod counted;
 mod devices;
 mod fencing;
@@ -15,4 +14,5 @@ mod refusals;
 mod replacements;
 mod services;
 mod unconfirmed;
+mod unreadable;
 mod watchdog_tests;

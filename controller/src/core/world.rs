@@ -4,15 +4,19 @@ mod counting;
 mod failed_moves;
 mod heartbeat;
 mod observation;
+mod protocol;
+mod tables;
+mod unreadable;
 mod versioned;
 
 pub use failed_moves::FailedMoves;
-pub use observation::{Observation, Refreshed};
+pub use observation::Observation;
 pub use versioned::Versioned;
 
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, ShutdownPolicy};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
+use ha_api_types::lenient;
 use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
@@ -24,17 +28,18 @@ use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
 use ha_api_types::timing::Timings;
 use ha_store::{Change, Entry, Guard};
-use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use tables::{drop_value, put, put_one, put_record};
 
 /// Objects or records by name.
 pub type Table<T> = BTreeMap<String, Versioned<T>>;
 
 /// The typed view.
 ///
-/// Guarantees: it is what the store held at `revision`, as a whole. A key whose value cannot be read is in `unreadable`
-/// and nowhere else, so that nobody takes it for absent; candidates alone are not read before they are shown.
+/// Guarantees: it is what the store held at `revision`, as a whole. A key whose value cannot be read, or not in every field, is
+/// in `unreadable`, and counts as its most dangerous reading (`world/unreadable.rs`); candidates alone are not read before they
+/// are shown.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The layout of the keys.
@@ -91,14 +96,13 @@ pub struct World {
     pub restored: Option<Versioned<Restored>>,
     /// The leader key.
     pub leader: Option<Entry>,
-    /// Candidates by id, as they were read: only who shows them wants to know what they say ([`World::candidates`]).
+    /// Candidates by id, as they were read: each is written anew every Ki, and only who shows them wants to know what they
+    /// say ([`World::candidates`]).
     pub candidate_entries: BTreeMap<String, Entry>,
-    /// Refresh keys by candidate id, as they were read.
-    pub refresh_entries: BTreeMap<String, Entry>,
-    /// When each candidate was last seen to refresh its keys.
-    pub refreshed: BTreeMap<String, Refreshed>,
-    /// Keys whose value cannot be read, and why.
+    /// Keys whose value cannot be read in every field, and why.
     pub unreadable: BTreeMap<String, String>,
+    /// What of them counts as its most dangerous reading.
+    pub(in crate::core) doubts: unreadable::Doubts,
     /// When each node was last heard.
     pub observations: BTreeMap<String, Observation>,
     /// Services whose last move failed.
@@ -154,9 +158,8 @@ impl World {
             restored: None,
             leader: None,
             candidate_entries: BTreeMap::new(),
-            refresh_entries: BTreeMap::new(),
-            refreshed: BTreeMap::new(),
             unreadable: BTreeMap::new(),
+            doubts: unreadable::Doubts::default(),
             observations: BTreeMap::new(),
             failed_moves: BTreeMap::new(),
             timings: Timings::default(),
@@ -253,13 +256,13 @@ impl World {
         }
     }
 
-    /// The controllers by id; one that cannot be read says nothing.
+    /// The controllers by id; a field that cannot be read says nothing.
     pub fn candidates(&self) -> impl Iterator<Item = (&String, Candidate)> {
-        let read = |entry: &Entry| serde_json::from_slice(&entry.value).unwrap_or_default();
+        let read = |entry: &Entry| lenient::read(&entry.value).unwrap_or_else(|partial| partial.value);
         self.candidate_entries.iter().map(move |(id, entry)| (id, read(entry)))
     }
 
-    /// Whether any of these keys cannot be read.
+    /// The first of these keys whose value cannot be read, and why.
     pub fn is_unreadable(&self, keys: &[String]) -> Option<(&String, &String)> {
         keys.iter().find_map(|key| self.unreadable.get_key_value(key))
     }
@@ -280,16 +283,20 @@ impl World {
         let read = match *key {
             Key::Spec(kind, name) => self.put_spec(kind, name, entry, now),
             Key::Status(kind, name) => self.put_status(kind, name, entry, now),
-            Key::Assignment(name) => put(&mut self.assignments, name, entry, now),
+            Key::Assignment(name) => {
+                let read = put_record(&mut self.assignments, name, entry, now);
+                self.doubt_assignment(name, read)
+            }
             Key::Tombstone(name) => put(&mut self.tombstones, name, entry, now),
             Key::Fence(name) => {
                 let before = self.fences.get(name).map(|known| known.value.state);
-                let read = put(&mut self.fences, name, entry, now);
+                let read = put_record(&mut self.fences, name, entry, now);
+                let read = self.doubt_fence(name, read);
                 self.count_fence(name, before, now);
                 self.observe_fence(name, now);
                 read
             }
-            Key::Notified => put_one(&mut self.notified, CLUSTER_NAME, entry, now),
+            Key::Notified => put_one(&mut self.notified, CLUSTER_NAME, entry, now).map_err(drop_value),
             Key::Restored => {
                 // One that cannot be read marks all the same.
                 let value = serde_json::from_slice(&entry.value).unwrap_or_default();
@@ -305,33 +312,37 @@ impl World {
             }
             Key::Candidate(name) => {
                 let known = self.candidate_entries.insert(name.to_owned(), entry.clone());
-                self.observe_refresh(name, known.is_some(), now);
                 if known.is_some() {
                     return Touched::Nothing;
                 }
                 Ok(())
-            }
-            Key::Refresh(name) => {
-                let known = self.refresh_entries.insert(name.to_owned(), entry.clone());
-                self.observe_refresh(name, known.is_some(), now);
-                return Touched::Nothing;
             }
             Key::Alive(name) => {
                 let expected =
                     self.alive.get(name).is_some_and(|known| known.created == entry.create_revision);
                 let before = self.read.get(&entry.key).map(|entry| &*entry.value);
                 let read = heartbeat::put(&mut self.alive, name, before, entry, now);
+                let read = self.doubt_heartbeat(name, read);
                 let late = self.observe_heartbeat(name, entry.mod_revision, now);
                 if expected && !late && read.is_ok() {
                     return Touched::Heartbeat;
                 }
                 read
             }
-            Key::NodeReport(name) => put(&mut self.node_reports, name, entry, now),
-            Key::DoctorReport(name) => put(&mut self.doctor_reports, name, entry, now),
-            Key::UsageReport(name) => put(&mut self.usage_reports, name, entry, now),
+            Key::NodeReport(name) => {
+                let read = put_record(&mut self.node_reports, name, entry, now);
+                self.doubt_node_report(name, read)
+            }
+            Key::DoctorReport(name) => {
+                put_record(&mut self.doctor_reports, name, entry, now).map_err(drop_value)
+            }
+            Key::UsageReport(name) => {
+                put_record(&mut self.usage_reports, name, entry, now).map_err(drop_value)
+            }
             Key::ServiceReport(node, name) => {
-                put(self.service_reports.entry(name.to_owned()).or_default(), node, entry, now)
+                let table = self.service_reports.entry(name.to_owned()).or_default();
+                let read = put_record(table, node, entry, now);
+                self.doubt_service_report(node, name, read)
             }
             Key::Event(..) => return Touched::Nothing,
         };
@@ -340,9 +351,14 @@ impl World {
                 self.unreadable.remove(&entry.key);
             }
             Err(error) => {
-                self.forget(key);
+                if !unreadable::is_kept(key) {
+                    self.forget(key);
+                }
                 self.unreadable.insert(entry.key.clone(), error);
             }
+        }
+        if matches!(key, Key::Spec(Kind::Cluster, _) | Key::Status(Kind::Cluster, _)) {
+            self.keep_settings(now);
         }
         // Nothing moves for a figure: whoever plans looks at the newest.
         if matches!(key, Key::UsageReport(_)) { Touched::Nothing } else { Touched::Something }
@@ -356,9 +372,13 @@ impl World {
             Kind::Node => put(&mut self.nodes, name, entry, now),
             Kind::NodeGroup => put(&mut self.node_groups, name, entry, now),
             Kind::Cluster => {
-                let read = put_one(&mut self.cluster, name, entry, now);
-                self.work_out_timings();
-                read
+                // What cannot be read changes nothing: the settings before it stay active.
+                let mut read = self.cluster.clone();
+                let result = put_one(&mut read, name, entry, now).map_err(drop_value);
+                if result.is_ok() && name == CLUSTER_NAME {
+                    self.cluster = read;
+                }
+                result
             }
             Kind::Operation => put(&mut self.operations, name, entry, now),
         }
@@ -368,19 +388,22 @@ impl World {
         match kind {
             Kind::Resource => {
                 let before = self.before(name);
-                let read = put(&mut self.resource_statuses, name, entry, now);
+                let read = put_record(&mut self.resource_statuses, name, entry, now);
+                let read = self.doubt_status(name, read);
                 self.count_service(name, before, now);
                 self.observe_failed_moves(name, now);
                 read
             }
-            Kind::Group => put(&mut self.group_statuses, name, entry, now),
-            Kind::AffinityRule => put(&mut self.rule_statuses, name, entry, now),
-            Kind::Node => put(&mut self.node_statuses, name, entry, now),
-            Kind::NodeGroup => put(&mut self.node_group_statuses, name, entry, now),
-            Kind::Cluster => put_one(&mut self.cluster_status, name, entry, now),
+            Kind::Group => put_record(&mut self.group_statuses, name, entry, now).map_err(drop_value),
+            Kind::AffinityRule => put_record(&mut self.rule_statuses, name, entry, now).map_err(drop_value),
+            Kind::Node => put_record(&mut self.node_statuses, name, entry, now).map_err(drop_value),
+            Kind::NodeGroup => {
+                put_record(&mut self.node_group_statuses, name, entry, now).map_err(drop_value)
+            }
+            Kind::Cluster => put_one(&mut self.cluster_status, name, entry, now).map_err(drop_value),
             Kind::Operation => {
                 let before = self.operation_statuses.get(name).map(|known| known.value.phase);
-                let read = put(&mut self.operation_statuses, name, entry, now);
+                let read = put_record(&mut self.operation_statuses, name, entry, now).map_err(drop_value);
                 self.count_operation(name, before);
                 read
             }
@@ -400,6 +423,7 @@ impl World {
     }
 
     fn forget(&mut self, key: &Key<'_>) {
+        self.doubts.forget(key);
         match *key {
             Key::Spec(kind, name) => match kind {
                 Kind::Resource => drop(self.resources.remove(name)),
@@ -434,11 +458,7 @@ impl World {
             Key::Notified => self.notified = None,
             Key::Restored => self.restored = None,
             Key::Leader => self.leader = None,
-            Key::Candidate(name) => {
-                self.candidate_entries.remove(name);
-                self.refreshed.remove(name);
-            }
-            Key::Refresh(name) => drop(self.refresh_entries.remove(name)),
+            Key::Candidate(name) => drop(self.candidate_entries.remove(name)),
             // A deleted heartbeat is only silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => drop(self.node_reports.remove(name)),
@@ -455,41 +475,6 @@ impl World {
             Key::Event(..) => {}
         }
     }
-}
-
-fn put<T: DeserializeOwned>(
-    table: &mut Table<T>,
-    name: &str,
-    entry: &Entry,
-    now: Mono,
-) -> Result<(), String> {
-    let value = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
-    let seen = match table.get(name) {
-        Some(known) if known.modified == entry.mod_revision => known.seen,
-        Some(_) | None => now,
-    };
-    let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
-    match table.get_mut(name) {
-        Some(known) => *known = versioned,
-        None => drop(table.insert(name.to_owned(), versioned)),
-    }
-    Ok(())
-}
-
-fn put_one<T: DeserializeOwned>(
-    slot: &mut Option<Versioned<T>>,
-    name: &str,
-    entry: &Entry,
-    now: Mono,
-) -> Result<(), String> {
-    if name != CLUSTER_NAME {
-        return Ok(());
-    }
-    let value = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
-    let seen =
-        slot.as_ref().filter(|known| known.modified == entry.mod_revision).map_or(now, |known| known.seen);
-    *slot = Some(Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen });
-    Ok(())
 }
 
 /// The guard under which a key is written: as it was read.

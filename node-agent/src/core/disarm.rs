@@ -2,19 +2,33 @@
 
 use super::AgentCore;
 use ha_api_types::cluster::{CLUSTER_NAME, Disarmed};
+use ha_api_types::record::Mode;
 
 impl AgentCore {
     /// How the cluster is disarmed: as the operator wants it, once the leader has said that nothing is being fenced,
     /// recovered or moved any more. Until then this node goes on as before.
     pub(super) fn disarmed(&self) -> Option<Disarmed> {
-        let wanted = self.view.cluster()?.spec.disarmed?;
-        let allowed = self.view.cluster_statuses.value(CLUSTER_NAME)?.disarm;
+        let wanted = self.view.cluster().and_then(|cluster| cluster.spec.disarmed);
+        let status = self.view.cluster_statuses.get(CLUSTER_NAME);
+        let acknowledged = self.node_report().is_some_and(|report| report.mode == Mode::Disarmed);
+        let allowed = match status.map(|stored| &stored.value) {
+            None => None,
+            Some(Some(status)) => status.disarm,
+            // The status cannot be read: what this node has acknowledged stays so.
+            Some(None) => wanted.or(Some(Disarmed::Freeze)).filter(|_| acknowledged),
+        };
+        if self.view.is_cluster_unknown() {
+            // The leader's last word stands, or what this node has acknowledged.
+            return allowed;
+        }
+        let wanted = wanted?;
         (allowed == Some(wanted)).then_some(wanted)
     }
 
     /// Whether the operator wants the cluster disarmed, whether or not that may be done yet.
     pub(super) fn is_to_be_disarmed(&self) -> bool {
-        self.view.cluster().is_some_and(|cluster| cluster.spec.disarmed.is_some())
+        let wants = self.view.cluster().is_some_and(|cluster| cluster.spec.disarmed.is_some());
+        wants || (self.view.is_cluster_unknown() && self.disarmed().is_some())
     }
 
     /// Whether the cluster is disarmed: nothing is begun, watched or ended here.

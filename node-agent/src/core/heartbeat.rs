@@ -6,6 +6,8 @@ use super::input::LeaseKept;
 use super::session::RETRY_MS;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
+use ha_api_types::cluster::OnStoreLoss;
+use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Alive, Mode, NodeReport};
 use ha_api_types::time::{Millis, Mono, Now};
@@ -47,11 +49,14 @@ impl AgentCore {
             timings,
             is_virtual: self.config.is_virtual,
             candidate_generation: self.view.candidate_generation(),
-            on_store_loss: self.view.on_store_loss(),
+            on_store_loss: self.view.on_store_loss().unwrap_or_else(|| {
+                self.node_report().map_or_else(OnStoreLoss::default, |known| known.on_store_loss)
+            }),
             not_stopped: Vec::new(),
             capacity: self.config.capacity,
             drivers: self.config.drivers.clone(),
             version: self.config.version.clone(),
+            protocol: Protocol::CURRENT,
         }
     }
 

@@ -18,6 +18,7 @@ mod registering;
 mod replacements;
 mod restarts;
 mod stopping;
+mod unreadable;
 mod watchdog_tests;
 
 use super::*;

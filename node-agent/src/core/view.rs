@@ -1,15 +1,19 @@
 //! What an agent knows of the store: typed, by key, never older than what it has already seen.
 
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterStatus, FencingSpec, OnStoreLoss};
+mod cluster;
+
+use super::unreadable::own_report;
+use ha_api_types::cluster::{Cluster, ClusterStatus};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
+use ha_api_types::lenient;
 use ha_api_types::node::Node;
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::record::{
     Alive, Assignment, Candidate, DoctorReport, Fence, NodeReport, Revision, ServiceReport, UsageReport,
 };
 use ha_api_types::resource::Resource;
-use ha_api_types::timing::{Timings, problems};
+use ha_api_types::timing::Timings;
 use ha_store::{Change, Entry, Guard};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,7 +131,9 @@ pub(super) struct View {
     awaited: BTreeSet<String>,
     /// A linearizable reading has been at this revision.
     pub(super) revision: Revision,
-    pub(super) clusters: Table<Cluster>,
+    clusters: Table<Cluster>,
+    /// The settings that are followed.
+    active: Option<Cluster>,
     /// What the cluster asks for, if that is sound: worked out when it changes, as nearly every step asks for it.
     pub(super) timings: Option<Timings>,
     /// What is wrong with them, until it is told; they are not used then.
@@ -167,6 +173,7 @@ impl View {
             awaited: super::prefixes(keys, node).into_iter().collect(),
             revision: 0,
             clusters: Table::default(),
+            active: None,
             timings: None,
             refused_timings: None,
             cluster_statuses: Table::default(),
@@ -215,7 +222,7 @@ impl View {
         if prefix == self.keys.specs_of(Kind::Cluster) {
             let names = of_kind(Kind::Cluster);
             self.clusters.keep_only(&names, revision);
-            self.work_out_timings();
+            self.work_out_cluster();
         } else if prefix == self.keys.statuses_of(Kind::Cluster) {
             let names = names(&|key| matches!(key, Key::Status(Kind::Cluster, _)));
             self.cluster_statuses.keep_only(&names, revision);
@@ -293,9 +300,18 @@ impl View {
         match key {
             Key::Spec(Kind::Cluster, name) => {
                 self.clusters.put(name, entry, as_of);
-                self.work_out_timings();
+                self.work_out_cluster();
             }
-            Key::Status(Kind::Cluster, name) => self.cluster_statuses.put(name, entry, as_of),
+            Key::Status(Kind::Cluster, name) => {
+                let read = |text: &[u8]| match lenient::read(text) {
+                    Ok(status) => Some(status),
+                    Err(partial) => (!partial.has_lost("disarm")).then_some(partial.value),
+                };
+                self.cluster_statuses.put_as(name, entry, as_of, read);
+                if self.is_cluster_unreadable() {
+                    self.work_out_cluster();
+                }
+            }
             Key::Status(Kind::Operation, name) => self.operation_statuses.put(name, entry, as_of),
             Key::Spec(Kind::Operation, name) => self.operations.put(name, entry, as_of),
             Key::Spec(Kind::Node, name) => self.nodes.put(name, entry, as_of),
@@ -303,7 +319,9 @@ impl View {
             Key::Assignment(name) => self.assignments.put(name, entry, as_of),
             Key::Fence(name) => self.fences.put(name, entry, as_of),
             Key::Candidate(name) => self.put_candidate(name, entry, as_of),
-            Key::NodeReport(node) if node == self.node => self.node_reports.put(node, entry, as_of),
+            Key::NodeReport(node) if node == self.node => {
+                self.node_reports.put_as(node, entry, as_of, |text| Some(own_report(text)));
+            }
             Key::DoctorReport(node) if node == self.node => self.doctor_reports.put(node, entry, as_of),
             Key::UsageReport(node) if node == self.node => self.usage_reports.put(node, entry, as_of),
             Key::ServiceReport(node, name) if node == self.node => self.reports.put(name, entry, as_of),
@@ -319,7 +337,6 @@ impl View {
             | Key::Notified
             | Key::Restored
             | Key::Leader
-            | Key::Refresh(_)
             | Key::Event(..) => {}
         }
     }
@@ -329,7 +346,7 @@ impl View {
         match key {
             Key::Spec(Kind::Cluster, name) => {
                 self.clusters.remove(name, revision);
-                self.work_out_timings();
+                self.work_out_cluster();
             }
             Key::Status(Kind::Cluster, name) => self.cluster_statuses.remove(name, revision),
             Key::Status(Kind::Operation, name) => self.operation_statuses.remove(name, revision),
@@ -360,31 +377,8 @@ impl View {
             | Key::Notified
             | Key::Restored
             | Key::Leader
-            | Key::Refresh(_)
             | Key::Event(..) => {}
         }
-    }
-
-    /// The settings of the cluster; the defaults while there are none.
-    pub(super) fn cluster(&self) -> Option<&Cluster> {
-        self.clusters.value(CLUSTER_NAME)
-    }
-
-    /// What the cluster asks for while the whole store is away.
-    pub(super) fn on_store_loss(&self) -> OnStoreLoss {
-        self.cluster().map_or_else(
-            || FencingSpec::default().on_store_loss,
-            |cluster| cluster.spec.fencing.on_store_loss,
-        )
-    }
-
-    fn work_out_timings(&mut self) {
-        let asked = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
-        let found = asked.as_ref().map(problems).unwrap_or_default();
-        self.timings = asked.filter(|_| found.is_empty());
-        let told = |(field, text): &(&str, String)| format!("spec.timing.{field} {text}");
-        let told: Vec<String> = found.iter().map(told).collect();
-        self.refused_timings = (!told.is_empty()).then(|| told.join("; "));
     }
 
     fn put_candidate(&mut self, name: &str, entry: &Entry, as_of: Revision) {
@@ -449,7 +443,6 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::Tombstone(name)
         | Key::Fence(name)
         | Key::Candidate(name)
-        | Key::Refresh(name)
         | Key::Alive(name)
         | Key::NodeReport(name)
         | Key::DoctorReport(name)

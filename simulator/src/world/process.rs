@@ -70,8 +70,6 @@ pub(crate) struct Process<C: Core> {
     pub generation: Generation,
     /// Stopped (SIGSTOP): what happens to it waits in the inbox.
     pub hung: bool,
-    /// Told to end.
-    pub ending: bool,
     /// What waits.
     pub inbox: Vec<C::Input>,
     /// Requests that are not answered yet.
@@ -93,7 +91,6 @@ impl<C: Core> Process<C> {
             core,
             generation,
             hung: false,
-            ending: false,
             inbox: Vec::new(),
             outstanding: BTreeSet::new(),
             cursor: None,

@@ -9,7 +9,7 @@ use crate::api::read::{self, Half, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
 use crate::api::reservation::gate;
 use crate::api::table::Rows;
-use crate::api::{ApiState, circle, convert, managed, patch, warnings};
+use crate::api::{ApiState, circle, convert, managed, patch, upgrade, warnings};
 use crate::core::commands::maintenance_refused;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -98,6 +98,7 @@ impl<'a, S: Store> Writer<'a, S> {
             | Kind::Operation => Vec::new(),
         };
         let mut admitted = admit(&self.context(manager), current, proposed, duplicates)?;
+        upgrade::check(self.state, self.kind, current, &admitted).await?;
         admitted.warnings.extend(told);
         if let (Kind::Resource, Some(agents)) = (self.kind, self.state.agents()) {
             let told = agents.check(&admitted.name, current, &admitted.value).await?;

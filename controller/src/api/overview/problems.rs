@@ -1,6 +1,6 @@
 //! What is wrong with the cluster, worst first, and what helps.
 
-use super::ready;
+use super::{ready, writer};
 use crate::api::error::ApiError;
 use crate::core::stored_view::status_of;
 use crate::core::world::World;
@@ -69,17 +69,17 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
         let consequence = match world.settings().fencing.on_store_loss {
-            OnStoreLoss::Hold => ": until it runs or is deleted, an etcd outage stops services",
+            OnStoreLoss::Hold => ": for as long as it counts as one, services stop when the store goes away",
             OnStoreLoss::Stop => "",
         };
-        let message = format!("controller {} does not refresh its key{consequence}", controller.id);
+        let message = format!("controller {} has not been heard for a while{consequence}", controller.id);
         let about = format!("controller/{}", controller.id);
         found.push(problem(
             Severity::Degraded,
             about,
             Reason::Unknown,
             message,
-            &format!("start it again; if it is gone for good: hactl delete controller/{}", controller.id),
+            "start it again, or remove its candidate key",
         ));
     }
     nodes(overview, &mut found);
@@ -96,13 +96,14 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
         ));
     }
     for (key, why) in &world.unreadable {
-        let message = format!("the key {key} cannot be read: {why}");
+        let writer = writer::of(world, key);
+        let message = format!("the key {key}, written by {writer}, cannot be read by this version: {why}");
         found.push(problem(
             Severity::Degraded,
             "store".to_owned(),
-            Reason::Invalid,
+            Reason::Unreadable,
             message,
-            "upgrade this controller, or repair the key",
+            Reason::Unreadable.help(),
         ));
     }
     found.sort_by_key(|problem| (Reverse(problem.severity), problem.about.clone()));
@@ -307,11 +308,22 @@ mod tests {
             mod_revision: 1,
             lease: 0,
         };
+        let leader = |key: String, value: &str| Entry {
+            key,
+            value: value.as_bytes().to_vec().into(),
+            ..entry.clone()
+        };
+        let entries = vec![
+            leader(keys.status(Kind::Cluster, "default"), r#"{"leader": "c1"}"#),
+            leader(keys.candidate("c1"), r#"{"version": "0.9.1"}"#),
+            entry,
+        ];
         let mut world = World::new(keys);
-        world.replace(vec![entry], 1, Mono(0));
+        world.replace(entries, 1, Mono(0));
         let found = reasons(&world, &Overview::default());
         let named = |(reason, message): &(Reason, String)| {
-            *reason == Reason::Invalid && message.contains(&key) && message.contains("Dreaming")
+            *reason == Reason::Unreadable
+                && [&key, "Dreaming", "controller c1", "0.9.1"].iter().all(|part| message.contains(*part))
         };
         assert!(found.iter().any(named), "{found:?}");
     }

@@ -113,7 +113,7 @@ fn runs(situation: &Situation<'_>, service: &Service<'_>, draft: &Draft) -> bool
     draft.status.node.iter().chain(&draft.status.target).any(|node| {
         situation.world.service_report(service.name, node).is_some_and(|report| {
             report.value.uid == service.uid()
-                && situation.world.living_epoch(node) == Some(report.value.epoch)
+                && situation.world.report_lives(service.name, node, report)
                 && matches!(report.value.phase, Phase::Running | Phase::HandingOver | Phase::MoveFailed)
         })
     })

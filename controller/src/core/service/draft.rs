@@ -188,9 +188,11 @@ impl Draft {
         let name = service.name;
         let mut transaction = Transaction::new();
         let mut writes = false;
-        if service.status.map(|status| &status.value) != Some(&self.status) {
+        let status_key = keys.status(Kind::Resource, name);
+        let is_unreadable = situation.world.unreadable.contains_key(&status_key);
+        if is_unreadable || service.status.map(|status| &status.value) != Some(&self.status) {
             let guard = revision_of(service.status);
-            transaction = transaction.put(keys.status(Kind::Resource, name), guard, stored(&self.status));
+            transaction = transaction.put(status_key, guard, stored(&self.status));
             writes = true;
         }
         let guard = revision_of(service.assignment);

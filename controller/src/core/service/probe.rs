@@ -60,6 +60,13 @@ fn answer(
         || service.tombstone.is_some_and(|tombstone| tombstone.value.nodes.contains(node));
     match fence.state {
         FenceState::Open => match situation.world.service_report(service.name, node) {
+            Some(report) if world.is_report_unreadable(service.name, node) => {
+                if world.report_lives(service.name, node, report) {
+                    Answer::Unknown(report.value.message.clone())
+                } else {
+                    Answer::Missing("has not answered yet")
+                }
+            }
             Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
                 of_report(&report.value, status)
             }
@@ -104,9 +111,9 @@ pub(super) fn proves_the_machine_empty(fence: &Fence) -> bool {
 /// managed before, and only the proof makes the node empty.
 fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
     let world = situation.world;
-    world.service_report(service.name, node).is_some_and(|report| {
-        world.living_epoch(node) == Some(report.value.epoch) && report.value.phase.may_run()
-    })
+    world
+        .service_report(service.name, node)
+        .is_some_and(|report| world.report_lives(service.name, node, report) && report.value.phase.may_run())
 }
 
 /// Whether a service may run where no epoch of a node allowed it, whatever is managed there: it was Ignored, may have been moved

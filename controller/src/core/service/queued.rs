@@ -7,7 +7,7 @@ use super::{Assign, Draft, Planner, Service, Standing, error, recover, report_gu
 use crate::core::restored;
 use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
-use ha_api_types::resource::{RequestedState, ServiceState};
+use ha_api_types::resource::{RequestedState, ResourceStatus, ServiceState};
 
 /// Whether a service that is thought to rest may have been started by hand while the cluster was disarmed: it was in Error
 /// then, and has left it.
@@ -63,6 +63,24 @@ pub(super) fn look_anew(situation: &Situation<'_>, service: &Service<'_>, draft:
     draft.status.action_uid = None;
     let message = "it may have been moved by hand, so every node is asked for it".to_owned();
     draft.go(ServiceState::Queued, Reason::NotProbed, message);
+}
+
+/// What this version cannot read of its status or assignment counts as not known: it is settled by its assignment where that can
+/// be read; otherwise the assignment goes, and every node is asked. The value that cannot be read is replaced (FENCING, R1.23).
+pub(super) fn unreadable(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let status = ResourceStatus {
+        uid: service.uid().to_owned(),
+        // A stop that was not confirmed stays so.
+        stop_confirmed: draft.status.stop_confirmed.filter(|confirmed| !confirmed),
+        ..ResourceStatus::default()
+    };
+    draft.status = status;
+    if situation.world.is_assignment_unreadable(service.name) {
+        draft.assign = Assign::Delete;
+        draft.status.probe_generation = Some(service.resource.value.metadata.generation);
+    }
+    let message = "what was stored about it cannot be read by this version, so it is looked for".to_owned();
+    draft.go(ServiceState::Queued, Reason::Unreadable, message);
 }
 
 /// Ends when every place where it might already run has answered or is proven empty: none runs, one is adopted where it

@@ -41,6 +41,8 @@ fn status(situation: &Situation<'_>, disarm: Option<Disarmed>, plan: &Plan) -> C
     status.observed_generation = generation;
     status.leader = Some(situation.config.id.clone());
     status.term = Some(situation.term);
+    status.protocol = world.common_protocol();
+    status.active = world.cluster.as_ref().map(|cluster| cluster.value.spec.clone());
     status.disarm = disarm;
     arming(situation, disarm).clone_into(&mut status.arming);
     status.waiting_for = waiting_for(plan);

@@ -3,6 +3,7 @@
 use super::replacements::Replaces;
 use ha_api_types::cluster::OnStoreLoss;
 use ha_api_types::keys::Keys;
+use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, Mode, NodeReport, NotStopped, Phase,
@@ -53,6 +54,7 @@ pub(super) struct Agent {
     pub(super) is_virtual: bool,
     pub(super) faults: Faults,
     pub(super) timings: Timings,
+    pub(super) protocol: Protocol,
     /// It asks controllers to hold, and this is the newest candidate that it knows.
     pub(super) hold: Option<Revision>,
     /// What really runs here, by resource name.
@@ -103,6 +105,7 @@ impl Agent {
             faults: Faults::default(),
             hold: None,
             timings: Timings::default(),
+            protocol: Protocol::default(),
             running: BTreeSet::new(),
             mode: None,
             begun: BTreeSet::new(),
@@ -177,6 +180,7 @@ impl Agent {
             is_virtual: self.is_virtual,
             candidate_generation: self.hold.unwrap_or_default(),
             on_store_loss: if self.hold.is_some() { OnStoreLoss::Hold } else { OnStoreLoss::Stop },
+            protocol: self.protocol,
             not_stopped: if mode == Mode::Registering { self.not_stopped() } else { Vec::new() },
             ..NodeReport::default()
         }

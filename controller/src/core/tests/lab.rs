@@ -16,9 +16,10 @@ use ha_api_types::record::{Assignment, Fence, HoldAnswer, Revision};
 use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::memory_state::MemoryState;
-use ha_store::{Guard, Outcome, StoreError, Transaction};
+use ha_store::{Change, Entry, Guard, Outcome, StoreError, Transaction};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 pub(super) const TURN_MS: Millis = 100;
 
@@ -37,6 +38,20 @@ pub(super) struct Member {
     refreshes: Vec<RefreshId>,
     /// What it answered to agents that asked it to hold.
     pub(super) holds: Vec<HoldAnswer>,
+    /// How this member reads what is stored: a member of another version may not know every word.
+    pub(super) lens: Option<Lens>,
+}
+
+/// What another version makes of an entry.
+pub(super) type Lens = Rc<dyn Fn(&Entry) -> Entry>;
+
+impl Member {
+    fn reads(&self, entries: Vec<Entry>) -> Vec<Entry> {
+        match &self.lens {
+            Some(lens) => entries.iter().map(|entry| lens(entry)).collect(),
+            None => entries,
+        }
+    }
 }
 
 /// The whole.
@@ -99,8 +114,6 @@ impl Lab {
             url: format!("https://{id}:7443"),
             version: "1".to_owned(),
             instance: format!("{id}-{instance}"),
-            machine: format!("machine-of-{id}"),
-            is_only_process: true,
         });
         let member = Member {
             core,
@@ -112,6 +125,7 @@ impl Lab {
             answers: VecDeque::new(),
             refreshes: Vec::new(),
             holds: Vec::new(),
+            lens: None,
         };
         self.members.push(member);
     }
@@ -178,7 +192,11 @@ impl Lab {
                 && seen < self.state.revision()
                 && let Ok(changes) = self.state.changes_since(self.keys.root(), seen + 1)
             {
-                let changes = changes.into_iter().flat_map(|(_, changes)| changes).collect();
+                let seen_as = |change| match (change, &member.lens) {
+                    (Change::Put(entry), Some(lens)) => Change::Put(lens(&entry)),
+                    (change, _) => change,
+                };
+                let changes = changes.into_iter().flat_map(|(_, changes)| changes).map(seen_as).collect();
                 member.seen = self.state.revision();
                 member.core.handle(&self.now, Input::Changed { changes, revision: member.seen });
             }
@@ -212,7 +230,7 @@ impl Lab {
             let reading = self.state.list(self.keys.root());
             let member = &mut self.members[at];
             member.seen = member.seen.max(reading.revision);
-            let (entries, revision) = (reading.entries, reading.revision);
+            let (entries, revision) = (member.reads(reading.entries), reading.revision);
             member.answers.push_back(Input::Synced { entries, revision, answers: id });
         }
     }
@@ -275,7 +293,8 @@ impl Lab {
             Effect::Refresh { id } => {
                 let reading = self.state.list(self.keys.root());
                 member.seen = member.seen.max(reading.revision);
-                Some(Input::Synced { entries: reading.entries, revision: reading.revision, answers: id })
+                let entries = member.reads(reading.entries);
+                Some(Input::Synced { entries, revision: reading.revision, answers: id })
             }
             Effect::GrantLease { ttl_seconds } => {
                 Some(Input::LeaseGranted { result: Ok(self.state.grant_lease(self.now.raw, ttl_seconds)) })
@@ -327,6 +346,15 @@ impl Lab {
     pub(super) fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let entry = self.state.get(key).entries.into_iter().next()?;
         Some(serde_json::from_slice(&entry.value).unwrap())
+    }
+
+    /// The process of a controller is replaced by one that reads the store in this way.
+    pub(super) fn replace_controller(&mut self, at: usize, instance: &str, lens: Option<Lens>) {
+        let id = format!("c{at}");
+        self.add_controller(&id, instance);
+        let mut member = self.members.pop().expect("just added");
+        member.lens = lens;
+        self.members[at] = member;
     }
 
     fn guard(&self, key: &str) -> Guard {

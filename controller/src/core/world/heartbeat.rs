@@ -1,6 +1,8 @@
 //! Reading heartbeats: most of what a store tells, and nearly always the one before with a higher count.
 
 use super::Table;
+use super::tables::put_record;
+use ha_api_types::lenient::Partial;
 use ha_api_types::record::Alive;
 use ha_api_types::time::Mono;
 use ha_store::Entry;
@@ -12,7 +14,7 @@ pub(super) fn put(
     before: Option<&[u8]>,
     entry: &Entry,
     now: Mono,
-) -> Result<(), String> {
+) -> Result<(), Partial<()>> {
     if let Some(known) = table.get_mut(name)
         && known.modified != entry.mod_revision
         && let Some(sequence) = before.and_then(|before| counted_on(before, &entry.value))
@@ -21,7 +23,7 @@ pub(super) fn put(
         (known.created, known.modified, known.seen) = (entry.create_revision, entry.mod_revision, now);
         return Ok(());
     }
-    super::put(table, name, entry, now)
+    put_record(table, name, entry, now)
 }
 
 /// The new count, if two texts differ in nothing else. As the first is sound JSON that ends in `"sequence":` and a number,
@@ -52,7 +54,7 @@ mod tests {
     use super::super::Versioned;
     use super::*;
 
-    fn read(before: &str, after: &str) -> (Result<(), String>, Option<Versioned<Alive>>) {
+    fn read(before: &str, after: &str) -> (Result<(), Partial<()>>, Option<Versioned<Alive>>) {
         let entry = |text: &str, revision| Entry {
             key: "alive".to_owned(),
             value: text.as_bytes().to_vec().into(),
@@ -61,7 +63,7 @@ mod tests {
             lease: 0,
         };
         let mut table = Table::new();
-        super::super::put(&mut table, "n", &entry(before, 1), Mono(1)).expect("the first can be read");
+        put_record(&mut table, "n", &entry(before, 1), Mono(1)).expect("the first can be read");
         let result = put(&mut table, "n", Some(before.as_bytes()), &entry(after, 2), Mono(2));
         (result, table.remove("n"))
     }

@@ -15,8 +15,6 @@ pub enum Command {
     Delete { resource: String },
     /// `delete-node N`: its object.
     DeleteNode { node: String },
-    /// `delete-controller N`: its candidate key.
-    DeleteController { node: String },
     /// `migrate R N`.
     Migrate { resource: String, node: String },
     /// `relocate R N`.
@@ -55,7 +53,6 @@ impl Command {
             Command::Set { .. }
             | Command::Delete { .. }
             | Command::DeleteNode { .. }
-            | Command::DeleteController { .. }
             | Command::Migrate { .. }
             | Command::Relocate { .. }
             | Command::ReplaceSecondary { .. }

@@ -38,7 +38,6 @@ impl World {
             Some(
                 Key::Leader
                 | Key::Candidate(_)
-                | Key::Refresh(_)
                 | Key::Alive(_)
                 | Key::NodeReport(_)
                 | Key::DoctorReport(_)

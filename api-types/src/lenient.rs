@@ -1,0 +1,86 @@
+//! Reading a stored record field by field, so that a word of a newer version does not hide the other fields (FENCING, R1.16).
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// A record of which not every field could be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partial<T> {
+    /// What could be read; a field that could not has its default.
+    pub value: T,
+    /// The fields that could not be read, by their stored names. Empty: the value is not a JSON object at all.
+    pub lost: Vec<String>,
+    /// Why, for an operator.
+    pub error: String,
+}
+
+impl<T> Partial<T> {
+    /// Returns `true` if this field could not be read.
+    pub fn has_lost(&self, field: &str) -> bool {
+        self.lost.is_empty() || self.lost.iter().any(|lost| lost == field)
+    }
+
+    /// Returns `true` if nothing was lost but fields of this list.
+    pub fn has_lost_only(&self, fields: &[&str]) -> bool {
+        !self.lost.is_empty() && self.lost.iter().all(|lost| fields.contains(&lost.as_str()))
+    }
+}
+
+/// Reads a record.
+///
+/// Errors: what could be read of a record with fields that this version cannot read.
+pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, Partial<T>> {
+    let error = match serde_json::from_slice(text) {
+        Ok(value) => return Ok(value),
+        Err(error) => error.to_string(),
+    };
+    let nothing = |error: String| Partial { value: T::default(), lost: Vec::new(), error };
+    let Ok(Value::Object(fields)) = serde_json::from_slice(text) else { return Err(nothing(error)) };
+    let mut kept = Map::new();
+    let mut lost = Vec::new();
+    let mut errors = Vec::new();
+    for (name, value) in fields {
+        let alone: Map<String, Value> = [(name.clone(), value)].into_iter().collect();
+        match serde_json::from_value::<T>(Value::Object(alone.clone())) {
+            Ok(_) => kept.extend(alone),
+            Err(error) => {
+                errors.push(format!("{name}: {error}"));
+                lost.push(name);
+            }
+        }
+    }
+    match serde_json::from_value(Value::Object(kept)) {
+        Ok(value) if !lost.is_empty() => Err(Partial { value, lost, error: errors.join("; ") }),
+        Ok(_) | Err(_) => Err(nothing(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Mode, NodeReport};
+
+    #[test]
+    fn an_unknown_word_hides_no_other_field() {
+        let text = br#"{"mode": {"kind": "Draining"}, "armed": true, "epoch": 7, "watchdog": {"kind": "Quantum"}, "more": 1}"#;
+        let partial = read::<NodeReport>(text).expect_err("two words are unknown");
+        assert_eq!(partial.lost, ["mode", "watchdog"]);
+        assert_eq!((partial.value.armed, partial.value.epoch), (true, 7));
+        assert!(partial.error.contains("Draining") && partial.error.contains("Quantum"), "{}", partial.error);
+        assert!(partial.has_lost("mode") && !partial.has_lost("armed"));
+        assert!(partial.has_lost_only(&["mode", "watchdog", "version"]) && !partial.has_lost_only(&["mode"]));
+    }
+
+    #[test]
+    fn what_is_no_record_has_lost_everything() {
+        for text in [&b"null"[..], b"[1]", b"{\"mode\":", b"\xff"] {
+            let partial = read::<NodeReport>(text).expect_err("not a record");
+            assert!(
+                partial.lost.is_empty() && partial.has_lost("epoch") && !partial.has_lost_only(&["epoch"])
+            );
+        }
+        let whole =
+            read::<NodeReport>(br#"{"mode": {"kind": "Active"}, "more": 1}"#).expect("a newer field alone");
+        assert_eq!(whole.mode, Mode::Active);
+    }
+}

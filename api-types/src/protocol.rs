@@ -1,0 +1,89 @@
+//! Protocol versions: which stored words a build reads, and from when on such a word may be written (FENCING, R1.11 to R1.13).
+//!
+//! A *word* is a value that an earlier build cannot read, such as a new variant of a stored enum. A new optional field is not a
+//! word: an earlier build ignores it. Whoever adds a word adds a row to [`WORDS`] if users write it, and asks
+//! [`crate::cluster::ClusterStatus::allows`] before writing it otherwise.
+
+use crate::kind::Kind;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A protocol version. Absent from a record: the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Protocol(pub u32);
+
+impl Protocol {
+    /// The version of builds that do not name one.
+    pub const FIRST: Protocol = Protocol(1);
+    /// The version up to which this build reads.
+    pub const CURRENT: Protocol = Protocol(2);
+}
+
+impl Default for Protocol {
+    fn default() -> Protocol {
+        Protocol::FIRST
+    }
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A word that users write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The kind of the object.
+    pub kind: Kind,
+    /// The field, as a JSON pointer.
+    pub field: &'static str,
+    /// The value.
+    pub value: &'static str,
+    /// The first version that reads it.
+    pub since: Protocol,
+}
+
+/// The words that users write and that not every build reads.
+pub const WORDS: &[Word] = &[];
+
+/// The words in an object that are newer than a version.
+pub fn newer_words(kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {
+    newer_of(WORDS, kind, object, than)
+}
+
+fn newer_of(words: &[Word], kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {
+    let is_in = |word: &&Word| object.pointer(word.field).and_then(Value::as_str) == Some(word.value);
+    words.iter().filter(|word| word.kind == kind && word.since > than).filter(is_in).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_word_is_found_where_it_is_newer_than_the_version() {
+        let word =
+            Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
+        let check = |kind: Kind, action: &str, than: u32, expected: &[Word]| {
+            let object = json!({"spec": {"action": action}});
+            assert_eq!(newer_of(&[word], kind, &object, Protocol(than)), expected, "{action} {than}");
+        };
+        check(Kind::Operation, "NotHere", 1, &[word]);
+        check(Kind::Operation, "NotHere", 2, &[]);
+        check(Kind::Operation, "Stop", 1, &[]);
+        check(Kind::Resource, "NotHere", 1, &[]);
+    }
+
+    #[test]
+    fn a_record_without_a_version_is_of_the_first() {
+        let candidate: crate::record::Candidate = serde_json::from_str("{}").expect("sound");
+        let report: crate::record::NodeReport = serde_json::from_str("{}").expect("sound");
+        let status: crate::cluster::ClusterStatus = serde_json::from_str("{}").expect("sound");
+        assert_eq!([candidate.protocol, report.protocol, status.protocol], [Protocol::FIRST; 3]);
+        assert!(status.allows(Protocol(1)) && !status.allows(Protocol(2)));
+    }
+}

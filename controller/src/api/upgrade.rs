@@ -1,0 +1,99 @@
+//! Words that not every controller and registered node reads yet are refused until the upgrade is finished (FENCING, R1.13).
+
+use super::admission::Admitted;
+use super::error::ApiError;
+use super::read::Stored;
+use super::{ApiState, facts};
+use crate::core::world::World;
+use ha_api_types::kind::Kind;
+use ha_api_types::problem::Problem;
+use ha_api_types::protocol::{Protocol, Word, newer_words};
+use ha_store::Store;
+
+/// Refuses an object with a word that is newer than what the cluster reads. A word that is stored already is not refused again.
+pub(super) async fn check<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    current: Option<&Stored>,
+    admitted: &Admitted,
+) -> Result<(), ApiError> {
+    let known =
+        current.map(|current| newer_words(kind, &current.spec.value, Protocol::FIRST)).unwrap_or_default();
+    let mut words = newer_words(kind, &admitted.value, Protocol::FIRST);
+    words.retain(|word| !known.contains(word));
+    if words.is_empty() {
+        return Ok(());
+    }
+    let world = facts::world(state).await?;
+    let problems = refusals(&world, &words);
+    if problems.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind, &admitted.name, &problems)) }
+}
+
+fn refusals(world: &World, words: &[Word]) -> Vec<Problem> {
+    let refused = words.iter().filter(|word| !world.may_write(word.since));
+    refused
+        .map(|word| {
+            let behind = world.behind(word.since);
+            let behind = if behind.is_empty() {
+                "the leader, which has not looked since".to_owned()
+            } else {
+                behind.join(", ")
+            };
+            let message =
+                format!("{} needs protocol {}: finish the upgrade of {behind}", word.value, word.since);
+            Problem::forbidden(&word.field.trim_start_matches('/').replace('/', "."), message)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::cluster::{CLUSTER_NAME, ClusterStatus};
+    use ha_api_types::keys::Keys;
+    use ha_api_types::record::{Candidate, Fence, FenceState, NodeReport};
+    use ha_api_types::time::Mono;
+    use ha_store::Entry;
+    use serde::Serialize;
+
+    fn entry(key: String, value: &impl Serialize) -> Entry {
+        let value = serde_json::to_vec(value).expect("sound").into();
+        Entry { key, value, create_revision: 1, mod_revision: 1, lease: 0 }
+    }
+
+    #[test]
+    fn a_newer_word_is_refused_naming_who_is_behind() {
+        let keys = Keys::new("test");
+        let word =
+            Word { kind: Kind::Operation, field: "/spec/action", value: "NotHere", since: Protocol(2) };
+        let world = |stored: u32, controller: u32, node: u32| {
+            let status = ClusterStatus { protocol: Protocol(stored), ..ClusterStatus::default() };
+            let candidate = Candidate { protocol: Protocol(controller), ..Candidate::default() };
+            let fence = Fence { state: FenceState::Open, epoch: 1, ..Fence::default() };
+            let report = NodeReport { protocol: Protocol(node), ..NodeReport::default() };
+            let entries = vec![
+                entry(keys.status(Kind::Cluster, CLUSTER_NAME), &status),
+                entry(keys.candidate("c2"), &candidate),
+                entry(keys.fence("n3"), &fence),
+                entry(keys.node_report("n3"), &report),
+            ];
+            let mut world = World::new(keys.clone());
+            world.replace(entries, 1, Mono(0));
+            world
+        };
+        let messages = |world: &World| {
+            let problems = refusals(world, &[word]);
+            problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(messages(&world(2, 2, 2)), "");
+        let refused = messages(&world(1, 1, 2));
+        assert!(
+            refused.contains("finish the upgrade of controller/c2") && !refused.contains("n3"),
+            "{refused}"
+        );
+        let refused = messages(&world(1, 2, 1));
+        assert!(refused.contains("finish the upgrade of node/n3") && !refused.contains("c2"), "{refused}");
+        // What the leader has stored decides: it is what agents go by.
+        assert_ne!(messages(&world(1, 2, 2)), "");
+    }
+}

@@ -1,0 +1,396 @@
+//! Values that one version writes and another cannot read (FENCING, section 1): upgrades and rollbacks, in both orders.
+
+use super::fencing::running_on;
+use super::lab::{Lab, Lens};
+use crate::core::world::World;
+use ha_api_types::cluster::{CLUSTER_NAME, ClusterSpec, ClusterStatus, Disarmed};
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::kind::Kind;
+use ha_api_types::node::NodeSpec;
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use ha_api_types::protocol::Protocol;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Revision};
+use ha_api_types::resource::ServiceState;
+use ha_api_types::time::Mono;
+use ha_store::Entry;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// A word of a version to come.
+const NOVEL: &str = "Novel";
+
+/// Where a word is: the sort of key, and the field as a JSON pointer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    sort: String,
+    field: String,
+}
+
+/// The sort of a key: the same for all nodes and resources.
+fn sort(keys: &Keys, key: &str) -> Option<String> {
+    Some(match keys.parse(key)? {
+        Key::Spec(kind, _) => format!("spec/{}", kind.singular()),
+        Key::Status(kind, _) => format!("status/{}", kind.singular()),
+        Key::Assignment(_) => "assignment".to_owned(),
+        Key::Tombstone(_) => "tombstone".to_owned(),
+        Key::Fence(_) => "fence".to_owned(),
+        Key::Alive(_) => "alive".to_owned(),
+        Key::NodeReport(_) => "report/node".to_owned(),
+        Key::ServiceReport(..) => "report/resource".to_owned(),
+        Key::Candidate(_) => "candidate".to_owned(),
+        Key::Notified
+        | Key::Restored
+        | Key::Leader
+        | Key::DoctorReport(_)
+        | Key::UsageReport(_)
+        | Key::Event(..) => {
+            return None;
+        }
+    })
+}
+
+fn with(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
+    let mut value: Value = serde_json::from_slice(&entry.value).expect("records are JSON");
+    change(&mut value);
+    Entry { value: value.to_string().into_bytes().into(), ..entry.clone() }
+}
+
+/// A version that does not know the words at this place: of every entry, or of those written up to a revision.
+fn lens(keys: &Keys, place: &Place, until: Option<Revision>) -> Lens {
+    let (keys, place) = (keys.clone(), place.clone());
+    Rc::new(move |entry| {
+        let is_meant = sort(&keys, &entry.key).as_ref() == Some(&place.sort)
+            && until.is_none_or(|until| entry.mod_revision <= until);
+        if !is_meant {
+            return entry.clone();
+        }
+        with(entry, |value| {
+            if let Some(word) = value.pointer_mut(&place.field) {
+                *word = json!(NOVEL);
+            }
+        })
+    })
+}
+
+fn at(sort: &str, field: &str) -> Place {
+    Place { sort: sort.to_owned(), field: field.to_owned() }
+}
+
+/// The pointers of all strings in a value.
+fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
+    match value {
+        Value::String(_) => found.push(prefix.to_owned()),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                strings(item, &format!("{prefix}/{index}"), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                strings(field, &format!("{prefix}/{}", name.replace('~', "~0").replace('/', "~1")), found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn is_readable(keys: &Keys, entry: &Entry) -> bool {
+    let mut world = World::new(keys.clone());
+    world.replace(vec![entry.clone()], entry.mod_revision, Mono(0));
+    world.unreadable.is_empty()
+}
+
+/// Stored records of an eventful life: starts, a loss, a device-less fence, an operation, a disarmed cluster.
+fn samples() -> (Keys, Vec<Entry>) {
+    let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
+    let mut samples = Vec::new();
+    let mut take = |lab: &Lab| samples.extend(lab.state.list(lab.keys.root()).entries);
+    take(&lab);
+    let spec = OperationSpec {
+        action: OperationAction::Migrate,
+        resource: Some("web".to_owned()),
+        node: ["node1", "node2"].into_iter().find(|name| *name != node).map(str::to_owned),
+        ..OperationSpec::default()
+    };
+    lab.operate("move", spec);
+    for _ in 0..20 {
+        lab.turn();
+        take(&lab);
+    }
+    lab.until(20_000, "moved", |lab| lab.operation("move").phase == OperationPhase::Succeeded);
+    let node = lab.status("web").node.unwrap_or(node);
+    lab.agent(&node).die();
+    for _ in 0..150 {
+        lab.turn();
+        take(&lab);
+    }
+    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
+    lab.run(3_000);
+    take(&lab);
+    (lab.keys.clone(), samples)
+}
+
+/// The places of all words that are stored: strings for which another one cannot be read.
+fn words() -> BTreeSet<Place> {
+    let (keys, samples) = samples();
+    let mut places = BTreeSet::new();
+    for entry in samples {
+        let Some(sort) = sort(&keys, &entry.key) else { continue };
+        assert!(is_readable(&keys, &entry), "{entry:?}");
+        let value: Value = serde_json::from_slice(&entry.value).expect("records are JSON");
+        let mut pointers = Vec::new();
+        strings(&value, "", &mut pointers);
+        for field in pointers {
+            let place = Place { sort: sort.clone(), field };
+            if places.contains(&place) {
+                continue;
+            }
+            if !is_readable(&keys, &lens(&keys, &place, None)(&entry)) {
+                places.insert(place);
+            }
+        }
+    }
+    places
+}
+
+#[test]
+fn an_unknown_field_hides_nothing() {
+    fn add(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.values_mut().for_each(add);
+                fields.insert("novel".to_owned(), json!({"of": ["a", "version", "to", "come"]}));
+            }
+            Value::Array(items) => items.iter_mut().for_each(add),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let (keys, samples) = samples();
+    for entry in samples {
+        // Maps of users and of quantities have no unknown fields.
+        if sort(&keys, &entry.key).is_none_or(|sort| sort.starts_with("spec") || sort.starts_with("status")) {
+            continue;
+        }
+        let more = with(&entry, add);
+        let fails = String::from_utf8_lossy(&more.value).into_owned();
+        assert!(is_readable(&keys, &more), "{} {fails}", more.key);
+    }
+    let request = json!({"candidate": "c0", "sentSequence": 3, "bootId": "b", "epoch": 2, "novel": {"a": 1}});
+    let request: ha_api_types::record::HoldRequest =
+        serde_json::from_value(request).expect("it is tolerated");
+    assert_eq!((request.epoch, request.sent_sequence), (2, 3));
+}
+
+/// Every stored word is unknown to a version: what a new leader of that version does with it, and what becomes of the services
+/// once every process has the same version again.
+#[test]
+fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
+    let places = words();
+    for known in [
+        "fence",
+        "alive",
+        "assignment",
+        "report/node",
+        "report/resource",
+        "status/resource",
+        "status/cluster",
+    ] {
+        assert!(
+            known == "alive" || places.iter().any(|place| place.sort == known),
+            "no word in {known}: {places:?}"
+        );
+    }
+    assert!(places.len() > 25, "{places:?}");
+    for place in &places {
+        agents_first(place);
+        rolled_back(place);
+    }
+}
+
+/// Agents and a former leader write the word; the present leader does not know it. A node dies. Then the upgrade ends.
+fn agents_first(place: &Place) {
+    let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
+    lab.replace_controller(0, "old", Some(lens(&lab.keys, place, None)));
+    // Another version never comes to rest about what it writes itself and cannot read: a leader that writes a word knows it.
+    let own = ["fence", "assignment", "tombstone", "status/"].iter().any(|sort| place.sort.starts_with(sort));
+    if own {
+        return;
+    }
+    lab.run(10_000);
+    lab.agent(&node).die();
+    lab.run(30_000);
+    lab.replace_controller(0, "new", None);
+    lab.until(60_000, &format!("{place:?}: recovered"), |lab| {
+        lab.is("web", ServiceState::Started) && lab.places("web").len() == 1
+    });
+    assert!(!lab.places("web").contains(&node));
+}
+
+/// The word was stored by the version before a rollback. The process that writes it now does not know it, and a node dies.
+fn rolled_back(place: &Place) {
+    let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
+    let until = lab.state.revision();
+    lab.replace_controller(0, "old", Some(lens(&lab.keys, place, Some(until))));
+    lab.run(15_000);
+    if place.sort == "fence" {
+        // Of a fence only an operator's word is a proof.
+        assert_eq!(lab.places("web"), [node.as_str()], "{place:?}");
+        return;
+    }
+    lab.agent(&node).die();
+    lab.run(40_000);
+    if ["report", "alive", "spec"].iter().any(|sort| place.sort.starts_with(sort)) {
+        // What the dead node has said is never said again, and what users write is theirs.
+        lab.replace_controller(0, "new", None);
+    }
+    lab.until(60_000, &format!("{place:?}: recovered"), |lab| {
+        lab.is("web", ServiceState::Started) && lab.places("web").len() == 1
+    });
+    assert!(!lab.places("web").contains(&node));
+}
+
+#[test]
+fn an_unreadable_service_report_is_an_active_copy() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    // No silence proves this node gone.
+    lab.agent(&node).is_virtual = true;
+    lab.run(2_000);
+    lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/resource", "/phase"), None)));
+    lab.run(8_000);
+    lab.agent(&node).cut = true;
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
+    lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.allow_unfenced = true);
+    lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+}
+
+#[test]
+fn an_unreadable_service_report_of_an_earlier_epoch_is_over() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).die();
+    lab.until(30_000, "recovered", |lab| !lab.places("web").is_empty());
+    // The report of the lost boot stays in the store.
+    lab.agent(&node).boot();
+    lab.agent(&node).faults.mute = true;
+    lab.until(20_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
+    lab.run(2_000);
+    lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/resource", "/phase"), None)));
+    lab.run(8_000);
+    lab.agent(&node).die();
+    lab.until(20_000, "closed at once", |lab| lab.fence(&node).state == FenceState::Closed);
+}
+
+#[test]
+fn an_unreadable_node_report_proves_nothing() {
+    for field in ["/mode/kind", "/watchdog/kind", "/onStoreLoss"] {
+        let (mut lab, node) = running_on(&["node1", "node2"]);
+        lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/node", field), None)));
+        lab.run(8_000);
+        lab.agent(&node).cut = true;
+        lab.run(60_000);
+        assert_ne!(lab.fence(&node).state, FenceState::Fenced, "{field} {}", lab.show());
+        lab.replace_controller(0, "new", None);
+        lab.until(30_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    }
+}
+
+#[test]
+fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let other = if node == "node1" { "node2" } else { "node1" };
+    lab.replace_controller(
+        0,
+        "old",
+        Some(lens(&lab.keys, &at("fence", "/state"), Some(lab.state.revision()))),
+    );
+    lab.run(5_000);
+    lab.agent(&node).die();
+    lab.run(60_000);
+    assert!(lab.places("web").is_empty(), "{}", lab.show());
+    let before = lab.fence(&node);
+    let spec = OperationSpec {
+        action: OperationAction::ConfirmFenced,
+        node: Some(node.clone()),
+        epoch: Some(before.epoch),
+        boot_id: Some(before.boot_id.clone()),
+        ..OperationSpec::default()
+    };
+    lab.operate("confirm", spec);
+    lab.until(20_000, "confirmed", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(lab.fence(&node).epoch > before.epoch);
+    lab.agent(other).die();
+    lab.agent(other).boot();
+    lab.run(30_000);
+    // The other node's fence cannot be read either: it registers once an operator has confirmed it off too.
+    let fence = lab.fence(other);
+    assert_eq!(fence.state, FenceState::Open);
+}
+
+#[test]
+fn an_unreadable_cluster_changes_nothing_also_for_a_new_process() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = Some(Disarmed::Freeze));
+    lab.run(3_000);
+    let status: ClusterStatus = lab.read(&lab.keys.status(Kind::Cluster, CLUSTER_NAME)).expect("written");
+    assert_eq!(status.active.and_then(|active| active.disarmed), Some(Disarmed::Freeze));
+    for instance in ["old", "older"] {
+        lab.replace_controller(
+            0,
+            instance,
+            Some(lens(&lab.keys, &at("spec/cluster", "/spec/shutdownPolicy"), None)),
+        );
+        lab.run(15_000);
+    }
+    lab.agent(&node).cut = true;
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open, "nothing is fenced on silence: {}", lab.show());
+    // Where the active settings cannot be read either, nothing at all is planned.
+    let (keys, hides) =
+        (lab.keys.clone(), lens(&lab.keys, &at("spec/cluster", "/spec/shutdownPolicy"), None));
+    let neither: Lens = Rc::new(move |entry| {
+        let entry = hides(entry);
+        if entry.key != keys.status(Kind::Cluster, CLUSTER_NAME) {
+            return entry;
+        }
+        with(&entry, |value| value["active"] = json!(NOVEL))
+    });
+    lab.edit::<ClusterSpec>(CLUSTER_NAME, |cluster| cluster.spec.disarmed = None);
+    lab.replace_controller(0, "oldest", Some(neither));
+    let before = lab.members[0].commits.len();
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    let written =
+        lab.members[0].commits[before..].iter().flat_map(|(_, transaction, _)| transaction.writes().keys());
+    let planned: Vec<&String> = written
+        .filter(|key| !key.contains("/candidate/") && !key.contains("/refresh/") && !key.ends_with("/leader"))
+        .collect();
+    assert!(planned.is_empty(), "{planned:?}");
+    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::Unreadable));
+}
+
+#[test]
+fn the_lowest_version_of_controllers_and_registered_nodes_is_kept() {
+    let mut lab = Lab::new(2, &["node1", "node2"]);
+    lab.settle();
+    let protocol = |lab: &Lab| {
+        let status: ClusterStatus = lab.read(&lab.keys.status(Kind::Cluster, CLUSTER_NAME)).expect("written");
+        status.protocol
+    };
+    lab.run(2_000);
+    // The scripted agents do not name a version.
+    assert_eq!(protocol(&lab), Protocol::FIRST);
+    for name in ["node1", "node2"] {
+        lab.agent(name).protocol = Protocol::CURRENT;
+    }
+    lab.run(3_000);
+    assert_eq!(protocol(&lab), Protocol::CURRENT);
+    // A node that is not registered any more does not count.
+    lab.agent("node2").protocol = Protocol::FIRST;
+    lab.run(3_000);
+    assert_eq!(protocol(&lab), Protocol::FIRST);
+    lab.agent("node2").die();
+    lab.run(20_000);
+    assert_eq!(protocol(&lab), Protocol::CURRENT);
+}

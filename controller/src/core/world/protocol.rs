@@ -1,0 +1,40 @@
+//! Which words may be written: the version that every controller and every registered node reads (FENCING, R1.12, R1.13).
+
+use super::World;
+use ha_api_types::protocol::Protocol;
+use ha_api_types::record::FenceState;
+
+impl World {
+    /// Returns `true` if a word of this version may be written.
+    pub fn may_write(&self, version: Protocol) -> bool {
+        let stored = self.cluster_status.as_ref().map(|status| status.value.allows(version));
+        stored.unwrap_or(version <= Protocol::FIRST)
+    }
+
+    /// The controllers and registered nodes that do not read this version, as `controller/ID` and `node/NAME`.
+    pub fn behind(&self, version: Protocol) -> Vec<String> {
+        let behind = self.readers().filter(|(_, reads)| *reads < version);
+        behind.map(|(who, reads)| format!("{who} (protocol {reads})")).collect()
+    }
+
+    /// The lowest version over all controllers and registered nodes.
+    pub(in crate::core) fn common_protocol(&self) -> Protocol {
+        self.readers().map(|(_, reads)| reads).min().unwrap_or_default().max(Protocol::FIRST)
+    }
+
+    fn readers(&self) -> impl Iterator<Item = (String, Protocol)> {
+        let controllers =
+            self.candidates().map(|(id, candidate)| (format!("controller/{id}"), candidate.protocol));
+        let open = self.fences.iter().filter(|(node, fence)| match fence.value.state {
+            FenceState::Open => true,
+            // One that cannot be read counts as Fencing, and its node may be registered.
+            FenceState::Fencing => self.is_fence_unreadable(node),
+            FenceState::Fenced | FenceState::Closed => false,
+        });
+        let nodes = open.map(|(node, _)| {
+            let report = self.node_reports.get(node).map(|report| report.value.protocol);
+            (format!("node/{node}"), report.unwrap_or_default())
+        });
+        controllers.chain(nodes)
+    }
+}

@@ -1,0 +1,77 @@
+//! Putting what was read into the tables of the view.
+
+use super::{Table, Versioned};
+use ha_api_types::cluster::CLUSTER_NAME;
+use ha_api_types::lenient::{self, Partial};
+use ha_api_types::time::Mono;
+use ha_store::Entry;
+use serde::de::DeserializeOwned;
+
+/// Takes in an object, which is read as a whole.
+pub(super) fn put<T: DeserializeOwned>(
+    table: &mut Table<T>,
+    name: &str,
+    entry: &Entry,
+    now: Mono,
+) -> Result<(), String> {
+    let value = serde_json::from_slice(&entry.value).map_err(|error| error.to_string())?;
+    let seen = match table.get(name) {
+        Some(known) if known.modified == entry.mod_revision => known.seen,
+        Some(_) | None => now,
+    };
+    let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
+    match table.get_mut(name) {
+        Some(known) => *known = versioned,
+        None => drop(table.insert(name.to_owned(), versioned)),
+    }
+    Ok(())
+}
+
+/// Takes in a record, as far as it can be read.
+pub(super) fn put_record<T: DeserializeOwned + Default>(
+    table: &mut Table<T>,
+    name: &str,
+    entry: &Entry,
+    now: Mono,
+) -> Result<(), Partial<()>> {
+    let (value, result) = whole_or_part(entry);
+    let seen = match table.get(name) {
+        Some(known) if known.modified == entry.mod_revision => known.seen,
+        Some(_) | None => now,
+    };
+    let versioned = Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen };
+    match table.get_mut(name) {
+        Some(known) => *known = versioned,
+        None => drop(table.insert(name.to_owned(), versioned)),
+    }
+    result
+}
+
+pub(super) fn put_one<T: DeserializeOwned + Default>(
+    slot: &mut Option<Versioned<T>>,
+    name: &str,
+    entry: &Entry,
+    now: Mono,
+) -> Result<(), Partial<()>> {
+    if name != CLUSTER_NAME {
+        return Ok(());
+    }
+    let (value, result) = whole_or_part(entry);
+    let seen =
+        slot.as_ref().filter(|known| known.modified == entry.mod_revision).map_or(now, |known| known.seen);
+    *slot = Some(Versioned { value, created: entry.create_revision, modified: entry.mod_revision, seen });
+    result
+}
+
+/// A value as far as it can be read, and what of it cannot.
+fn whole_or_part<T: DeserializeOwned + Default>(entry: &Entry) -> (T, Result<(), Partial<()>>) {
+    match lenient::read(&entry.value) {
+        Ok(value) => (value, Ok(())),
+        Err(Partial { value, lost, error }) => (value, Err(Partial { value: (), lost, error })),
+    }
+}
+
+/// Why a record cannot be read, where nothing follows from which field it is.
+pub(super) fn drop_value(partial: Partial<()>) -> String {
+    partial.error
+}

@@ -1,0 +1,295 @@
+//! A stored value that this version cannot read counts as its most dangerous reading (FENCING, R1.16 to R1.22).
+//!
+//! The tables of the view hold what could be read of such a value, changed to that reading; the rest of the leader asks here
+//! where a value of the table does not say enough.
+
+use super::{Versioned, World};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnStoreLoss};
+use ha_api_types::keys::Key;
+use ha_api_types::kind::Kind;
+use ha_api_types::lenient::Partial;
+use ha_api_types::record::{Action, Assignment, FenceState, HoldTerms, Mode, Phase, ServiceReport};
+use ha_api_types::time::Mono;
+use ha_api_types::timing::{Profile, Timings};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fields of a service report from which nothing about safety follows.
+const HARMLESS_IN_SERVICE_REPORT: [&str; 6] = ["restarts", "reason", "message", "failure", "asked", "at"];
+/// The same of a node report.
+const HARMLESS_IN_NODE_REPORT: [&str; 4] = ["version", "capacity", "drivers", "protocol"];
+/// The same of a resource's status.
+const HARMLESS_IN_STATUS: [&str; 9] = [
+    "conditions",
+    "availability",
+    "replicas",
+    "declaredSecondary",
+    "runningSince",
+    "failedNodes",
+    "neverNodes",
+    "relocations",
+    "moveFailures",
+];
+
+/// The values that count as their most dangerous reading, by what they are about.
+#[derive(Clone, Debug, Default)]
+pub(in crate::core) struct Doubts {
+    /// Nodes with an unreadable fence, and whether its epoch is unreadable too.
+    fences: BTreeMap<String, bool>,
+    node_reports: BTreeSet<String>,
+    heartbeats: BTreeSet<String>,
+    /// By node, then by resource.
+    service_reports: BTreeSet<(String, String)>,
+    statuses: BTreeSet<String>,
+    assignments: BTreeSet<String>,
+}
+
+impl Doubts {
+    /// The key is gone, or nothing of it is kept.
+    pub(super) fn forget(&mut self, key: &Key<'_>) {
+        match *key {
+            Key::Fence(node) => drop(self.fences.remove(node)),
+            Key::NodeReport(node) => drop(self.node_reports.remove(node)),
+            Key::Alive(node) => drop(self.heartbeats.remove(node)),
+            Key::ServiceReport(node, resource) if !self.service_reports.is_empty() => {
+                self.service_reports.remove(&(node.to_owned(), resource.to_owned()));
+            }
+            Key::Status(Kind::Resource, name) => drop(self.statuses.remove(name)),
+            Key::Assignment(name) => drop(self.assignments.remove(name)),
+            Key::Spec(..)
+            | Key::Status(..)
+            | Key::Tombstone(_)
+            | Key::Notified
+            | Key::Restored
+            | Key::Leader
+            | Key::Candidate(_)
+            | Key::DoctorReport(_)
+            | Key::UsageReport(_)
+            | Key::ServiceReport(..)
+            | Key::Event(..) => {}
+        }
+    }
+}
+
+/// Returns `true` if what can be read of such a key is kept when the rest cannot.
+pub(super) fn is_kept(key: &Key<'_>) -> bool {
+    match key {
+        // Of an unreadable Cluster the settings before it stay active.
+        Key::Spec(Kind::Cluster, _)
+        | Key::Status(..)
+        | Key::Assignment(_)
+        | Key::Fence(_)
+        | Key::Notified
+        | Key::Restored
+        | Key::Leader
+        | Key::Candidate(_)
+        | Key::Alive(_)
+        | Key::NodeReport(_)
+        | Key::DoctorReport(_)
+        | Key::UsageReport(_)
+        | Key::ServiceReport(..)
+        | Key::Event(..) => true,
+        Key::Spec(..) | Key::Tombstone(_) => false,
+    }
+}
+
+impl World {
+    /// Returns `true` if the fence of a node cannot be read: it counts as Fencing, and only an operator clears it.
+    pub(in crate::core) fn is_fence_unreadable(&self, node: &str) -> bool {
+        self.doubts.fences.contains_key(node)
+    }
+
+    /// Returns `true` if the report of a node cannot be read: it proves nothing.
+    pub(in crate::core) fn is_node_report_unreadable(&self, node: &str) -> bool {
+        self.doubts.node_reports.contains(node)
+    }
+
+    /// Returns `true` if the heartbeat of a node cannot be read: only its change counts.
+    pub(in crate::core) fn is_heartbeat_unreadable(&self, node: &str) -> bool {
+        self.doubts.heartbeats.contains(node)
+    }
+
+    /// Returns `true` if a service report cannot be read: an active, exclusive copy of which nothing else is known.
+    pub(in crate::core) fn is_report_unreadable(&self, resource: &str, node: &str) -> bool {
+        !self.doubts.service_reports.is_empty()
+            && self.doubts.service_reports.contains(&(node.to_owned(), resource.to_owned()))
+    }
+
+    /// Returns `true` if the status or the assignment of a resource cannot be read.
+    pub(in crate::core) fn is_service_unreadable(&self, resource: &str) -> bool {
+        self.doubts.statuses.contains(resource) || self.doubts.assignments.contains(resource)
+    }
+
+    /// Returns `true` if the assignment of a resource cannot be read.
+    pub(in crate::core) fn is_assignment_unreadable(&self, resource: &str) -> bool {
+        self.doubts.assignments.contains(resource)
+    }
+
+    /// Returns `false` if the Cluster object exists and neither it nor its active values can be read: nothing is planned then.
+    pub fn knows_settings(&self) -> bool {
+        self.cluster.is_some()
+            || self.unreadable.is_empty()
+            || !self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME))
+    }
+
+    /// Returns `true` if what was permitted on a node under an epoch may still run there.
+    pub fn lives(&self, node: &str, epoch: u64) -> bool {
+        match self.doubts.fences.get(node) {
+            None => self.living_epoch(node) == Some(epoch),
+            Some(true) => true,
+            // It may be open, or closed without a proof.
+            Some(false) => self.fences.get(node).is_some_and(|fence| epoch + 1 >= fence.value.epoch),
+        }
+    }
+
+    /// Returns `true` if what a service report says may still hold: it is of a living epoch. An unreadable report is of the
+    /// epoch in which its revision lies; a registration comes before everything that is said under its epoch.
+    pub fn report_lives(&self, resource: &str, node: &str, report: &Versioned<ServiceReport>) -> bool {
+        if !self.is_report_unreadable(resource, node) {
+            return self.lives(node, report.value.epoch);
+        }
+        let Some(fence) = self.fences.get(node) else { return true };
+        let is_since_registration = fence.value.request.is_none_or(|request| report.modified > request);
+        self.is_fence_unreadable(node) || (self.living_epoch(node).is_some() && is_since_registration)
+    }
+
+    /// The highest epoch that any key of a node names.
+    pub(in crate::core) fn newest_epoch_of(&self, node: &str) -> u64 {
+        let fence = self.fences.get(node).map(|fence| fence.value.epoch);
+        let alive = self.alive.get(node).map(|alive| alive.value.epoch);
+        let report = self.node_reports.get(node).map(|report| report.value.epoch);
+        let services = self.service_reports.values().filter_map(|table| Some(table.get(node)?.value.epoch));
+        let assigned = self.assignments.values().flat_map(|assignment| {
+            let Assignment { node, epoch, action, .. } = &assignment.value;
+            let target = match action {
+                Action::Migrate { target, target_epoch, .. } => Some((target, *target_epoch)),
+                Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => None,
+            };
+            [Some((node, *epoch)), target].into_iter().flatten()
+        });
+        let assigned = assigned.filter(|(name, _)| *name == node).map(|(_, epoch)| epoch);
+        let statuses = self.resource_statuses.values().map(|status| &status.value);
+        let statuses = statuses.filter(|status| status.node.as_deref() == Some(node));
+        let named = [fence, alive, report].into_iter().flatten().chain(services).chain(assigned);
+        named.chain(statuses.filter_map(|status| status.epoch)).max().unwrap_or_default()
+    }
+
+    pub(super) fn doubt_fence(&mut self, node: &str, read: Result<(), Partial<()>>) -> Result<(), String> {
+        let Err(partial) = read else {
+            self.doubts.fences.remove(node);
+            return Ok(());
+        };
+        self.doubts.fences.insert(node.to_owned(), partial.has_lost("epoch"));
+        if let Some(fence) = self.fences.get_mut(node) {
+            let fence = &mut fence.value;
+            fence.state = FenceState::Fencing;
+            fence.proof = None;
+            fence.armed_wait_ms = None;
+            fence.hold = Some(HoldTerms { candidate_generation: 0 });
+        }
+        Err(partial.error)
+    }
+
+    pub(super) fn doubt_node_report(
+        &mut self,
+        node: &str,
+        read: Result<(), Partial<()>>,
+    ) -> Result<(), String> {
+        self.doubts.node_reports.remove(node);
+        let Err(partial) = read else { return Ok(()) };
+        if partial.has_lost_only(&HARMLESS_IN_NODE_REPORT) {
+            return Err(partial.error);
+        }
+        self.doubts.node_reports.insert(node.to_owned());
+        if let Some(report) = self.node_reports.get_mut(node) {
+            let report = &mut report.value;
+            if partial.has_lost("mode") {
+                // Neither a registration nor a leave.
+                report.mode = Mode::Active;
+            }
+            if partial.has_lost("timings") {
+                report.timings = Timings::of_profile(Profile::Conservative);
+            }
+            if partial.has_lost("onStoreLoss") || partial.has_lost("candidateGeneration") {
+                report.on_store_loss = OnStoreLoss::Hold;
+                report.candidate_generation = 0;
+            }
+        }
+        Err(partial.error)
+    }
+
+    pub(super) fn doubt_heartbeat(
+        &mut self,
+        node: &str,
+        read: Result<(), Partial<()>>,
+    ) -> Result<(), String> {
+        self.doubts.heartbeats.remove(node);
+        let Err(partial) = read else { return Ok(()) };
+        self.doubts.heartbeats.insert(node.to_owned());
+        Err(partial.error)
+    }
+
+    pub(super) fn doubt_service_report(
+        &mut self,
+        node: &str,
+        resource: &str,
+        read: Result<(), Partial<()>>,
+    ) -> Result<(), String> {
+        let about = (node.to_owned(), resource.to_owned());
+        self.doubts.service_reports.remove(&about);
+        let Err(partial) = read else { return Ok(()) };
+        if partial.has_lost_only(&HARMLESS_IN_SERVICE_REPORT) {
+            return Err(partial.error);
+        }
+        self.doubts.service_reports.insert(about);
+        if let Some(report) = self.service_reports.get_mut(resource).and_then(|table| table.get_mut(node)) {
+            let report = &mut report.value;
+            report.phase = Phase::ProbedUnknown;
+            report.exclusive = true;
+            report.message = format!("the report of {node} cannot be read: {}", partial.error);
+        }
+        Err(partial.error)
+    }
+
+    pub(super) fn doubt_status(
+        &mut self,
+        resource: &str,
+        read: Result<(), Partial<()>>,
+    ) -> Result<(), String> {
+        self.doubts.statuses.remove(resource);
+        let Err(partial) = read else { return Ok(()) };
+        if !partial.has_lost_only(&HARMLESS_IN_STATUS) {
+            self.doubts.statuses.insert(resource.to_owned());
+        }
+        Err(partial.error)
+    }
+
+    pub(super) fn doubt_assignment(
+        &mut self,
+        resource: &str,
+        read: Result<(), Partial<()>>,
+    ) -> Result<(), String> {
+        self.doubts.assignments.remove(resource);
+        let Err(partial) = read else { return Ok(()) };
+        self.doubts.assignments.insert(resource.to_owned());
+        Err(partial.error)
+    }
+
+    /// While the Cluster object cannot be read, the settings in its status are active, also for a process that has never read
+    /// the object; without them, the last ones that this process could read.
+    pub(super) fn keep_settings(&mut self, now: Mono) {
+        let is_unreadable = self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME));
+        let stored = self.cluster_status.as_ref().filter(|_| is_unreadable).map(|status| &status.value);
+        if let Some((status, active)) = stored.and_then(|status| Some((status, status.active.clone()?))) {
+            let generation = status.observed_generation;
+            let cluster = self.cluster.get_or_insert_with(|| Versioned {
+                value: Cluster::new(CLUSTER_NAME, active.clone()),
+                created: 0,
+                modified: 0,
+                seen: now,
+            });
+            cluster.value.spec = active;
+            cluster.value.metadata.generation = generation;
+        }
+        self.work_out_timings();
+    }
+}

@@ -1,0 +1,102 @@
+//! Values that another version wrote and this one cannot read (FENCING, R1.15 to R1.23).
+
+use super::*;
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, Disarmed};
+use ha_api_types::record::Mode;
+use serde_json::json;
+
+/// Writes a value with one field changed to a word of a version to come.
+fn with_novel(world: &mut World, key: &str, pointer: &str) {
+    let mut value: serde_json::Value = world.value(key).expect("there");
+    *value.pointer_mut(pointer).expect("the field is there") = json!("Novel");
+    world.write(key, &value);
+    world.deliver();
+}
+
+#[test]
+fn an_unreadable_assignment_begins_nothing_and_stops_nothing() {
+    let mut world = World::running();
+    let key = world.keys.assignment("web");
+    with_novel(&mut world, &key, "/action/kind");
+    world.advance(20_000);
+    assert!(world.copies["web"].running, "{:#?}", world.logs);
+    assert_eq!(
+        (world.count("web", "start"), world.count("web", "stop"), world.count("web", "kill")),
+        (1, 0, 0)
+    );
+    assert!(world.report().armed, "what runs is guarded");
+}
+
+#[test]
+fn an_unreadable_fence_counts_as_a_closed_epoch() {
+    let mut world = World::running();
+    let key = world.keys.fence(NODE);
+    with_novel(&mut world, &key, "/state");
+    world.advance(5_000);
+    assert!(!world.copies["web"].running);
+    assert_eq!(world.report().mode, Mode::Registering);
+}
+
+#[test]
+fn an_unreadable_cluster_neither_arms_nor_disarms() {
+    let cluster = |disarmed| Cluster::new(CLUSTER_NAME, ClusterSpec { disarmed, ..ClusterSpec::default() });
+    let status = |disarmed, active| ClusterStatus { disarm: disarmed, active, ..ClusterStatus::default() };
+    // With the active settings in the status, with the leader's word alone, and with neither.
+    for case in 0..3 {
+        for disarmed in [None, Some(Disarmed::Freeze)] {
+            let mut world = World::running();
+            let (spec_key, status_key) = (
+                world.keys.spec(Kind::Cluster, CLUSTER_NAME),
+                world.keys.status(Kind::Cluster, CLUSTER_NAME),
+            );
+            world.write(&spec_key, &cluster(disarmed));
+            let active = (case == 0).then(|| cluster(disarmed).spec);
+            world.write(&status_key, &status(disarmed, active));
+            world.deliver();
+            world.advance(5_000);
+            let (mode, armed) = (world.report().mode, world.report().armed);
+            assert_eq!(mode == Mode::Disarmed, disarmed.is_some());
+            with_novel(&mut world, &spec_key, "/spec/shutdownPolicy");
+            if case == 2 {
+                world.write(&status_key, &json!("Novel"));
+                world.deliver();
+            }
+            world.advance(5_000);
+            assert_eq!((world.report().mode, world.report().armed), (mode, armed), "{case} {disarmed:?}");
+            // A new process of the same boot has never read the object.
+            world.restart_agent("boot-1");
+            world.advance(5_000);
+            assert_eq!(
+                (world.report().mode, world.report().armed),
+                (mode, armed),
+                "{case} {disarmed:?} anew"
+            );
+            assert!(world.copies["web"].running);
+        }
+    }
+}
+
+#[test]
+fn an_agent_replaces_or_deletes_what_it_cannot_read_of_its_own() {
+    let mut world = World::running();
+    world.dead = true;
+    let lost = world.keys.service_report(NODE, "gone");
+    world.write(&lost, &json!({"uid": "uid-gone", "epoch": 1, "phase": "Novel"}));
+    let web = world.keys.service_report(NODE, "web");
+    with_novel(&mut world, &web, "/phase");
+    let report = world.keys.node_report(NODE);
+    with_novel(&mut world, &report, "/mode/kind");
+    world.restart_agent("boot-1");
+    world.advance(10_000);
+    assert_eq!(world.report().mode, Mode::Active);
+    assert!(world.state.get(&lost).entries.is_empty());
+    // What it had said is not known any more, so the action was interrupted: it is stopped, verified, and told so.
+    let web: serde_json::Value = world.value(&web).expect("there");
+    assert_eq!(
+        (&web["phase"], &web["reason"]),
+        (&json!("Failed"), &json!("Interrupted")),
+        "{:#?}",
+        world.logs
+    );
+    assert_eq!(world.running_copies(), 0);
+}

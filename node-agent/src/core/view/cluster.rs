@@ -1,0 +1,57 @@
+//! The settings of the cluster as an agent follows them: those of the object, or, while that cannot be read, the active ones.
+
+use super::View;
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, FencingSpec, OnStoreLoss};
+use ha_api_types::timing::{Timings, problems};
+
+impl View {
+    /// The settings of the cluster; `None`: there are none, so the defaults hold, or they are not known.
+    pub(in crate::core) fn cluster(&self) -> Option<&Cluster> {
+        self.active.as_ref()
+    }
+
+    /// Returns `true` if the Cluster object exists, and neither it nor its active settings can be read: what this node does now
+    /// it goes on to do (FENCING, R1.15).
+    pub(in crate::core) fn is_cluster_unknown(&self) -> bool {
+        self.active.is_none() && self.clusters.get(CLUSTER_NAME).is_some()
+    }
+
+    /// What the cluster asks for while the whole store is away; `None`: that is not known.
+    pub(in crate::core) fn on_store_loss(&self) -> Option<OnStoreLoss> {
+        match self.cluster() {
+            Some(cluster) => Some(cluster.spec.fencing.on_store_loss),
+            None if self.is_cluster_unknown() => None,
+            None => Some(FencingSpec::default().on_store_loss),
+        }
+    }
+
+    /// Returns `true` if the Cluster object cannot be read, so that what its status says matters.
+    pub(super) fn is_cluster_unreadable(&self) -> bool {
+        self.clusters.get(CLUSTER_NAME).is_some_and(|stored| stored.value.is_none())
+    }
+
+    /// Takes the settings from what was read. Those of an object that cannot be read are the active ones in its status, else the
+    /// last ones that this process has read.
+    pub(super) fn work_out_cluster(&mut self) {
+        self.active = match self.clusters.get(CLUSTER_NAME) {
+            None => None,
+            Some(stored) => match &stored.value {
+                Some(cluster) => Some(cluster.clone()),
+                None => self.active_in_status().or_else(|| self.active.take()),
+            },
+        };
+        let asked = self.cluster().map(|cluster| Timings::from(&cluster.spec.timing));
+        let found = asked.as_ref().map(problems).unwrap_or_default();
+        self.timings = asked.filter(|_| found.is_empty());
+        let told = |(field, text): &(&str, String)| format!("spec.timing.{field} {text}");
+        let told: Vec<String> = found.iter().map(told).collect();
+        self.refused_timings = (!told.is_empty()).then(|| told.join("; "));
+    }
+
+    fn active_in_status(&self) -> Option<Cluster> {
+        let status = self.cluster_statuses.value(CLUSTER_NAME)?;
+        let mut cluster = Cluster::new(CLUSTER_NAME, status.active.clone()?);
+        cluster.metadata.generation = status.observed_generation;
+        Some(cluster)
+    }
+}
