@@ -32,6 +32,8 @@ pub enum Key<'a> {
     Leader,
     /// `candidate/<id>`.
     Candidate(&'a str),
+    /// `refresh/<id>`.
+    Refresh(&'a str),
     /// `alive/<node>`.
     Alive(&'a str),
     /// `report/<node>/node`.
@@ -148,6 +150,16 @@ impl Keys {
         format!("{}candidate/", self.root)
     }
 
+    /// Where a controller shows that it still commits.
+    pub fn refresh(&self, id: &str) -> String {
+        format!("{}refresh/{id}", self.root)
+    }
+
+    /// The refreshes of all controllers.
+    pub fn refreshes(&self) -> String {
+        format!("{}refresh/", self.root)
+    }
+
     /// A node's heartbeat.
     pub fn alive(&self, node: &str) -> String {
         format!("{}alive/{node}", self.root)
@@ -212,6 +224,7 @@ impl Keys {
             ("restored", None, None, None) => Key::Restored,
             ("leader", None, None, None) => Key::Leader,
             ("candidate", Some(id), None, None) => Key::Candidate(id),
+            ("refresh", Some(id), None, None) => Key::Refresh(id),
             ("alive", Some(node), None, None) => Key::Alive(node),
             ("report", Some(node), Some("node"), None) => Key::NodeReport(node),
             ("report", Some(node), Some("doctor"), None) => Key::DoctorReport(node),
@@ -248,6 +261,7 @@ mod tests {
         check(keys.restored(), Key::Restored);
         check(keys.leader(), Key::Leader);
         check(keys.candidate("c1"), Key::Candidate("c1"));
+        check(keys.refresh("c1"), Key::Refresh("c1"));
         check(keys.alive("node1"), Key::Alive("node1"));
         check(keys.node_report("node1"), Key::NodeReport("node1"));
         check(keys.doctor_report("node1"), Key::DoctorReport("node1"));

@@ -17,7 +17,7 @@ mod watchdog_test;
 
 pub use alive::Alive;
 pub use assignment::{Action, Assignment};
-pub use candidate::{Candidate, Leader};
+pub use candidate::{Candidate, Leader, Refresh};
 pub use doctor_report::{DoctorReport, LastEnd, WatchdogSeen};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use hold::{HoldAnswer, HoldRequest, HoldTerms};

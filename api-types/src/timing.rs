@@ -75,7 +75,20 @@ pub struct TimingSpec {
     /// How long a shutdown under `Migrate` waits; 0: for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown_timeout_seconds: Option<f64>,
+    /// Time after which the leader deletes the key of a controller that does not refresh it; default 86400.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidate_retention_seconds: Option<f64>,
 }
+
+impl TimingSpec {
+    /// `candidateRetentionSeconds`, milliseconds.
+    pub fn candidate_retention_ms(&self) -> Millis {
+        self.candidate_retention_seconds.map_or(CANDIDATE_RETENTION_MS, seconds_to_ms)
+    }
+}
+
+/// The default of `candidateRetentionSeconds`: a day.
+const CANDIDATE_RETENTION_MS: Millis = 86_400_000;
 
 /// Timings resolved to numbers: what an agent commits as "in force" and everybody computes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

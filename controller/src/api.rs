@@ -5,6 +5,7 @@ mod admission;
 mod answer;
 mod circle;
 mod commit;
+mod controllers;
 mod convert;
 mod core_v1;
 mod discovery;
@@ -35,7 +36,7 @@ mod what_if;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use error::ApiError;
 use futures::future::BoxFuture;
 use ha_api_types::keys::Keys;
@@ -209,6 +210,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
         .route("/apis/hactl.io/v1/resources/{name}/explain", get(explain::handler::<S>))
         .route("/apis/hactl.io/v1/events/stream", get(core_v1::stream::<S>))
         .route("/apis/hactl.io/v1/nodes/{name}/hold", post(hold::handler::<S>))
+        .route("/apis/hactl.io/v1/controllers/{id}", delete(controllers::delete::<S>))
         .route("/apis/hactl.io/v1/{plural}", any(objects::collection::<S>))
         .route("/apis/hactl.io/v1/{plural}/{name}", any(objects::item::<S>))
         .route("/apis/hactl.io/v1/{plural}/{name}/status", any(objects::status::<S>))

@@ -4,6 +4,7 @@
 //! it wants goes out through [`Controller::poll_effect`].
 
 pub mod asked;
+pub mod candidates;
 pub mod commands;
 pub mod counted;
 pub mod explain;
@@ -47,7 +48,9 @@ use ha_api_types::protocol::Protocol;
 use ha_api_types::record::{Candidate, Proof, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
-use ha_store::election::{Election, ElectionView, Leadership, Readings, Step, Subject as ElectionSubject};
+use ha_store::election::{
+    Election, ElectionView, Leadership, Membership, Readings, Step, Subject as ElectionSubject,
+};
 use notifications::deliveries::{Deliveries, NotificationResult};
 use plan::{Note, Waiting};
 use reservation::Reservation;
@@ -105,6 +108,8 @@ pub struct Controller {
     deliveries: Deliveries,
     refused: Option<String>,
     led: Option<Revision>,
+    /// Another process refreshes this controller's keys, as it was last told.
+    is_duplicate: bool,
     ended: bool,
 }
 
@@ -118,13 +123,15 @@ impl Controller {
             protocol: Protocol::CURRENT,
             version: config.version.clone(),
             instance: config.instance.clone(),
+            machine: config.machine.clone(),
             sequence: 0,
         };
+        let election = Election::new(keys.clone(), candidate, config.is_only_process);
         Controller {
             config,
             now: Now::default(),
-            world: World::counted(keys.clone()),
-            election: Election::new(keys, candidate),
+            world: World::counted(keys),
+            election,
             readings: Readings::default(),
             writes: Writes::default(),
             devices: BTreeMap::new(),
@@ -148,6 +155,7 @@ impl Controller {
             deliveries: Deliveries::default(),
             refused: None,
             led: None,
+            is_duplicate: false,
             ended: false,
         }
     }
@@ -251,11 +259,17 @@ impl Controller {
 
     fn look_at_election(&mut self) {
         let timings = self.world.timings();
-        self.election.set_timings(timings.heartbeat_interval_ms, timings.leader_lease_seconds());
+        self.election.set_timings(
+            timings.heartbeat_interval_ms,
+            timings.heartbeat_valid_ms,
+            timings.leader_lease_seconds(),
+        );
         let view = ElectionView {
             revision: self.world.revision,
             leader: self.world.leader.clone(),
             candidate: self.world.candidate_entries.get(&self.config.id).cloned(),
+            refresh: self.world.refresh_entries.get(&self.config.id).cloned(),
+            yields_until: self.yields_until(),
         };
         self.election.observe(&self.now, view, &self.readings);
     }
@@ -356,6 +370,7 @@ impl Controller {
             return;
         }
         self.note_leadership();
+        self.note_duplicate();
         self.plan();
         if self.planning().is_some() && self.reservation.go_on(self.now.raw, &self.config.cluster) {
             self.dirty = true;
@@ -383,12 +398,11 @@ impl Controller {
 
     /// As what this process may plan: it leads, knows that it is a candidate since when, and its view holds all that leaders
     /// before it wrote. What makes it so is an input; time alone does not.
-    fn planning(&self) -> Option<(&Leadership, Revision)> {
+    fn planning(&self) -> Option<(&Leadership, Membership)> {
         let leadership = self.election.leadership()?;
-        // A refresh of the own candidate key that is under way leaves its create revision as it is.
-        let joined = self.election.joined()?;
+        let membership = self.election.membership()?;
         let may_plan = self.world.revision >= leadership.term() && !self.election.is_shutting_down();
-        may_plan.then_some((leadership, joined))
+        may_plan.then_some((leadership, membership))
     }
 
     /// Plans and sends, if it may and something has changed.
@@ -396,7 +410,7 @@ impl Controller {
         if !self.dirty {
             return;
         }
-        let Some((leadership, joined)) = self.planning() else { return };
+        let Some((leadership, membership)) = self.planning() else { return };
         let leadership = leadership.clone();
         self.dirty = false;
         self.looked_at = self.now.raw;
@@ -409,7 +423,7 @@ impl Controller {
             now: &self.now,
             term: leadership.term(),
             config: &self.config,
-            joined,
+            membership,
             commits: self.election.commits(),
             devices: &self.devices,
             probes: &self.probes,
@@ -462,6 +476,9 @@ impl Controller {
         }
         self.begin_deliveries(&mut plan);
         self.waiting = plan.waiting;
+        if plan.is_held_by_others && candidates::is_older_there(&self.world, self.now.raw, membership.joined) {
+            self.yield_to_older();
+        }
     }
 
     fn commit_id(&mut self) -> CommitId {

@@ -10,6 +10,7 @@ mod measured;
 mod members;
 mod metrics;
 mod options;
+mod state_dir;
 mod watching;
 
 pub use options::Options;
@@ -52,6 +53,14 @@ pub fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> anyhow::Result<()> {
+    let lock = match state_dir::lock(&options.state_dir) {
+        Ok(lock) => Some(lock),
+        Err(error @ state_dir::LockError::Held(_)) => return Err(unusable(error)),
+        Err(error @ state_dir::LockError::Unusable(..)) => {
+            tracing::warn!(%error, "controller joins as another candidate at each start: use a writable --state-dir");
+            None
+        }
+    };
     let (trigger, shutdown) = Shutdown::on_signals().context("signals cannot be handled")?;
     let clock = SystemClock::new().context("the machine's clocks cannot be read")?;
     let keys = Keys::new(&options.cluster);
@@ -65,6 +74,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
         url: options.advertised(server.address()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance: uuid::Uuid::new_v4().to_string(),
+        machine: options.machine(),
+        is_only_process: lock.is_some(),
     };
     tracing::info!(id = %config.id, url = %config.url, instance = %config.instance, "the controller starts");
     let started = clock.now().wall_unix_ms / 1000;
@@ -145,5 +156,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     ha_runtime::notify::stopping();
     writer.flush().await;
     trigger.request();
-    serving.await.context("serving ended badly")
+    let served = serving.await.context("serving ended badly");
+    // Held for as long as anything of this process can answer an agent.
+    drop(lock);
+    served
 }

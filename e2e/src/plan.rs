@@ -209,11 +209,14 @@ impl Layout<'_> {
 
     fn controller(&self, index: u8) -> Result<Machine> {
         let (name, address) = (format!("controller{index}"), self.network.address(CONTROLLER_BASE + index));
+        let machine = self.machine(&name, Role::Controller, CONTROLLER_BASE + index, Vec::new());
         let fence_agents = binaries::own("fence_sandbox")?;
         let mut command = vec![text(&binaries::own("ha-controller")?)];
         command.extend(self.store_flags(&name));
         command.extend(flags(&[
             ("id", &name),
+            ("state-dir", &text(&machine.state())),
+            ("machine", &name),
             ("listen", &format!("{address}:{API_PORT}")),
             ("advertise-url", &format!("https://{address}:{API_PORT}")),
             ("tls-cert", &self.certificate(&name)),
@@ -221,12 +224,7 @@ impl Layout<'_> {
             ("client-ca", &self.certificate("ca")),
             ("fence-agent-path", &text(fence_agents.parent().unwrap_or(&fence_agents))),
         ]));
-        Ok(self.machine(
-            &name,
-            Role::Controller,
-            CONTROLLER_BASE + index,
-            vec![program("ha-controller", command)],
-        ))
+        Ok(Machine { programs: vec![program("ha-controller", command)], ..machine })
     }
 
     fn node(&self, index: u8) -> Result<Machine> {

@@ -183,6 +183,19 @@ impl Client {
         }
     }
 
+    /// Deletes the key of a controller that is gone. `false` when it was not there.
+    pub(crate) async fn delete_controller(&self, id: &str, commitment: Commitment) -> Result<bool, ApiError> {
+        let mut call = Call::new(Method::DELETE, ours_path(&["controllers", id]));
+        if commitment == Commitment::DryRun {
+            call = call.query("dryRun", "All");
+        }
+        match self.call(&call).await {
+            Ok(_) => Ok(true),
+            Err(ApiError::Status(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The cluster on one screen.
     pub(crate) async fn overview(&self) -> Result<Overview, Failure> {
         self.ours(&Call::new(Method::GET, ours_path(&["status"]))).await

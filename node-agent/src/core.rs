@@ -422,7 +422,9 @@ impl AgentCore {
             | None => self.all_stale = true,
             // Refreshed every Ki by every controller; only the node's report tells of them. What was found and measured is no
             // matter for services, nor is what the leader told whom.
-            Some(Key::Candidate(_) | Key::DoctorReport(_) | Key::UsageReport(_) | Key::Notified) => {}
+            Some(
+                Key::Candidate(_) | Key::Refresh(_) | Key::DoctorReport(_) | Key::UsageReport(_) | Key::Notified,
+            ) => {}
         }
     }
 

@@ -117,6 +117,7 @@ impl Vocabulary {
                     | Key::Restored
                     | Key::Leader
                     | Key::Candidate(_)
+                    | Key::Refresh(_)
                     | Key::Alive(_)
                     | Key::NodeReport(_)
                     | Key::DoctorReport(_)

@@ -173,6 +173,8 @@ pub struct World {
     rules_changed_at: Millis,
     /// When each node's heartbeat was last applied.
     last_heartbeat: BTreeMap<String, Millis>,
+    /// When each controller's keys last changed.
+    refreshed: BTreeMap<String, Millis>,
     /// When a node last said something about a service.
     last_report: BTreeMap<String, Millis>,
     /// When the start of a service on a node was last permitted.
@@ -213,6 +215,7 @@ impl World {
                     fence_broken: false,
                     storage_cut: false,
                     agent_restarts: false,
+                    controller_restarts: false,
                     expired: false,
                     boot: 0,
                     network: true,
@@ -298,6 +301,7 @@ impl World {
             placed: BTreeMap::new(),
             rules_changed_at: 0,
             last_heartbeat: BTreeMap::new(),
+            refreshed: BTreeMap::new(),
             last_report: BTreeMap::new(),
             permits: BTreeMap::new(),
             managed: BTreeSet::new(),

@@ -1,23 +1,26 @@
-//! Who leads: a pure state machine over a controller's candidate key and the leader key.
+//! Who leads: a pure state machine over a controller's candidate, refresh and leader keys.
 //!
-//! The candidate key is refreshed by a commit every Ki, which also proves that this process can commit. The leader key
-//! lives under a lease; its create revision is the term. FENCING, sections 2 and 9.
+//! The candidate key is put once by each process and survives restarts. The refresh key is committed every Ki, which also
+//! proves that this process can commit. The leader key lives under a lease; its create revision is the term. FENCING,
+//! sections 2 and 9.
 
 mod commits;
 mod leadership;
+mod membership;
 mod readings;
 #[cfg(test)]
 mod tests;
 
 pub use commits::CommitClock;
-pub use leadership::{ElectionView, Leadership};
+pub use leadership::{ElectionView, Leadership, Membership};
 pub use readings::Readings;
 
-use crate::transaction::{Entry, Guard, LeaseId, Outcome, Transaction};
+use crate::transaction::{Guard, LeaseId, Outcome, Transaction};
 use ha_api_types::keys::Keys;
 use ha_api_types::record::{Candidate, Leader, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
-use leadership::{candidate_of, leader_of};
+use leadership::leader_of;
+use membership::Presence;
 
 /// What the election asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,33 +41,16 @@ pub enum Step {
 /// Which write of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// The candidate key: created, refreshed, or deleted because its url changed.
+    /// The candidate key, put by this process.
     Candidate,
-    /// The leader key: created, or a dead predecessor's of the same id deleted.
+    /// The refresh key.
+    Refresh,
+    /// The keys of another process of this id, deleted.
+    Removal,
+    /// The leader key: created, given up, or a dead predecessor's of the same id deleted.
     Leader,
-    /// Both keys given up at a clean shutdown.
+    /// The leader key given up at a clean shutdown.
     Resign,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
-    create: Revision,
-    modified: Revision,
-}
-
-/// The candidate key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Presence {
-    /// The store must be read (again) first, at least this reading.
-    Unread(u64),
-    /// As last read or written; the next refresh is due then.
-    Idle { known: Option<Known>, due: Mono },
-    /// A refresh of this key is under way.
-    Refreshing { known: Option<Known> },
-    /// A key that belongs to another url is being deleted.
-    Removing,
-    /// Given up.
-    Gone,
 }
 
 /// The leader key.
@@ -92,26 +78,44 @@ enum Lead {
         keep_due: Mono,
         keeping: bool,
     },
-    /// The key of an earlier process with our id is being deleted.
+    /// The leader key is to be given up, without an end of the process.
+    Yielding {
+        lease: LeaseId,
+        term: Revision,
+    },
+    /// The key of an earlier process with our id, or the own key, is being deleted.
     Evicting,
     Resigning,
     Done,
 }
 
+/// How many leader leases a candidate waits for an older one to campaign (R9.28).
+const PATIENCE_LEASES: u64 = 3;
+/// How many leader leases pass before a leader yields to an older candidate again (R9.29).
+const YIELD_PAUSE_LEASES: u64 = 30;
+
 /// The election as one controller sees it.
 ///
-/// Guarantees: never two processes hold a [`Leadership`] of the same term; one write of each key at a time.
-/// Assumptions: nobody else uses this id; views come in order of their revisions.
+/// Guarantees: never two processes hold a [`Leadership`] of the same term; one write of each key at a time; a process whose
+/// candidate key was put by another process neither leads nor has a [`Membership`].
+/// Assumptions: views come in order of their revisions.
 #[derive(Clone, Debug)]
 pub struct Election {
     keys: Keys,
     candidate: Candidate,
+    /// No earlier process of this id can be alive: the state directory is locked by this process.
+    is_only_process: bool,
     interval_ms: Millis,
+    valid_ms: Millis,
     ttl_seconds: i64,
     view: ElectionView,
     /// Whom the leader key of that view names.
     leader: Option<Leader>,
     presence: Presence,
+    /// This process has put the candidate key: once another value is there, the key is never kept again.
+    has_joined: bool,
+    /// The refresh key as it was last read or written; 0: absent.
+    refreshed: Revision,
     lead: Lead,
     commits: CommitClock,
     /// A predecessor's leader key was looked for, once, at the first reading.
@@ -120,31 +124,46 @@ pub struct Election {
     revoke: Vec<LeaseId>,
     /// The moment before which no lease is asked for again, after a failure.
     retry_at: Mono,
+    /// Since when the view has shown no leader.
+    leaderless_since: Option<Mono>,
+    /// The newest term that this process gave up: its key may still be seen for a while.
+    given_up: Revision,
+    /// The moment before which this process does not yield to an older candidate again.
+    yields_again_at: Mono,
 }
 
 impl Election {
-    /// A controller that has read nothing yet. `candidate.sequence` counts from 0.
-    pub fn new(keys: Keys, candidate: Candidate) -> Election {
+    /// A controller that has read nothing yet. `candidate.sequence` counts from 0. `is_only_process`: no earlier process of
+    /// this id can be alive, as this process holds the exclusive lock of its state directory.
+    pub fn new(keys: Keys, candidate: Candidate, is_only_process: bool) -> Election {
         Election {
             keys,
             candidate,
+            is_only_process,
             interval_ms: 1_000,
+            valid_ms: 6_000,
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
-            presence: Presence::Unread(1),
+            presence: Presence::Unread { reading: 1, own: None },
+            has_joined: false,
+            refreshed: 0,
             lead: Lead::Following,
             commits: CommitClock::default(),
             looked_for_predecessor: false,
             shutting_down: false,
             revoke: Vec::new(),
             retry_at: Mono::default(),
+            leaderless_since: None,
+            given_up: 0,
+            yields_again_at: Mono::default(),
         }
     }
 
-    /// The interval of refreshes (Ki, milliseconds) and the time to live of the next leader lease.
-    pub fn set_timings(&mut self, interval_ms: Millis, ttl_seconds: i64) {
+    /// The interval of refreshes (Ki), how long a refresh is good for (Th), and the time to live of the next leader lease.
+    pub fn set_timings(&mut self, interval_ms: Millis, valid_ms: Millis, ttl_seconds: i64) {
         self.interval_ms = interval_ms.max(100);
+        self.valid_ms = valid_ms.max(100);
         self.ttl_seconds = ttl_seconds.max(1);
     }
 
@@ -157,18 +176,21 @@ impl Election {
             | Lead::Granted { .. }
             | Lead::Campaigning { .. }
             | Lead::Uncertain { .. }
+            | Lead::Yielding { .. }
             | Lead::Evicting
             | Lead::Resigning
             | Lead::Done => None,
         }
     }
 
-    /// The create revision of this controller's candidate key (its `joinedGeneration`), once it exists.
-    pub fn joined(&self) -> Option<Revision> {
-        match &self.presence {
-            Presence::Idle { known, .. } | Presence::Refreshing { known } => known.map(|known| known.create),
-            Presence::Unread(_) | Presence::Removing | Presence::Gone => None,
-        }
+    /// This process's candidate key, once it exists and for as long as no other value is seen there.
+    pub fn membership(&self) -> Option<Membership> {
+        self.presence.own()
+    }
+
+    /// The machine of another process that refreshes this candidate's key: this process only serves the API.
+    pub fn duplicate(&self) -> Option<&str> {
+        self.presence.duplicate()
     }
 
     /// When this process committed.
@@ -186,12 +208,31 @@ impl Election {
         self.shutting_down
     }
 
-    /// Begins a clean shutdown: both keys are given up, in one transaction.
+    /// Begins a clean shutdown: the leader key is given up, the candidate key stays (R9.16).
     pub fn shut_down(&mut self) {
         self.shutting_down = true;
     }
 
-    /// A newer view of the two keys; `readings` says which readings are in.
+    /// Gives the leader key up for an older candidate, unless this process did so less than thirty leader leases ago
+    /// (R9.29). Returns whether it does.
+    pub fn yield_to_older(&mut self, now: &Now) -> bool {
+        if now.raw < self.yields_again_at || self.leadership().is_none() {
+            return false;
+        }
+        self.yields_again_at = now.raw + YIELD_PAUSE_LEASES * self.lease_ms();
+        self.give_up_leadership();
+        true
+    }
+
+    fn give_up_leadership(&mut self) {
+        if let Lead::Leading { lease, leadership, .. } = &self.lead {
+            let (lease, term) = (*lease, leadership.term);
+            self.given_up = term;
+            self.lead = Lead::Yielding { lease, term };
+        }
+    }
+
+    /// A newer view of the election's keys; `readings` says which readings are in.
     pub fn observe(&mut self, now: &Now, view: ElectionView, readings: &Readings) {
         if view.revision < self.view.revision {
             return;
@@ -200,11 +241,12 @@ impl Election {
             self.leader = view.leader.as_ref().map(leader_of);
         }
         self.view = view;
-        if let Presence::Unread(reading) = self.presence
-            && readings.is_answered(reading)
-        {
-            self.presence = Presence::Idle { known: self.view.candidate.as_ref().map(known), due: now.raw };
+        match (&self.view.leader, self.leaderless_since) {
+            (Some(_), _) => self.leaderless_since = None,
+            (None, None) => self.leaderless_since = Some(now.raw),
+            (None, Some(_)) => {}
         }
+        self.observe_membership(now, readings);
         match &self.lead {
             Lead::Leading { lease, leadership, .. } => {
                 let same =
@@ -212,6 +254,8 @@ impl Election {
                 if self.view.revision >= leadership.term && !same {
                     self.revoke.push(*lease);
                     self.lead = Lead::Following;
+                } else if self.presence.is_lost() {
+                    self.give_up_leadership();
                 }
             }
             Lead::Uncertain { lease, reading } => {
@@ -228,6 +272,7 @@ impl Election {
             Lead::Granting
             | Lead::Granted { .. }
             | Lead::Campaigning { .. }
+            | Lead::Yielding { .. }
             | Lead::Evicting
             | Lead::Resigning
             | Lead::Done => {}
@@ -237,7 +282,7 @@ impl Election {
     /// Takes over leadership from a key that this very process wrote, whatever was said about that write.
     fn adopt_own_key(&mut self, now: &Now) -> bool {
         let (Some(entry), Some(leader)) = (&self.view.leader, &self.leader) else { return false };
-        if leader.instance != self.candidate.instance {
+        if leader.instance != self.candidate.instance || entry.create_revision <= self.given_up {
             return false;
         }
         let leadership = Leadership { key: self.keys.leader(), term: entry.create_revision };
@@ -252,30 +297,14 @@ impl Election {
         }
         match subject {
             Subject::Candidate => self.candidate_committed(now, outcome, readings),
+            Subject::Refresh => self.refresh_committed(now, outcome, readings),
+            Subject::Removal => self.removal_committed(now, outcome, readings),
             Subject::Leader => self.leader_committed(now, outcome, readings),
             Subject::Resign => {
-                // A conflict means that the keys are not ours any more; an unknown outcome is settled by the lease.
+                // A conflict means that the key is not ours any more; an unknown outcome is settled by the lease.
                 self.lead = Lead::Done;
-                self.presence = Presence::Gone;
             }
         }
-    }
-
-    fn candidate_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
-        self.presence = match (&self.presence, outcome) {
-            (Presence::Refreshing { known }, Outcome::Applied(revision)) => {
-                let create = known.map_or(*revision, |known| known.create);
-                Presence::Idle {
-                    known: Some(Known { create, modified: *revision }),
-                    due: now.raw + self.interval_ms,
-                }
-            }
-            (Presence::Removing, Outcome::Applied(_)) => Presence::Idle { known: None, due: now.raw },
-            (Presence::Refreshing { known }, Outcome::Refused(_) | Outcome::LeaseNotFound) => {
-                Presence::Idle { known: *known, due: now.raw + self.interval_ms }
-            }
-            _ => Presence::Unread(readings.ask()),
-        };
     }
 
     fn leader_committed(&mut self, now: &Now, outcome: &Outcome, readings: &mut Readings) {
@@ -334,8 +363,19 @@ impl Election {
         }
     }
 
+    fn lease_ms(&self) -> Millis {
+        u64::try_from(self.ttl_seconds).unwrap_or(1) * 1000
+    }
+
     fn keep_interval_ms(&self) -> Millis {
-        u64::try_from(self.ttl_seconds).unwrap_or(1) * 1000 / 3
+        self.lease_ms() / 3
+    }
+
+    /// When this candidate may campaign, while the view shows no leader: at once, unless an older candidate is to lead
+    /// (R9.28).
+    fn campaigns_at(&self) -> Mono {
+        let limit = self.leaderless_since.unwrap_or_default() + PATIENCE_LEASES * self.lease_ms();
+        self.view.yields_until.map_or(self.retry_at, |until| until.min(limit).max(self.retry_at))
     }
 
     /// The next thing to do, if any; to be called until it gives `None`.
@@ -346,35 +386,13 @@ impl Election {
         if self.shutting_down {
             return self.poll_shutdown();
         }
-        self.poll_candidate(now).or_else(|| self.poll_leader(now))
-    }
-
-    fn poll_candidate(&mut self, now: &Now) -> Option<Step> {
-        let Presence::Idle { known, due } = self.presence else { return None };
-        if now.raw < due {
-            return None;
-        }
-        let key = self.keys.candidate(&self.candidate.id);
-        if let (Some(found), Some(known)) = (self.view.candidate.as_ref(), known)
-            && found.mod_revision == known.modified
-            && candidate_of(found).url != self.candidate.url
-        {
-            // The key belongs to id and url; another url is another candidate with its own joined generation.
-            self.presence = Presence::Removing;
-            let transaction = Transaction::new().delete(key, Guard::Unchanged(known.modified));
-            return Some(Step::Commit(Subject::Candidate, transaction));
-        }
-        self.candidate.sequence += 1;
-        let guard = known.map_or(Guard::Absent, |known| Guard::Unchanged(known.modified));
-        let value = serde_json::to_vec(&self.candidate).unwrap_or_default();
-        self.presence = Presence::Refreshing { known };
-        Some(Step::Commit(Subject::Candidate, Transaction::new().put(key, guard, value)))
+        self.poll_membership(now).or_else(|| self.poll_leader(now))
     }
 
     fn poll_leader(&mut self, now: &Now) -> Option<Step> {
         match &mut self.lead {
             Lead::Following => {
-                if self.view.revision == 0 || self.joined().is_none() || now.raw < self.retry_at {
+                if self.view.revision == 0 || self.membership().is_none() || now.raw < self.campaigns_at() {
                     return None;
                 }
                 let first = !std::mem::replace(&mut self.looked_for_predecessor, true);
@@ -417,6 +435,12 @@ impl Election {
                 *keeping = true;
                 Some(Step::KeepAlive(*lease))
             }
+            Lead::Yielding { lease, term } => {
+                let transaction = Transaction::new().delete(self.keys.leader(), Guard::Created(*term));
+                self.revoke.push(*lease);
+                self.lead = Lead::Evicting;
+                Some(Step::Commit(Subject::Leader, transaction))
+            }
             Lead::Granting
             | Lead::Campaigning { .. }
             | Lead::Uncertain { .. }
@@ -434,47 +458,33 @@ impl Election {
             | Lead::Uncertain { .. }
             | Lead::Evicting
             | Lead::Resigning
-            | Lead::Done => return None,
+            | Lead::Done => None,
             Lead::Granted { lease } => {
                 let lease = *lease;
                 self.lead = Lead::Following;
-                return Some(Step::Revoke(lease));
+                Some(Step::Revoke(lease))
             }
-            Lead::Following | Lead::Leading { .. } => {}
-        }
-        let mut transaction = Transaction::new();
-        match &self.presence {
-            Presence::Refreshing { .. } | Presence::Removing => return None,
-            Presence::Idle { known: Some(known), .. } => {
-                transaction = transaction
-                    .delete(self.keys.candidate(&self.candidate.id), Guard::Unchanged(known.modified));
+            Lead::Following => {
+                self.lead = Lead::Done;
+                None
             }
-            Presence::Idle { known: None, .. } | Presence::Unread(_) | Presence::Gone => {}
+            Lead::Leading { lease, leadership: Leadership { term, .. }, .. } | Lead::Yielding { lease, term } => {
+                let transaction = Transaction::new().delete(self.keys.leader(), Guard::Created(*term));
+                self.revoke.push(*lease);
+                self.lead = Lead::Resigning;
+                Some(Step::Commit(Subject::Resign, transaction))
+            }
         }
-        if let Lead::Leading { lease, leadership, .. } = &self.lead {
-            transaction = transaction.delete(leadership.key.clone(), Guard::Created(leadership.term));
-            self.revoke.push(*lease);
-        }
-        if transaction.writes().is_empty() {
-            self.lead = Lead::Done;
-            return self.revoke.pop().map(Step::Revoke);
-        }
-        self.lead = Lead::Resigning;
-        Some(Step::Commit(Subject::Resign, transaction))
     }
 
     /// When to call [`Election::poll`] again, and why.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
-        let candidate = match &self.presence {
-            Presence::Idle { due, .. } => Some((*due, "refresh the candidate key")),
-            Presence::Unread(_) | Presence::Refreshing { .. } | Presence::Removing | Presence::Gone => None,
-        };
         let leader = match &self.lead {
             Lead::Leading { keep_due, keeping: false, .. } => {
                 Some((*keep_due, "keep the leader lease alive"))
             }
-            Lead::Following if self.view.leader.is_none() && self.view.revision > 0 => {
-                Some((self.retry_at, "campaign again"))
+            Lead::Following if self.view.leader.is_none() && self.membership().is_some() => {
+                Some((self.campaigns_at(), "campaign again"))
             }
             Lead::Following
             | Lead::Leading { .. }
@@ -482,14 +492,11 @@ impl Election {
             | Lead::Granted { .. }
             | Lead::Campaigning { .. }
             | Lead::Uncertain { .. }
+            | Lead::Yielding { .. }
             | Lead::Evicting
             | Lead::Resigning
             | Lead::Done => None,
         };
-        candidate.into_iter().chain(leader).min()
+        self.membership_deadline().into_iter().chain(leader).min()
     }
-}
-
-fn known(entry: &Entry) -> Known {
-    Known { create: entry.create_revision, modified: entry.mod_revision }
 }

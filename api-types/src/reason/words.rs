@@ -229,8 +229,8 @@ reasons! {
         ObserverGap => "the leader could not commit without a gap, so it observes anew",
             "nothing: it observes anew; if it happens often, see to the store's latency",
         /// Silent, but under Hold, and the leader is none of the controllers that the node asks.
-        JoinedLater => "it may go on by the grants of the controllers that it knows, and the leader joined later",
-            "wait until the controllers that the node knows are back, or make certain that it is off: hactl node confirm-fenced",
+        JoinedLater => "the node may continue to run with the agreement of older controllers, and the leader joined later",
+            "start the controllers that the message names, or power the node off and run hactl node confirm-fenced NODE",
         /// Another machine uses this name.
         DuplicateNode => "another machine registers under this name",
             "give one of the two machines another --node",
@@ -313,6 +313,14 @@ reasons! {
         /// Lost leadership.
         LostLeadership => "a controller lost leadership",
             "nothing: another leads; if it happens often, see to the store's latency and the controllers' load",
+        /// The leader gave up leadership for a controller that joined earlier.
+        YieldedLeadership => "a controller yielded leadership to one that joined earlier",
+            "nothing: only the older controller may fence a node that is unreachable",
+        /// Another process has this controller's id.
+        DuplicateController => "another process refreshes the key of this controller",
+            "give each controller its own --id; if the other process was stopped, wait a few seconds",
+        /// The keys of a controller were deleted.
+        ControllerDeleted => "the key of a controller that is gone was deleted", "",
         /// The reservation check failed.
         ReservationFailed => "services would not find a place after a failover",
             "hactl check n+1 -v: which services, and what they lack; add room or lower requests",

@@ -23,8 +23,8 @@ pub struct Restored {
 
 /// Keys and prefixes that a restore deletes: no permit that was committed against them holds any more, and agents say anew
 /// what runs on their nodes.
-pub fn forgotten(keys: &Keys) -> [String; 4] {
-    [keys.assignments(), keys.heartbeats(), keys.reports(), keys.leader()]
+pub fn forgotten(keys: &Keys) -> [String; 5] {
+    [keys.assignments(), keys.heartbeats(), keys.refreshes(), keys.reports(), keys.leader()]
 }
 
 /// How long nothing is assigned after a restore: W, the longest that any profile and the restored settings allow, for any
@@ -54,6 +54,7 @@ mod tests {
         for key in [
             keys.assignment("web"),
             keys.alive("n1"),
+            keys.refresh("c1"),
             keys.node_report("n1"),
             keys.service_report("n1", "web"),
             keys.leader(),

@@ -48,6 +48,7 @@ fn check_timing(spec: &TimingSpec, context: &mut Context) {
         ("returnGraceSeconds", spec.return_grace_seconds),
         ("freezeTimeoutSeconds", spec.freeze_timeout_seconds),
         ("shutdownTimeoutSeconds", spec.shutdown_timeout_seconds),
+        ("candidateRetentionSeconds", spec.candidate_retention_seconds),
     ];
     let mut negative = false;
     for (field, value) in values {

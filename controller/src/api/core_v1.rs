@@ -127,6 +127,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Restored
         | Key::Leader
         | Key::Candidate(_)
+        | Key::Refresh(_)
         | Key::Alive(_)
         | Key::NodeReport(_)
         | Key::DoctorReport(_)

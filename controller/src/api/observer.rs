@@ -36,6 +36,12 @@ impl Observer {
         Some(milliseconds(changed.elapsed()))
     }
 
+    /// How long ago a controller refreshed its keys; `None`: not seen to. Builds from before `refresh/<id>` put the candidate
+    /// key every Ki.
+    pub(crate) fn controller_silent_ms(&self, keys: &Keys, id: &str) -> Option<Millis> {
+        [keys.candidate(id), keys.refresh(id)].iter().filter_map(|key| self.silent_ms(key)).min()
+    }
+
     /// For how long it has been watching; `None`: it does not.
     pub(crate) fn watching_ms(&self) -> Option<Millis> {
         lock(&self.since).map(|since| milliseconds(since.elapsed()))
@@ -43,7 +49,7 @@ impl Observer {
 
     /// Watches until dropped.
     pub(crate) async fn run<S: Store + Clone>(&self, store: S, keys: &Keys) {
-        let selectors = vec![keys.heartbeats(), keys.candidates()];
+        let selectors = vec![keys.heartbeats(), keys.candidates(), keys.refreshes()];
         let (_refresher, mut items) = reflector(store, selectors, Options::default());
         while let Some(item) = items.next().await {
             match item {

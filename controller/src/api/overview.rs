@@ -76,7 +76,7 @@ fn controllers<S>(
     world
         .candidates()
         .map(|(id, candidate)| {
-            let silent_ms = observer.silent_ms(&world.keys.candidate(id));
+            let silent_ms = observer.controller_silent_ms(&world.keys, id);
             // One that was not heard yet is lost only when it had the time to be heard.
             let silence = silent_ms.or(observer.watching_ms()).unwrap_or(0);
             let own = *id == state.options().id;

@@ -3,6 +3,7 @@
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState};
+use ha_api_types::time::Millis;
 
 /// Why maintenance of a node cannot begin now; its end is never refused.
 ///
@@ -43,6 +44,25 @@ pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[
     }
 }
 
+/// Why a controller cannot be deleted now: its keys were refreshed less than Th ago, or were not watched for that long.
+///
+/// `silent_ms` is for how long this process has seen no refresh; `None`: not known.
+pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms: Millis) -> Option<String> {
+    let seconds = |ms: Millis| ms as f64 / 1000.0;
+    match silent_ms {
+        Some(silent_ms) if silent_ms >= valid_ms => None,
+        Some(silent_ms) => Some(format!(
+            "controller {id} is running: last seen {:.1} s ago. Stop it, wait {:.1} s, and try again",
+            seconds(silent_ms),
+            seconds(valid_ms)
+        )),
+        None => Some(format!(
+            "controller {id} has not been watched for {:.1} s yet: try again then",
+            seconds(valid_ms)
+        )),
+    }
+}
+
 /// Whether an assignment names a node, as its place or its target. One that cannot be read might.
 pub fn names_node(assignment: Option<&Assignment>, node: &str) -> bool {
     assignment.is_none_or(|assignment| {
@@ -71,6 +91,19 @@ mod tests {
         check(Some(FenceState::Fenced), &["web"], Some("assigned to it: web"));
         check(Some(FenceState::Open), &[], Some("epoch is open"));
         check(Some(FenceState::Fencing), &[], Some("being fenced"));
+    }
+
+    #[test]
+    fn a_controller_that_is_seen_is_not_deleted() {
+        let check = |silent_ms: Option<Millis>, expected: Option<&str>| {
+            let refused = controller_deletion_refused("c1", silent_ms, 6_000);
+            assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
+            assert!(refused.unwrap_or_default().contains(expected.unwrap_or_default()), "{silent_ms:?}");
+        };
+        check(Some(900), Some("last seen 0.9 s ago"));
+        check(Some(5_999), Some("is running"));
+        check(Some(6_000), None);
+        check(None, Some("not been watched"));
     }
 
     #[test]

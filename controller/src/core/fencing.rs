@@ -224,7 +224,7 @@ pub(super) fn closing(
         .put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&closed))
         .guard(world.keys.node_report(name), guard_of(subject.report))
         .guard(world.keys.alive(name), guard_of(world.alive.get(name)))
-        .guard(world.keys.candidate(&situation.config.id), Guard::Created(situation.joined));
+        .guard(world.keys.candidate(&situation.config.id), Guard::Unchanged(situation.membership.revision));
     (transaction, message)
 }
 

@@ -132,7 +132,8 @@ fn node_health(situation: &Situation<'_>, name: &str, active: BTreeSet<String>) 
         late_at,
         active,
         silence_proves: silence_proves(situation, name, allow_unfenced),
-        is_held_by_others: hold_terms(fence, report).is_some_and(|terms| !terms.include(situation.joined)),
+        is_held_by_others: hold_terms(fence, report)
+            .is_some_and(|terms| !terms.include(situation.membership.joined)),
         has_device,
         fenceable: match report {
             Some(_) if world.is_node_report_unreadable(name) => Err(Reason::Unreadable),
@@ -215,7 +216,7 @@ fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reas
 }
 
 /// Whom the node asks to hold: as its report says, or said when the epoch was closed.
-fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> Option<HoldTerms> {
+pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> Option<HoldTerms> {
     match fence {
         Some(fence) if fence.state != FenceState::Open => fence.hold,
         Some(_) | None => report?.hold_terms(),

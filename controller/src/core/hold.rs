@@ -31,6 +31,12 @@ impl Controller {
         if self.world.revision == 0 {
             return Some("this controller has not read the store since it started".to_owned());
         }
+        if self.election.membership().is_none() {
+            return Some(format!(
+                "another process holds the candidate key of {}, or this one has not put it yet",
+                self.config.id
+            ));
+        }
         let commits = self.election.commits();
         if !commits.has_committed() {
             return Some("this controller has committed nothing since it started".to_owned());

@@ -31,6 +31,10 @@ pub struct Config {
     pub version: String,
     /// This process, unlike any other.
     pub instance: String,
+    /// The machine; empty when unknown.
+    pub machine: String,
+    /// This process holds the exclusive lock of its state directory, so no earlier process of this id can be alive.
+    pub is_only_process: bool,
 }
 
 /// Everything that can happen to the controller.

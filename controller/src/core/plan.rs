@@ -32,6 +32,8 @@ pub struct Plan {
     /// Nothing else goes on, and the load of nodes is too uneven: which of them carry more than the mean; or some have too many
     /// services: these. Empty: neither is so.
     pub uneven: BTreeMap<(Measure, String), bool>,
+    /// A node is silent, and only controllers that joined before this one may conclude anything from that (R9.26).
+    pub is_held_by_others: bool,
     /// Action uids that were used.
     pub uids: u64,
     /// The cluster as it is with this plan carried out, for the reservation check; `None` while its nodes are still coming.
@@ -80,6 +82,8 @@ pub enum Subject {
     Service(String),
     /// An operation that is about no service.
     Operation(String),
+    /// The keys of another controller.
+    Candidate(String),
     /// The status of an object.
     Status(Kind, String),
     /// What was told to the targets of notifications.

@@ -1,5 +1,6 @@
 //! One plan from one situation: nodes first, then services, then what is shown of them.
 
+use super::candidates;
 use super::fencing;
 use super::health::{NodeTable, node_table};
 use super::notifications;
@@ -37,6 +38,7 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let settles = placement::settling_until(situation).is_some_and(|until| situation.now.raw < until);
     plan.view = (!settles && !planner.view.nodes.is_empty()).then_some(planner.view);
     restored::plan(situation, &nodes, &mut plan);
+    candidates::plan(situation, &mut plan);
     status::plan(situation, &nodes, &conflicts, &mut plan);
     notifications::plan(situation, &nodes, &mut plan);
     plan.actions.retain(|action| !situation.busy.contains(&action.subject));

@@ -5,7 +5,7 @@ use super::plan::Subject;
 use super::world::World;
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Mono, Now};
-use ha_store::election::CommitClock;
+use ha_store::election::{CommitClock, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the leader looks at when it plans. The same situation gives the same plan.
@@ -19,8 +19,8 @@ pub struct Situation<'a> {
     pub term: Revision,
     /// Who leads.
     pub config: &'a Config,
-    /// The create revision of its candidate key.
-    pub joined: Revision,
+    /// Its candidate key.
+    pub membership: Membership,
     /// When it committed.
     pub commits: &'a CommitClock,
     /// What its fence devices are doing, by node.

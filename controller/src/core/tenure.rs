@@ -50,7 +50,7 @@ impl Controller {
         }
     }
 
-    fn tell_of_cluster(&mut self, event_type: EventType, reason: Reason, message: String) {
+    pub(super) fn tell_of_cluster(&mut self, event_type: EventType, reason: Reason, message: String) {
         let cluster = self.world.cluster.as_ref();
         let event = Event {
             kind: Kind::Cluster,

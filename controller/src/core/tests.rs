@@ -2,6 +2,7 @@
 
 mod agent;
 mod availability;
+mod candidates;
 mod counted;
 mod devices;
 mod fencing;

@@ -10,7 +10,7 @@ mod unreadable;
 mod versioned;
 
 pub use failed_moves::FailedMoves;
-pub use observation::Observation;
+pub use observation::{Observation, Refreshed};
 pub use versioned::Versioned;
 
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, ShutdownPolicy};
@@ -96,9 +96,12 @@ pub struct World {
     pub restored: Option<Versioned<Restored>>,
     /// The leader key.
     pub leader: Option<Entry>,
-    /// Candidates by id, as they were read: each is written anew every Ki, and only who shows them wants to know what they
-    /// say ([`World::candidates`]).
+    /// Candidates by id, as they were read: only who shows them wants to know what they say ([`World::candidates`]).
     pub candidate_entries: BTreeMap<String, Entry>,
+    /// Refresh keys by candidate id, as they were read.
+    pub refresh_entries: BTreeMap<String, Entry>,
+    /// When each candidate was last seen to refresh its keys.
+    pub refreshed: BTreeMap<String, Refreshed>,
     /// Keys whose value cannot be read in every field, and why.
     pub unreadable: BTreeMap<String, String>,
     /// What of them counts as its most dangerous reading.
@@ -158,6 +161,8 @@ impl World {
             restored: None,
             leader: None,
             candidate_entries: BTreeMap::new(),
+            refresh_entries: BTreeMap::new(),
+            refreshed: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             doubts: unreadable::Doubts::default(),
             observations: BTreeMap::new(),
@@ -312,10 +317,16 @@ impl World {
             }
             Key::Candidate(name) => {
                 let known = self.candidate_entries.insert(name.to_owned(), entry.clone());
+                self.observe_refresh(name, known.is_some(), now);
                 if known.is_some() {
                     return Touched::Nothing;
                 }
                 Ok(())
+            }
+            Key::Refresh(name) => {
+                let known = self.refresh_entries.insert(name.to_owned(), entry.clone());
+                self.observe_refresh(name, known.is_some(), now);
+                return Touched::Nothing;
             }
             Key::Alive(name) => {
                 let expected =
@@ -458,7 +469,11 @@ impl World {
             Key::Notified => self.notified = None,
             Key::Restored => self.restored = None,
             Key::Leader => self.leader = None,
-            Key::Candidate(name) => drop(self.candidate_entries.remove(name)),
+            Key::Candidate(name) => {
+                self.candidate_entries.remove(name);
+                self.refreshed.remove(name);
+            }
+            Key::Refresh(name) => drop(self.refresh_entries.remove(name)),
             // A deleted heartbeat is only silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => drop(self.node_reports.remove(name)),

@@ -20,6 +20,12 @@ pub struct Options {
     /// This controller's id, stable over restarts; default the host's name
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
+    /// Directory whose lock proves that no earlier process of this controller runs; one for each controller
+    #[arg(long, default_value = "/var/lib/hactl/controller", value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// Name of the machine that holds the state directory; default the contents of /etc/machine-id
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
     /// Where the HTTP API is served; beyond loopback only with TLS and client certificates
     #[arg(long, default_value = "127.0.0.1:7443", value_name = "ADDRESS", help_heading = "HTTP")]
     pub listen: SocketAddr,
@@ -72,6 +78,12 @@ impl Options {
         self.id.clone().unwrap_or_else(|| {
             std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
         })
+    }
+
+    /// The machine; empty when unknown.
+    pub fn machine(&self) -> String {
+        let read = || std::fs::read_to_string("/etc/machine-id").unwrap_or_default().trim().to_owned();
+        self.machine.clone().unwrap_or_else(read)
     }
 
     /// TLS, if given.

@@ -10,6 +10,7 @@ use crate::session::Session;
 use clap::Args;
 use ha_api_types::kind::Kind;
 use ha_api_types::names::bare;
+use ha_api_types::view::{ControllerOverview, ControllerState};
 use serde_json::{Value, json};
 
 /// Delete objects; a service itself is left as it is unless --stop is given
@@ -43,6 +44,9 @@ pub(crate) struct Delete {
 impl Delete {
     pub(crate) async fn run(&self, session: &Session) -> Outcome {
         session.format(&[])?;
+        if let Some(ids) = controllers(&self.what)? {
+            return self.controllers(session, &ids).await;
+        }
         let targets = self.targets(session).await?;
         let client = session.client()?;
         let mut found = Vec::new();
@@ -76,6 +80,11 @@ impl Delete {
                 .map_err(|error| Failure::from(error).at(&target.shown()))?;
             session.terminal().say(&format!("{} deleted{suffix}", target.shown()));
         }
+        let nodes = found.iter().filter(|(target, _)| target.kind == Kind::Node);
+        let nodes: Vec<&str> = nodes.map(|(target, _)| target.name.name.as_str()).collect();
+        if !self.dry_run {
+            self.offer_controllers(session, &nodes).await?;
+        }
         if !self.keep_rules {
             let gone: Vec<&str> = found
                 .iter()
@@ -91,6 +100,40 @@ impl Delete {
             }
         }
         missing.map_or(Ok(Exit::Done), Err)
+    }
+
+    async fn controllers(&self, session: &Session, ids: &[String]) -> Outcome {
+        let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
+        let suffix = if self.dry_run { " (server dry run)" } else { "" };
+        let mut missing = None;
+        for id in ids {
+            let shown = format!("controller/{id}");
+            let deleted = session.client()?.delete_controller(id, commitment).await;
+            if deleted.map_err(|error| Failure::from(error).at(&shown))? {
+                session.terminal().say(&format!("{shown} deleted{suffix}"));
+            } else if !self.ignore_not_found {
+                missing = Some(
+                    Failure::refused(format!("controller {id} does not exist")).help("run \"hactl status\""),
+                );
+            }
+        }
+        missing.map_or(Ok(Exit::Done), Err)
+    }
+
+    /// The controllers of the same names as deleted nodes: until they are deleted, an etcd outage stops services.
+    async fn offer_controllers(&self, session: &Session, nodes: &[&str]) -> Result<(), Failure> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let overview = session.client()?.overview().await?;
+        let is_left = |one: &&ControllerOverview| {
+            nodes.contains(&one.id.as_str()) && one.state == ControllerState::Lost
+        };
+        for controller in overview.controllers.iter().filter(is_left) {
+            let text = format!("controller {} is gone too: run \"hactl delete controller/{0}\"", controller.id);
+            session.terminal().progress(&text);
+        }
+        Ok(())
     }
 
     async fn targets(&self, session: &Session) -> Result<Vec<Target>, Failure> {
@@ -122,6 +165,30 @@ impl Delete {
                 Err(Failure::usage("which ones?").help("give names, or --all for every object of the kind"))
             }
         }
+    }
+}
+
+/// The ids of `controller ID…` or `controller/ID…`; `None`: something else is named.
+fn controllers(what: &[String]) -> Result<Option<Vec<String>>, Failure> {
+    let is_kind = |text: &str| matches!(text, "controller" | "controllers");
+    if let Some((kind, ids)) = what.split_first()
+        && is_kind(kind)
+    {
+        if ids.is_empty() {
+            return Err(Failure::usage("which ones?").help("write hactl delete controller ID"));
+        }
+        return ids.iter().map(|id| Ok(TypedName::parse(id)?.name)).collect::<Result<_, _>>().map(Some);
+    }
+    let ids: Vec<&str> = what
+        .iter()
+        .filter_map(|text| text.split_once('/').filter(|(kind, _)| is_kind(kind)).map(|(_, id)| id))
+        .collect();
+    match ids.len() {
+        0 => Ok(None),
+        some if some == what.len() => {
+            ids.iter().map(|id| Ok(TypedName::parse(id)?.name)).collect::<Result<_, _>>().map(Some)
+        }
+        _ => Err(Failure::usage("controllers are deleted alone").help("write hactl delete controller/ID")),
     }
 }
 
@@ -191,6 +258,21 @@ fn shrunk(rule: &Value, gone: &[&str]) -> Shrunk {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn controllers_are_named_by_kind_and_id() {
+        let check = |what: &[&str], expected: Option<&[&str]>| {
+            let what: Vec<String> = what.iter().map(|text| (*text).to_owned()).collect();
+            let expected = expected.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>());
+            assert_eq!(controllers(&what).ok().flatten(), expected, "{what:?}");
+        };
+        check(&["controller/c1", "controller/c2"], Some(&["c1", "c2"]));
+        check(&["controllers", "c1"], Some(&["c1"]));
+        check(&["node/n1"], None);
+        check(&["web"], None);
+        assert!(controllers(&["controller/c1".to_owned(), "node/n1".to_owned()]).is_err());
+        assert!(controllers(&["controller".to_owned()]).is_err());
+    }
 
     #[test]
     fn rules_shrink_or_go_with_their_resources() {

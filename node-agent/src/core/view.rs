@@ -337,6 +337,7 @@ impl View {
             | Key::Notified
             | Key::Restored
             | Key::Leader
+            | Key::Refresh(_)
             | Key::Event(..) => {}
         }
     }
@@ -377,6 +378,7 @@ impl View {
             | Key::Notified
             | Key::Restored
             | Key::Leader
+            | Key::Refresh(_)
             | Key::Event(..) => {}
         }
     }
@@ -443,6 +445,7 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::Tombstone(name)
         | Key::Fence(name)
         | Key::Candidate(name)
+        | Key::Refresh(name)
         | Key::Alive(name)
         | Key::NodeReport(name)
         | Key::DoctorReport(name)

@@ -17,6 +17,7 @@ impl World {
             Command::Add { resource, node, running } => self.add(&resource, node.as_deref(), running)?,
             Command::Delete { resource } => self.delete(&resource)?,
             Command::DeleteNode { node } => self.delete_node(&node)?,
+            Command::DeleteController { node } => self.delete_controller(&node)?,
             Command::Migrate { resource, node } => {
                 self.operate_on(text, OperationAction::Migrate, &resource, Some(&node));
             }

@@ -169,6 +169,7 @@ impl World {
                     | Key::Restored
                     | Key::Leader
                     | Key::Candidate(_)
+                    | Key::Refresh(_)
                     | Key::DoctorReport(_)
                     | Key::UsageReport(_)
                     | Key::Event(..),

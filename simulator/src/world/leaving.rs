@@ -68,6 +68,27 @@ impl World {
         }
     }
 
+    /// The controller is started again once it has ended; one that does not run is started.
+    pub(super) fn restart_controller(&mut self, node: &str) {
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        if self.controllers.contains_key(node) {
+            machine.controller_restarts = true;
+        } else {
+            let who = Who::Controller(node.to_owned());
+            self.queue.push(self.now + RESTART_MS, Event::StartProcess { who, boot: machine.boot });
+        }
+    }
+
+    /// A controller's process is gone: a start that waits for that is carried out.
+    pub(super) fn end_controller(&mut self, node: &str) {
+        self.controllers.remove(node);
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        if std::mem::take(&mut machine.controller_restarts) {
+            let who = Who::Controller(node.to_owned());
+            self.queue.push(self.now + RESTART_MS, Event::StartProcess { who, boot: machine.boot });
+        }
+    }
+
     /// The machine goes down, or its service manager has waited for long enough.
     pub(super) fn down(&mut self, node: &str, boot: u64) {
         let Some(machine) = self.machines.get(node).filter(|machine| machine.boot == boot && machine.up)

@@ -4,6 +4,7 @@ use super::World;
 use super::event::{Event, Sender};
 use super::network::Way;
 use super::process::{Generation, Who};
+use ha_api_types::keys::Key;
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Millis, Mono};
 use ha_controller::core as controller;
@@ -214,6 +215,11 @@ impl World {
         let Ok(revisions) = self.store.changes_since(self.keys.root(), from) else { return };
         let changes: Vec<Change> = revisions.into_iter().flat_map(|(_, changes)| changes).collect();
         self.check_store_changes(&changes);
+        for change in &changes {
+            if let Some(Key::Candidate(id) | Key::Refresh(id)) = self.keys.parse(change.key()) {
+                self.refreshed.insert(id.to_owned(), self.now);
+            }
+        }
         let revision = self.store.revision();
         self.note_words(&changes, revision);
         let mut watchers = Vec::new();

@@ -40,6 +40,8 @@ pub(crate) struct Machine {
     pub storage_cut: bool,
     /// The agent is started again as soon as it has ended.
     pub agent_restarts: bool,
+    /// The controller's process is started again once it has ended.
+    pub controller_restarts: bool,
     /// Counts boots.
     pub boot: u64,
     /// Connected to store and peers.

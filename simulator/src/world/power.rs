@@ -57,6 +57,7 @@ impl World {
             machine.powered = false;
             machine.ending = None;
             machine.agent_restarts = false;
+            machine.controller_restarts = false;
             machine.suspended = false;
             machine.clock.set_suspended(now, false);
             machine.services.clear();
@@ -168,6 +169,8 @@ impl World {
                     url: format!("https://{node}:7443"),
                     version: env!("CARGO_PKG_VERSION").to_owned(),
                     instance: format!("controller-{generation}"),
+                    machine: machine.machine_id(node),
+                    is_only_process: true,
                 };
                 self.generations = generation;
                 let prefixes = vec![self.keys.root().to_owned()];
@@ -205,13 +208,19 @@ impl World {
         let who = Who::Agent(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
         match verb {
+            // A start that is given while the process is ending is carried out once it has ended.
+            ProcessVerb::Start if self.agents.get(node).is_some_and(|process| process.ending) => {
+                self.restart_agent(node);
+            }
             ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
             ProcessVerb::Kill => {
                 self.log(node, "agent", "is killed");
                 self.end_agent(node);
             }
             ProcessVerb::Stop | ProcessVerb::Restart => {
-                if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+                if let Some(process) = self.agents.get_mut(node) {
+                    process.ending = true;
+                    let generation = process.generation;
                     self.tell_agent(node, generation, AgentInput::Shutdown(Shutdown::Restart));
                 }
                 if verb == ProcessVerb::Restart {
@@ -244,19 +253,23 @@ impl World {
     pub(super) fn controller_process(&mut self, node: &str, verb: ProcessVerb) {
         let who = Who::Controller(node.to_owned());
         let Some(boot) = self.machines.get(node).map(|machine| machine.boot) else { return };
-        let generation = self.controllers.get(node).map(|process| process.generation);
         match verb {
+            ProcessVerb::Start if self.controllers.get(node).is_some_and(|process| process.ending) => {
+                self.restart_controller(node);
+            }
             ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
             ProcessVerb::Kill => {
                 self.log(node, "controller", "is killed");
-                self.controllers.remove(node);
+                self.end_controller(node);
             }
             ProcessVerb::Stop | ProcessVerb::Restart => {
-                if let Some(generation) = generation {
+                if let Some(process) = self.controllers.get_mut(node) {
+                    process.ending = true;
+                    let generation = process.generation;
                     self.tell_controller(node, generation, ControllerInput::Shutdown);
                 }
                 if verb == ProcessVerb::Restart {
-                    self.queue.push(self.now + 2_000, Event::StartProcess { who, boot });
+                    self.restart_controller(node);
                 }
             }
             ProcessVerb::Hang => {

@@ -70,6 +70,8 @@ pub(crate) struct Process<C: Core> {
     pub generation: Generation,
     /// Stopped (SIGSTOP): what happens to it waits in the inbox.
     pub hung: bool,
+    /// Told to end.
+    pub ending: bool,
     /// What waits.
     pub inbox: Vec<C::Input>,
     /// Requests that are not answered yet.
@@ -91,6 +93,7 @@ impl<C: Core> Process<C> {
             core,
             generation,
             hung: false,
+            ending: false,
             inbox: Vec::new(),
             outstanding: BTreeSet::new(),
             cursor: None,

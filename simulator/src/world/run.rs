@@ -336,7 +336,7 @@ impl World {
             controller::Effect::Count(_) => {}
             controller::Effect::Ended => {
                 self.log(node, "controller", "ends");
-                self.controllers.remove(node);
+                self.end_controller(node);
             }
         }
     }

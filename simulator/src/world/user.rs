@@ -7,7 +7,10 @@ use ha_api_types::operation::{Operation, OperationAction, OperationPhase, Operat
 use ha_api_types::record::{Assignment, Fence};
 use ha_api_types::time::Timestamp;
 use ha_api_types::validation;
-use ha_controller::core::commands::{names_node, node_deletion_refused};
+use ha_api_types::timing::Timings;
+use ha_controller::core::candidates;
+use ha_controller::core::commands::{controller_deletion_refused, names_node, node_deletion_refused};
+use ha_store::memory_state::MemoryState;
 use ha_store::{Guard, Outcome, Transaction};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -126,6 +129,22 @@ impl World {
         Ok(())
     }
 
+    /// Deletes the keys of a controller, unless they were refreshed just now.
+    pub(super) fn delete_controller(&mut self, id: &str) -> Result<(), String> {
+        let one = |store: &MemoryState, key: String| store.get(&key).entries.into_iter().next();
+        let candidate = one(&self.store, self.keys.candidate(id)).ok_or_else(|| format!("no controller {id}"))?;
+        let refresh = one(&self.store, self.keys.refresh(id)).map(|entry| entry.mod_revision);
+        let silent_ms = self.refreshed.get(id).map(|at| self.now - at);
+        let valid_ms = Timings::from(&self.scenario.timing).heartbeat_valid_ms;
+        if let Some(refused) = controller_deletion_refused(id, silent_ms, valid_ms) {
+            return Err(refused);
+        }
+        let before = self.store.revision();
+        self.store.commit(&candidates::deletion(&self.keys, id, candidate.mod_revision, refresh));
+        self.committed(before + 1);
+        Ok(())
+    }
+
     /// Records an operation; `text` is what the step said, for the list of refusals.
     pub(super) fn operate(&mut self, text: &str, spec: OperationSpec) {
         self.uids += 1;
@@ -204,6 +223,7 @@ impl World {
                 | Key::Restored
                 | Key::Leader
                 | Key::Candidate(_)
+                | Key::Refresh(_)
                 | Key::Alive(_)
                 | Key::NodeReport(_)
                 | Key::DoctorReport(_)

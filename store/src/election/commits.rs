@@ -15,8 +15,6 @@ pub struct CommitClock {
 
 /// Pauses shorter than this never matter: Th/2 is longer for every valid timing.
 const SHORTEST_PAUSE_MS: Millis = 150;
-/// Pauses that ended longer ago than this are forgotten: Th is at most ten minutes.
-const REMEMBERED_MS: Millis = 1_200_000;
 /// A process that pauses more often than this keeps the newest only, which are those that restart an observation last.
 const MOST_PAUSES: usize = 4096;
 
@@ -30,7 +28,6 @@ impl CommitClock {
         if let Some(last) = self.last {
             let length = now.since(last);
             if length > SHORTEST_PAUSE_MS {
-                self.pauses.retain(|(end, _)| now.since(*end) < REMEMBERED_MS);
                 // A longer pause that ended later says all that a shorter earlier one does.
                 while self.pauses.last().is_some_and(|(_, earlier)| *earlier <= length) {
                     self.pauses.pop();

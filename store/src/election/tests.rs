@@ -15,6 +15,8 @@ struct World {
     keys: Keys,
     /// The next leader commit is applied or not, but its outcome is lost.
     lose: Option<bool>,
+    /// Until when an older candidate is to lead.
+    yields_until: Option<Mono>,
 }
 
 fn world() -> World {
@@ -23,18 +25,25 @@ fn world() -> World {
         now: Now { raw: Mono(10_000), ..Now::default() },
         keys: Keys::new("t"),
         lose: None,
+        yields_until: None,
     }
 }
 
 fn party(world: &World, id: &str, instance: &str) -> Party {
+    party_on(world, id, instance, "m1", true)
+}
+
+/// A process on a machine, with the lock of its state directory or without.
+fn party_on(world: &World, id: &str, instance: &str, machine: &str, locked: bool) -> Party {
     let candidate = Candidate {
         id: id.to_owned(),
         url: format!("http://{id}"),
         instance: instance.to_owned(),
+        machine: machine.to_owned(),
         ..Candidate::default()
     };
     Party {
-        election: Election::new(world.keys.clone(), candidate),
+        election: Election::new(world.keys.clone(), candidate, locked),
         readings: Readings::default(),
         id: id.to_owned(),
     }
@@ -47,6 +56,8 @@ impl World {
             revision: self.state.revision(),
             leader: one(self.keys.leader()),
             candidate: one(self.keys.candidate(id)),
+            refresh: one(self.keys.refresh(id)),
+            yields_until: self.yields_until,
         }
     }
 
@@ -157,33 +168,125 @@ fn an_unknown_campaign_counts_as_both_until_read_again() {
     }
 }
 
-#[test]
-fn a_restarted_controller_does_not_wait_for_its_own_lease() {
-    let mut world = world();
-    let mut before = party(&world, "a", "a1");
-    world.turn(&mut before);
-    let joined = before.election.joined();
-    let mut after = party(&world, "a", "a2");
-    world.turn(&mut after);
-    assert!(after.election.leadership().is_some());
-    assert_eq!(after.election.joined(), joined, "the candidate key survives the restart");
-    world.turn(&mut before);
-    assert!(before.election.leadership().is_none());
+impl Party {
+    fn joined(&self) -> Option<Revision> {
+        self.election.membership().map(|own| own.joined)
+    }
+
+    fn leads(&self) -> bool {
+        self.election.leadership().is_some()
+    }
 }
 
 #[test]
-fn another_url_is_another_candidate() {
+fn a_restarted_controller_keeps_its_key_and_does_not_wait_for_its_own_lease() {
     let mut world = world();
     let mut before = party(&world, "a", "a1");
     world.turn(&mut before);
+    let joined = before.joined();
     let mut after = party(&world, "a", "a2");
-    after.election.candidate.url = "http://elsewhere".to_owned();
     world.turn(&mut after);
-    assert!(after.election.joined() > before.election.joined());
+    assert!(after.leads());
+    assert_eq!(after.joined(), joined, "the candidate key survives the restart");
+    world.turn(&mut before);
+    assert!(!before.leads());
+    assert_eq!(before.election.membership(), None, "the key is another process's");
 }
 
 #[test]
-fn a_clean_shutdown_gives_up_both_keys_at_once() {
+fn only_the_same_url_machine_and_lock_keep_the_key() {
+    let check = |url: &str, machine: &str, locked: bool, kept: bool| {
+        let mut world = world();
+        let mut before = party(&world, "a", "a1");
+        world.turn(&mut before);
+        before.election.shut_down();
+        world.turn(&mut before);
+        let mut after = party_on(&world, "a", "a2", machine, locked);
+        url.clone_into(&mut after.election.candidate.url);
+        world.turn(&mut after);
+        assert_eq!(after.joined() == before.joined(), kept, "{url} {machine} {locked}");
+        assert_eq!(after.joined().is_some(), kept, "another process may be alive for Th");
+        world.wait(6_100);
+        world.turn(&mut after);
+        assert!(after.leads());
+        assert_eq!(after.joined() > before.joined(), !kept, "another candidate");
+    };
+    check("http://a", "m1", true, true);
+    check("http://elsewhere", "m1", true, false);
+    check("http://a", "m2", true, false);
+    check("http://a", "", true, false);
+    check("http://a", "m1", false, false);
+}
+
+#[test]
+fn two_processes_of_one_id_do_not_delete_each_others_key() {
+    let mut world = world();
+    let mut first = party(&world, "a", "a1");
+    world.turn(&mut first);
+    let mut second = party_on(&world, "a", "a2", "m2", true);
+    for _ in 0..30 {
+        world.wait(1_000);
+        world.turn(&mut first);
+        world.turn(&mut second);
+    }
+    assert!(first.leads());
+    assert_eq!((second.joined(), second.election.duplicate()), (None, Some("m1")));
+    // The refresh of a build from before `refresh/<id>` is a put of the candidate key.
+    assert_eq!(first.election.duplicate(), None);
+}
+
+#[test]
+fn a_key_that_is_put_every_interval_is_not_deleted() {
+    let mut world = world();
+    let mut first = party(&world, "a", "a1");
+    let key = world.keys.candidate("a");
+    for number in 0..20_u8 {
+        let guard = world.view("a").candidate.map_or(Guard::Absent, |known| Guard::Unchanged(known.mod_revision));
+        world.state.commit(&Transaction::new().put(&key, guard, vec![number]));
+        world.turn(&mut first);
+        world.wait(1_000);
+    }
+    assert_eq!((first.joined(), first.election.duplicate()), (None, Some("")));
+    world.wait(6_000);
+    world.turn(&mut first);
+    assert!(first.joined().is_some(), "the key was deleted once nothing refreshed it");
+}
+
+#[test]
+fn another_value_in_the_candidate_key_ends_leadership_and_refreshes() {
+    let mut world = world();
+    let mut first = party(&world, "a", "a1");
+    world.turn(&mut first);
+    let own = first.election.membership().unwrap();
+    let key = world.keys.candidate("a");
+    world.state.commit(&Transaction::new().put(&key, Guard::Unchanged(own.revision), b"{}".to_vec()));
+    let refresh = world.view("a").refresh.unwrap().mod_revision;
+    // A refresh that is sent before the process sees it conflicts.
+    world.now.raw = world.now.raw + 1_000;
+    let Some(Step::Commit(Subject::Refresh, late)) = first.election.poll(&world.now) else { panic!("due") };
+    assert!(matches!(world.state.commit(&late), Outcome::Conflict(_)));
+    world.turn(&mut first);
+    assert_eq!((first.leads(), first.joined()), (false, None));
+    assert!(world.view("a").leader.is_none(), "the leader key is given up");
+    assert_eq!(world.view("a").refresh.unwrap().mod_revision, refresh);
+}
+
+#[test]
+fn a_deleted_candidate_begins_again_as_another() {
+    let mut world = world();
+    let mut first = party(&world, "a", "a1");
+    world.turn(&mut first);
+    let own = first.election.membership().unwrap();
+    let key = world.keys.candidate("a");
+    world.state.commit(&Transaction::new().delete(&key, Guard::Unchanged(own.revision)));
+    world.turn(&mut first);
+    world.turn(&mut first);
+    assert!(first.joined() > Some(own.joined));
+    assert!(first.leads());
+}
+
+#[test]
+fn a_clean_shutdown_gives_up_the_leader_key_only() {
     let mut world = world();
     let mut first = party(&world, "a", "a1");
     world.turn(&mut first);
@@ -191,7 +294,41 @@ fn a_clean_shutdown_gives_up_both_keys_at_once() {
     world.turn(&mut first);
     assert!(first.election.is_done());
     let view = world.view("a");
-    assert_eq!((view.leader, view.candidate), (None, None));
+    assert_eq!((view.leader, view.candidate.is_some(), view.refresh.is_some()), (None, true, true));
+}
+
+#[test]
+fn a_candidate_waits_for_an_older_one_for_three_leader_leases() {
+    let mut world = world();
+    world.yields_until = Some(world.now.raw + 1_000_000);
+    let mut first = party(&world, "a", "a1");
+    world.turn(&mut first);
+    world.wait(14_900);
+    world.turn(&mut first);
+    assert!(!first.leads());
+    world.wait(200);
+    world.turn(&mut first);
+    assert!(first.leads());
+}
+
+#[test]
+fn a_leader_yields_once_in_thirty_leader_leases() {
+    let mut world = world();
+    let mut first = party(&world, "a", "a1");
+    world.turn(&mut first);
+    assert!(first.election.yield_to_older(&world.now));
+    world.yields_until = Some(world.now.raw + 1_000_000);
+    world.turn(&mut first);
+    assert!(!first.leads() && world.view("a").leader.is_none());
+    world.wait(15_100);
+    world.turn(&mut first);
+    assert!(first.leads(), "no older candidate took over");
+    assert!(!first.election.yield_to_older(&world.now));
+    for _ in 0..135 {
+        world.wait(1_000);
+        world.turn(&mut first);
+    }
+    assert!(first.election.yield_to_older(&world.now));
 }
 
 #[test]

@@ -69,17 +69,17 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     }
     for controller in overview.controllers.iter().filter(|one| one.state == ControllerState::Lost) {
         let consequence = match world.settings().fencing.on_store_loss {
-            OnStoreLoss::Hold => ": for as long as it counts as one, services stop when the store goes away",
+            OnStoreLoss::Hold => ": until it runs or is deleted, an etcd outage stops services",
             OnStoreLoss::Stop => "",
         };
-        let message = format!("controller {} has not been heard for a while{consequence}", controller.id);
+        let message = format!("controller {} does not refresh its key{consequence}", controller.id);
         let about = format!("controller/{}", controller.id);
         found.push(problem(
             Severity::Degraded,
             about,
             Reason::Unknown,
             message,
-            "start it again, or remove its candidate key",
+            &format!("start it again; if it is gone for good: hactl delete controller/{}", controller.id),
         ));
     }
     nodes(overview, &mut found);

@@ -1,6 +1,7 @@
 //! Proving that nothing of a closed epoch runs any more: FENCING, section 5, (a) to (g).
 
 use super::{Subjected, devices, registration, rewrite};
+use crate::core::candidates;
 use crate::core::plan::{Plan, Subject, node_event};
 use crate::core::situation::Situation;
 use crate::core::world::{Versioned, guard_of};
@@ -47,6 +48,9 @@ pub(super) fn plan(
     }
     if subject.node.has_device {
         devices::plan_fencing(situation, subject, fence, plan);
+    } else if subject.node.is_held_by_others {
+        candidates::wait_for_older(situation, subject.name, plan);
+        return;
     }
     let message = match (silence, subject.node.has_device) {
         (Ok(wait_ms), false) => {
@@ -94,7 +98,10 @@ fn settle(
                 situation.world.keys.alive(subject.name),
                 guard_of(situation.world.alive.get(subject.name)),
             )
-            .guard(situation.world.keys.candidate(&situation.config.id), Guard::Created(situation.joined));
+            .guard(
+                situation.world.keys.candidate(&situation.config.id),
+                Guard::Unchanged(situation.membership.revision),
+            );
     }
     let (event_type, message) = match state {
         FenceState::Closed => (EventType::Normal, Reason::ClosedIdle.sentence().to_owned()),

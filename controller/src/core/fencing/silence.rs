@@ -2,6 +2,7 @@
 
 use super::limits::Budget;
 use super::{Subjected, close};
+use crate::core::candidates;
 use crate::core::plan::{Note, Plan};
 use crate::core::restored;
 use crate::core::situation::Situation;
@@ -57,7 +58,7 @@ pub(super) fn plan(
         return;
     }
     if node.is_held_by_others {
-        wait(plan, Reason::JoinedLater, held_by_others(name));
+        candidates::wait_for_older(situation, name, plan);
         return;
     }
     if node.silence_proves.is_err() && !node.has_device {
@@ -80,14 +81,6 @@ pub(super) fn plan(
         return;
     }
     close(situation, subject, fence, None, Note::ClosesOnSilence(name.to_owned()), plan);
-}
-
-/// What an operator can do about a node that asks only controllers which joined before this one.
-pub(super) fn held_by_others(name: &str) -> String {
-    format!(
-        "{}: it goes on once its agent commits again, or confirm it off with hactl node confirm-fenced {name}",
-        Reason::JoinedLater.sentence()
-    )
 }
 
 /// Whether services that were let go for disarm ignore may run on a node that has not acknowledged the arming: its reports

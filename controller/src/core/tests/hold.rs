@@ -6,11 +6,12 @@ use crate::core::Input;
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Proof};
+use ha_store::Guard;
 
 /// Ki of the default profile, twice: from then on a controller without the store says so.
 const NOTICED: u64 = 2_100;
 
-fn request(lab: &Lab, node: &str) -> HoldRequest {
+pub(super) fn request(lab: &Lab, node: &str) -> HoldRequest {
     let fence = lab.fence(node);
     HoldRequest { candidate: "c0".to_owned(), sent_sequence: 7, boot_id: fence.boot_id, epoch: fence.epoch }
 }
@@ -23,7 +24,7 @@ fn ask(lab: &mut Lab, at: usize, node: &str, request: &HoldRequest) -> HoldAnswe
     lab.members[at].holds.pop().expect("it is answered at once")
 }
 
-fn refused(lab: &mut Lab, node: &str, request: &HoldRequest, why: &str) {
+pub(super) fn refused(lab: &mut Lab, node: &str, request: &HoldRequest, why: &str) {
     let answer = ask(lab, 0, node, request);
     assert!(!answer.granted && answer.reason.contains(why), "{answer:?}");
 }
@@ -145,8 +146,12 @@ fn a_declaration_rests_on_the_candidate_key() {
         .commits
         .iter()
         .filter(|(_, transaction, outcome)| transaction.writes_key(&fence) && outcome.applied().is_some());
-    let guarded: Vec<bool> =
-        writes.map(|(_, transaction, _)| transaction.guards().contains_key(&candidate)).collect();
-    // Opened; then closed and released on silence.
-    assert_eq!(guarded, [false, true, true]);
+    let guards: Vec<Option<Guard>> =
+        writes.map(|(_, transaction, _)| transaction.guards().get(&candidate).copied()).collect();
+    // Opened; then closed and released on silence: at the revision of this process's own put (R9.18).
+    let put = lab.members[0].commits.iter().find_map(|(_, transaction, outcome)| {
+        transaction.writes_key(&candidate).then(|| outcome.applied()).flatten()
+    });
+    let own = Some(Guard::Unchanged(put.expect("the candidate key was put")));
+    assert_eq!(guards, [None, own, own]);
 }

@@ -114,6 +114,8 @@ impl Lab {
             url: format!("https://{id}:7443"),
             version: "1".to_owned(),
             instance: format!("{id}-{instance}"),
+            machine: format!("machine-of-{id}"),
+            is_only_process: true,
         });
         let member = Member {
             core,

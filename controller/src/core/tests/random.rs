@@ -224,7 +224,9 @@ proptest! {
         for member in &lab.members {
             for (term, transaction, _) in &member.commits {
                 let id = &member.core.config().id;
-                let own = transaction.writes_key(&lab.keys.candidate(id)) || transaction.writes_key(&lab.keys.leader());
+                let own = [lab.keys.candidate(id), lab.keys.refresh(id), lab.keys.leader()]
+                    .iter()
+                    .any(|key| transaction.writes_key(key));
                 let signed = transaction.guards().get(&lab.keys.leader())
                     == term.map(ha_store::Guard::Created).as_ref();
                 prop_assert!(own || signed, "{transaction:?}");
@@ -239,7 +241,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     let node = (0..3_usize).prop_map(|node| NODES[node]);
     let service = (0..3_usize).prop_map(|service| SERVICES[service]);
     let key =
-        (0..12_u8, node, service, 0..kinds.len()).prop_map(move |(which, node, service, kind)| match which {
+        (0..13_u8, node, service, 0..kinds.len()).prop_map(move |(which, node, service, kind)| match which {
             0 => keys.fence(node),
             1 => keys.alive(node),
             2 => keys.node_report(node),
@@ -250,6 +252,7 @@ fn entry() -> impl Strategy<Value = Entry> {
             7 => keys.candidate("c0"),
             8 | 9 => keys.spec(kinds[kind], if kind % 2 == 0 { service } else { node }),
             10 => keys.spec(ha_api_types::kind::Kind::Cluster, "default"),
+            11 => keys.refresh("c0"),
             _ => keys.status(kinds[kind], service),
         });
     let value = prop_oneof![
@@ -324,7 +327,9 @@ proptest! {
                 prop_assert!(effects < 1_000);
                 if let Effect::Commit { transaction, .. } = effect {
                     prop_assert!(transaction.fits());
-                    let own = transaction.writes_key(&keys.candidate("c0")) || transaction.writes_key(&keys.leader());
+                    let own = [keys.candidate("c0"), keys.refresh("c0"), keys.leader()]
+                        .iter()
+                        .any(|key| transaction.writes_key(key));
                     prop_assert!(own || transaction.guards().contains_key(&keys.leader()));
                 }
             }

@@ -407,7 +407,7 @@ fn nothing_is_written_when_nothing_changes() {
     let applied = |lab: &Lab, from: usize| {
         lab.members[0].commits[from..]
             .iter()
-            .filter(|(_, transaction, _)| !transaction.writes_key(&lab.keys.candidate("c0")))
+            .filter(|(_, transaction, _)| !transaction.writes_key(&lab.keys.refresh("c0")))
             .count()
     };
     lab.run(45_000);
@@ -432,8 +432,9 @@ fn every_leader_write_is_signed_and_guards_what_it_writes() {
     lab.agent(&node).die();
     lab.run(20_000);
     for (_, transaction, outcome) in &lab.members[0].commits {
-        let own =
-            transaction.writes_key(&lab.keys.candidate("c0")) || transaction.writes_key(&lab.keys.leader());
+        let own = [lab.keys.candidate("c0"), lab.keys.refresh("c0"), lab.keys.leader()]
+            .iter()
+            .any(|key| transaction.writes_key(key));
         assert!(own || transaction.guards().contains_key(&lab.keys.leader()));
         assert!(transaction.writes().keys().all(|key| transaction.guards().contains_key(key)));
         assert!(!matches!(outcome, Outcome::Refused(_)));

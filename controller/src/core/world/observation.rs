@@ -1,4 +1,4 @@
-//! When each node was last heard, on this process's own clock. Followers observe too.
+//! When each node and each candidate was last heard, on this process's own clock. Followers observe too.
 
 use super::World;
 use ha_api_types::record::{FenceState, Revision};
@@ -15,7 +15,23 @@ pub struct Observation {
     opened: Option<(u64, Option<Revision>)>,
 }
 
+/// What a process knows of a candidate's refreshes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refreshed {
+    /// When one of its keys was last seen to change, or when they were first seen at all.
+    pub since: Mono,
+    /// A change was seen; otherwise the keys may be of any age.
+    pub is_seen: bool,
+}
+
 impl World {
+    /// A candidate's candidate or refresh key was seen with another revision: builds from before `refresh/<id>` put the
+    /// candidate key every Ki.
+    pub(super) fn observe_refresh(&mut self, id: &str, is_change: bool, now: Mono) {
+        let known = self.refreshed.get(id).is_some_and(|known| known.is_seen);
+        self.refreshed.insert(id.to_owned(), Refreshed { since: now, is_seen: known || is_change });
+    }
+
     /// A heartbeat was seen. Returns whether it came so late that the node may have been taken for silent.
     pub(super) fn observe_heartbeat(&mut self, node: &str, revision: Revision, now: Mono) -> bool {
         let valid_ms = self.heartbeat_valid_ms(node);

@@ -15,6 +15,8 @@ pub enum Command {
     Delete { resource: String },
     /// `delete-node N`: its object.
     DeleteNode { node: String },
+    /// `delete-controller N`: its candidate key.
+    DeleteController { node: String },
     /// `migrate R N`.
     Migrate { resource: String, node: String },
     /// `relocate R N`.
@@ -53,6 +55,7 @@ impl Command {
             Command::Set { .. }
             | Command::Delete { .. }
             | Command::DeleteNode { .. }
+            | Command::DeleteController { .. }
             | Command::Migrate { .. }
             | Command::Relocate { .. }
             | Command::ReplaceSecondary { .. }

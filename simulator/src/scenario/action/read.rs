@@ -11,7 +11,7 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 38] = [
+const FORMS: [(&str, &str); 39] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -38,6 +38,7 @@ const FORMS: [(&str, &str); 38] = [
     ("add", "add R [NODE [running]]"),
     ("delete", "delete R"),
     ("delete-node", "delete-node N"),
+    ("delete-controller", "delete-controller N"),
     ("migrate", "migrate R N"),
     ("relocate", "relocate R N"),
     ("replace-secondary", "replace-secondary R N"),
@@ -80,7 +81,7 @@ impl Action {
             ) => of_resource(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
             Some(
-                "delete-node" | "maintenance" | "confirm-fenced" | "test-watchdog" | "fence" | "unfence"
+                "delete-node" | "delete-controller" | "maintenance" | "confirm-fenced" | "test-watchdog" | "fence" | "unfence"
                 | "disarm" | "arm",
             ) => of_cluster(&words).map(Action::Command),
             Some(_) => of_machine(&words),
@@ -226,6 +227,7 @@ fn of_cluster(words: &[&str]) -> Result<Command, String> {
             Ok(Command::Maintenance { node: (*node).to_owned(), enable: either(word, "enable", "disable")? })
         }
         ["delete-node", node] => Ok(Command::DeleteNode { node: (*node).to_owned() }),
+        ["delete-controller", node] => Ok(Command::DeleteController { node: (*node).to_owned() }),
         ["confirm-fenced", node] => Ok(Command::ConfirmFenced { node: (*node).to_owned() }),
         ["test-watchdog", node] => Ok(Command::TestWatchdog { node: (*node).to_owned() }),
         ["fence", node] => Ok(Command::Fence { node: (*node).to_owned() }),

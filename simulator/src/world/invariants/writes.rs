@@ -38,6 +38,7 @@ impl World {
             Some(
                 Key::Leader
                 | Key::Candidate(_)
+                | Key::Refresh(_)
                 | Key::Alive(_)
                 | Key::NodeReport(_)
                 | Key::DoctorReport(_)

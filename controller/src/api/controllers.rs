@@ -1,0 +1,66 @@
+//! `/apis/hactl.io/v1/controllers/ID`: controllers are not objects, but the key of one that is gone can be deleted.
+
+use super::ApiState;
+use super::commit::{Written, commit};
+use super::error::ApiError;
+use super::request::Parameters;
+use crate::core::candidates::deletion;
+use crate::core::commands::controller_deletion_refused;
+use axum::Json;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Response};
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster};
+use ha_api_types::error_reason::ErrorReason;
+use ha_api_types::kind::Kind;
+use ha_api_types::time::Millis;
+use ha_api_types::timing::Timings;
+use ha_store::Store;
+use serde_json::json;
+
+/// DELETE. Refused while the controller's refresh is seen; guarded by both keys, so a refresh in between refuses it too.
+pub(crate) async fn delete<S: Store>(
+    State(state): State<ApiState<S>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let parameters = Parameters::of(request.uri())?;
+    let keys = state.keys();
+    let candidate_key = keys.candidate(&id);
+    let candidate = state.store().get(&candidate_key).await?;
+    let Some(candidate) = candidate.entries.first() else {
+        return Err(ApiError::new(ErrorReason::NotFound, format!("controller {id} does not exist")));
+    };
+    let refresh = state.store().get(&keys.refresh(&id)).await?;
+    let refresh = refresh.entries.first().map(|entry| entry.mod_revision);
+    let refused = |text: String| ApiError::new(ErrorReason::Conflict, text);
+    let valid_ms = valid_ms(&state).await?;
+    // A key that was never seen to change has been silent for as long as this process watches.
+    let observer = state.observer();
+    let watched_ms = observer.watching_ms().filter(|watched_ms| *watched_ms >= valid_ms);
+    let silent_ms = observer.controller_silent_ms(keys, &id).or(watched_ms);
+    if let Some(text) = controller_deletion_refused(&id, silent_ms, valid_ms) {
+        return Err(refused(text));
+    }
+    if !parameters.dry_run {
+        let transaction = deletion(keys, &id, candidate.mod_revision, refresh);
+        if commit(state.store(), transaction, &candidate_key, None).await? == Written::Conflict {
+            return Err(refused(format!("controller {id} is running: its key changed just now. Stop it first")));
+        }
+    }
+    Ok(Json(json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": id, "group": ha_api_types::kind::GROUP, "kind": "controllers"},
+    }))
+    .into_response())
+}
+
+/// Th, as the Cluster object asks for; the default while it does not or cannot be read.
+async fn valid_ms<S: Store>(state: &ApiState<S>) -> Result<Millis, ApiError> {
+    let cluster = state.store().get(&state.keys().spec(Kind::Cluster, CLUSTER_NAME)).await?;
+    let read = |value: &[u8]| serde_json::from_slice::<Cluster>(value).ok();
+    let timings = cluster.entries.first().and_then(|entry| read(&entry.value));
+    Ok(timings.map_or_else(Timings::default, |cluster| Timings::from(&cluster.spec.timing)).heartbeat_valid_ms)
+}

@@ -1,0 +1,159 @@
+//! Controllers that joined before and after each other: who may declare a node dead, who leads then, and which keys are left
+//! over (FENCING, section 9).
+
+use super::Controller;
+use super::health::hold_terms;
+use super::plan::{Note, Plan, Subject, cluster_event};
+use super::situation::Situation;
+use super::world::{Refreshed, World};
+use ha_api_types::event::EventType;
+use ha_api_types::keys::Keys;
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, HoldTerms, Revision};
+use ha_api_types::time::{Millis, Mono};
+use ha_store::{Guard, Transaction};
+
+impl Controller {
+    /// Until when an older controller counts as there that may conclude something from a node's silence, where this one may
+    /// not (R9.28). Only looked at while the leader key is absent.
+    pub(super) fn yields_until(&self) -> Option<Mono> {
+        if self.world.leader.is_some() {
+            return None;
+        }
+        let joined = self.election.membership()?.joined;
+        let valid_ms = self.world.timings().heartbeat_valid_ms;
+        let until = older(&self.world, joined).into_iter().map(|(_, refreshed)| refreshed.since + valid_ms);
+        until.filter(|until| *until > self.now.raw).max()
+    }
+
+    /// Gives the leader key up for an older controller (R9.29).
+    pub(super) fn yield_to_older(&mut self) {
+        let now = self.now.clone();
+        if self.election.yield_to_older(&now) {
+            let message =
+                format!("controller {}: {}", self.config.id, Reason::YieldedLeadership.sentence());
+            self.tell_of_cluster(EventType::Normal, Reason::YieldedLeadership, message);
+        }
+    }
+
+    /// Reports once that another process refreshes this controller's keys (R9.14).
+    pub(super) fn note_duplicate(&mut self) {
+        let machine = self.election.duplicate().map(str::to_owned);
+        let is_news = machine.is_some() && !self.is_duplicate;
+        self.is_duplicate = machine.is_some();
+        if let (true, Some(machine)) = (is_news, machine) {
+            let place = if machine.is_empty() { "another machine".to_owned() } else { format!("machine {machine}") };
+            let message = format!(
+                "controller {}: {} ({place}); this process only serves the API",
+                self.config.id,
+                Reason::DuplicateController.sentence()
+            );
+            self.tell_of_cluster(EventType::Warning, Reason::DuplicateController, message);
+        }
+    }
+}
+
+/// The terms of nodes whose silence proves nothing to a controller that joined at `joined`: their epoch is open, or closed
+/// without a proof.
+fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldTerms> {
+    world
+        .fences
+        .iter()
+        .filter(|(_, fence)| matches!(fence.value.state, FenceState::Open | FenceState::Fencing))
+        .filter_map(|(name, fence)| {
+            hold_terms(Some(&fence.value), world.node_reports.get(name).map(|report| &report.value))
+        })
+        .filter(move |terms| !terms.include(joined))
+}
+
+/// The controllers that joined before `joined` and are known to a node that does not know one that joined then.
+fn older(world: &World, joined: Revision) -> Vec<(&String, Refreshed)> {
+    let newest_known = held_by_others(world, joined).map(|terms| terms.candidate_generation).max();
+    let Some(newest_known) = newest_known else { return Vec::new() };
+    known_to(world, newest_known)
+        .filter_map(|id| Some((id, *world.refreshed.get(id)?)))
+        .collect()
+}
+
+fn known_to(world: &World, generation: Revision) -> impl Iterator<Item = &String> {
+    let is_known = move |created: Revision| HoldTerms { candidate_generation: generation }.include(created);
+    world.candidate_entries.iter().filter(move |(_, entry)| is_known(entry.create_revision)).map(|(id, _)| id)
+}
+
+fn is_refreshed(world: &World, id: &str, now: Mono) -> bool {
+    let valid_ms = world.timings().heartbeat_valid_ms;
+    world.refreshed.get(id).is_some_and(|known| known.is_seen && now < known.since + valid_ms)
+}
+
+/// Whether an older controller is there that may conclude something where one that joined at `joined` may not.
+pub(super) fn is_older_there(world: &World, now: Mono, joined: Revision) -> bool {
+    older(world, joined).into_iter().any(|(id, _)| is_refreshed(world, id, now))
+}
+
+/// Waits for a controller that joined before the node's last report, and says which remedy is possible (R9.27).
+pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut Plan) {
+    plan.is_held_by_others = true;
+    let world = situation.world;
+    let fence = world.fences.get(name).map(|fence| &fence.value);
+    let report = world.node_reports.get(name).map(|report| &report.value);
+    let generation = hold_terms(fence, report).map_or(0, |terms| terms.candidate_generation);
+    let known: Vec<&str> = known_to(world, generation).map(String::as_str).collect();
+    let there: Vec<&str> =
+        known.iter().copied().filter(|id| is_refreshed(world, id, situation.now.raw)).collect();
+    let otherwise = format!("If {name} is certainly powered off, run hactl node confirm-fenced {name}");
+    let message = if !there.is_empty() {
+        format!(
+            "Waiting for controller {} to lead: node {name} may continue to run with the agreement of controllers that \
+             joined before this leader. {otherwise}",
+            there.join(" or ")
+        )
+    } else if known.is_empty() {
+        format!(
+            "No controller that node {name} has reported is left, and this leader joined later. Power {name} off, then run \
+             hactl node confirm-fenced {name}"
+        )
+    } else {
+        format!(
+            "Start controller {} again: node {name} may continue to run with its agreement, and this leader joined later. \
+             {otherwise}",
+            known.join(" or ")
+        )
+    };
+    plan.wait(Kind::Node, name, Reason::JoinedLater, message);
+    // Whether an older controller is there changes without a change that is planned from.
+    plan.wake(situation, situation.now.raw + LOOK_MS, "an older controller may be back");
+}
+
+/// How often a leader that waits for an older controller looks for one, milliseconds.
+const LOOK_MS: Millis = 1_000;
+
+/// Deletes the keys of controllers that were not refreshed for `candidateRetentionSeconds`: counted from now after a start
+/// of this process or a gap of its own commits (R9.23).
+pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
+    let world = situation.world;
+    let retention_ms = world.settings().timing.candidate_retention_ms();
+    let gap_ms = world.timings().heartbeat_valid_ms / 2;
+    for (id, entry) in &world.candidate_entries {
+        let Some(refreshed) = world.refreshed.get(id).filter(|_| *id != situation.config.id) else { continue };
+        let since = situation.commits.restart_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
+        let due = since + retention_ms;
+        if situation.now.raw < due {
+            continue;
+        }
+        let message = format!("Deleted controller {id}: not refreshed for {} s", retention_ms / 1000);
+        let event = cluster_event(situation, EventType::Normal, Reason::ControllerDeleted, message);
+        let refresh = world.refresh_entries.get(id).map(|entry| entry.mod_revision);
+        let transaction = deletion(&world.keys, id, entry.mod_revision, refresh);
+        plan.act(Subject::Candidate(id.clone()), transaction, vec![event], Note::None);
+    }
+}
+
+/// The transaction that deletes a controller's keys, unless one of them has changed since these revisions.
+pub fn deletion(keys: &Keys, id: &str, candidate: Revision, refresh: Option<Revision>) -> Transaction {
+    let transaction = Transaction::new().delete(keys.candidate(id), Guard::Unchanged(candidate));
+    match refresh {
+        Some(revision) => transaction.delete(keys.refresh(id), Guard::Unchanged(revision)),
+        None => transaction.guard(keys.refresh(id), Guard::Absent),
+    }
+}

@@ -1,0 +1,183 @@
+//! Candidates: FENCING, section 9, from R9.10 on.
+
+use super::fencing::{TH, running_on};
+use super::hold;
+use super::lab::Lab;
+use crate::core::Input;
+use ha_api_types::cluster::ClusterSpec;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Revision};
+use ha_store::{Guard, Transaction};
+
+fn created(lab: &Lab, id: &str) -> Option<Revision> {
+    lab.state.get(&lab.keys.candidate(id)).entries.first().map(|entry| entry.create_revision)
+}
+
+/// Puts another value, or none, into a candidate key.
+fn overwrite(lab: &mut Lab, id: &str, value: Option<&str>) {
+    let key = lab.keys.candidate(id);
+    let known = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
+    let transaction = Transaction::new();
+    let transaction = match value {
+        Some(value) => transaction.put(key, known, value.as_bytes().to_vec()),
+        None => transaction.delete(key, known),
+    };
+    assert!(lab.state.commit(&transaction).applied().is_some());
+}
+
+/// Ends a member in order and starts the next process of its id.
+fn restart(lab: &mut Lab, at: usize, id: &str, instance: &str) {
+    let now = lab.now.clone();
+    lab.members[at].core.handle(&now, Input::Shutdown);
+    lab.until(1_000, "it ends", |lab| !lab.members[at].running);
+    lab.add_controller(id, instance);
+}
+
+fn node_says(lab: &Lab, node: &str) -> (Reason, String) {
+    let status = lab.node(node);
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready").expect("it is there");
+    (ready.reason, ready.message.clone())
+}
+
+#[test]
+fn a_restarted_controller_fences_what_its_predecessor_knew() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).hold = created(&lab, "c0");
+    lab.run(2_000);
+    lab.agent(&node).die();
+    let before = created(&lab, "c0");
+    restart(&mut lab, 0, "c0", "2");
+    lab.run(2_000);
+    restart(&mut lab, 1, "c0", "3");
+    assert_eq!(created(&lab, "c0"), before, "the key stays");
+    let wait_ms = lab.agent(&node).wait_ms();
+    lab.until(wait_ms + 3_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+}
+
+#[test]
+fn a_leader_whose_candidate_key_is_deleted_begins_again_and_goes_on() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let before = created(&lab, "c0");
+    overwrite(&mut lab, "c0", None);
+    lab.run(1_000);
+    assert!(created(&lab, "c0") > before, "another candidate");
+    lab.agent(&node).die();
+    lab.until(40_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+}
+
+#[test]
+fn a_declaration_by_a_process_whose_key_another_one_put_conflicts() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).die();
+    lab.run(TH - 1_000);
+    // The view of the leader lags: it plans from before.
+    let seen = lab.members[0].core.world().revision;
+    overwrite(&mut lab, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
+    assert!(lab.members[0].core.world().revision == seen);
+    lab.run(TH);
+    assert_eq!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
+    assert_eq!(lab.members[0].core.term(), None, "the leader key was given up");
+}
+
+#[test]
+fn a_process_without_its_key_grants_nothing() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let asked = hold::request(&lab, &node);
+    overwrite(&mut lab, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
+    lab.run(200);
+    lab.away = true;
+    lab.run(3_000);
+    hold::refused(&mut lab, &node, &asked, "another process holds the candidate key");
+}
+
+#[test]
+fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    let before = created(&lab, "c0");
+    lab.agent(&node).hold = before;
+    lab.run(2_000);
+    // The old process may still be alive, cut off together with the node, and grant.
+    lab.members[0].running = false;
+    lab.agent(&node).die();
+    lab.add_controller("c0", "2");
+    let mut moved = lab.members[1].core.config().clone();
+    "another machine".clone_into(&mut moved.machine);
+    lab.members[1].core = crate::core::Controller::new(moved);
+    lab.run(TH - 1_000);
+    assert_eq!(created(&lab, "c0"), before, "the old process may refresh it");
+    lab.run(60_000);
+    assert!(created(&lab, "c0") > before);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    let (reason, message) = node_says(&lab, &node);
+    assert_eq!(reason, Reason::JoinedLater);
+    assert!(message.contains("No controller that node") && message.contains("confirm-fenced"), "{message}");
+}
+
+#[test]
+fn a_second_process_of_one_id_says_so_and_does_not_lead() {
+    let mut lab = Lab::new(1, &["node1"]);
+    lab.settle();
+    lab.add_controller("c0", "2");
+    let mut other = lab.members[1].core.config().clone();
+    "https://elsewhere:7443".clone_into(&mut other.url);
+    lab.members[1].core = crate::core::Controller::new(other);
+    lab.run(30_000);
+    assert!(lab.members[0].core.term().is_some());
+    assert!(lab.members[1].core.term().is_none());
+    let told = lab.events.iter().filter(|event| event.reason == Reason::DuplicateController).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
+fn a_leader_that_joined_later_says_who_helps_also_once_the_node_is_fencing() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).hold = created(&lab, "c0");
+    lab.run(2_000);
+    lab.agent(&node).die();
+    lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
+    lab.members[0].running = false;
+    lab.add_controller("c1", "1");
+    lab.until(10_000, "it leads", |lab| lab.members[1].core.term().is_some());
+    lab.run(40_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Fencing);
+    let (reason, message) = node_says(&lab, &node);
+    assert_eq!(reason, Reason::JoinedLater);
+    assert!(message.starts_with("Start controller c0 again"), "{message}");
+    // The remedy works: the older one comes back, the younger one yields.
+    lab.add_controller("c0", "2");
+    lab.until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
+    assert!(lab.events.iter().any(|event| event.reason == Reason::YieldedLeadership));
+}
+
+#[test]
+fn retention_counts_from_the_end_of_a_gap_of_own_commits() {
+    let mut lab = Lab::new(2, &["node1"]);
+    lab.settle();
+    lab.edit::<ClusterSpec>("default", |cluster| {
+        cluster.spec.timing.candidate_retention_seconds = Some(60.0);
+    });
+    let gone = lab.members.iter().position(|member| member.core.term().is_none()).expect("one follows");
+    let id = lab.members[gone].core.config().id.clone();
+    lab.members[gone].running = false;
+    lab.run(40_000);
+    lab.away = true;
+    lab.run(30_000);
+    lab.away = false;
+    lab.run(55_000);
+    assert!(created(&lab, &id).is_some(), "the outage does not count");
+    lab.until(60_000, "deleted", |lab| created(lab, &id).is_none());
+    assert!(lab.state.get(&lab.keys.refresh(&id)).entries.is_empty());
+    assert!(lab.events.iter().any(|event| event.reason == Reason::ControllerDeleted));
+}
+
+#[test]
+fn a_controller_that_refreshes_is_not_deleted() {
+    let mut lab = Lab::new(2, &["node1"]);
+    lab.settle();
+    lab.edit::<ClusterSpec>("default", |cluster| {
+        cluster.spec.timing.candidate_retention_seconds = Some(30.0);
+    });
+    let joined = [created(&lab, "c0"), created(&lab, "c1")];
+    lab.run(120_000);
+    assert_eq!([created(&lab, "c0"), created(&lab, "c1")], joined);
+}

@@ -1,0 +1,53 @@
+//! The exclusive lock of the state directory: while this process holds it, no earlier process of this controller is alive.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// The lock; released when dropped, also by the kernel when the process dies.
+#[derive(Debug)]
+pub(super) struct StateLock {
+    _directory: File,
+}
+
+/// Why there is no lock.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LockError {
+    /// Another process holds the lock.
+    #[error("{0} is locked by another controller: stop it, or give each controller its own --state-dir")]
+    Held(PathBuf),
+    /// The directory cannot be used.
+    #[error("cannot lock {0}: {1}")]
+    Unusable(PathBuf, std::io::Error),
+}
+
+/// Creates and locks the directory. The lock is on the directory itself, so reading it is the only permission that is needed.
+pub(super) fn lock(directory: &Path) -> Result<StateLock, LockError> {
+    let unusable = |error| LockError::Unusable(directory.to_owned(), error);
+    if !directory.exists() {
+        std::fs::create_dir_all(directory).map_err(unusable)?;
+    }
+    let opened = File::open(directory).map_err(unusable)?;
+    match opened.try_lock() {
+        Ok(()) => Ok(StateLock { _directory: opened }),
+        Err(std::fs::TryLockError::WouldBlock) => Err(LockError::Held(directory.to_owned())),
+        Err(std::fs::TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_process_holds_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path().join("a/state");
+        let held = lock(&directory).unwrap();
+        assert!(matches!(lock(&directory), Err(LockError::Held(_))));
+        drop(held);
+        lock(&directory).unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(matches!(lock(&file.join("state")), Err(LockError::Unusable(..))));
+    }
+}
