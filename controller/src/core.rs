@@ -476,7 +476,8 @@ impl Controller {
         }
         self.begin_deliveries(&mut plan);
         self.waiting = plan.waiting;
-        if plan.is_held_by_others && candidates::is_older_there(&self.world, self.now.raw, membership.joined) {
+        if plan.is_held_by_others && candidates::is_older_there(&self.world, self.now.raw, membership.joined)
+        {
             self.yield_to_older();
         }
     }

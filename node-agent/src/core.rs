@@ -423,7 +423,11 @@ impl AgentCore {
             // Refreshed every Ki by every controller; only the node's report tells of them. What was found and measured is no
             // matter for services, nor is what the leader told whom.
             Some(
-                Key::Candidate(_) | Key::Refresh(_) | Key::DoctorReport(_) | Key::UsageReport(_) | Key::Notified,
+                Key::Candidate(_)
+                | Key::Refresh(_)
+                | Key::DoctorReport(_)
+                | Key::UsageReport(_)
+                | Key::Notified,
             ) => {}
         }
     }

@@ -468,7 +468,8 @@ impl Election {
                 self.lead = Lead::Done;
                 None
             }
-            Lead::Leading { lease, leadership: Leadership { term, .. }, .. } | Lead::Yielding { lease, term } => {
+            Lead::Leading { lease, leadership: Leadership { term, .. }, .. }
+            | Lead::Yielding { lease, term } => {
                 let transaction = Transaction::new().delete(self.keys.leader(), Guard::Created(*term));
                 self.revoke.push(*lease);
                 self.lead = Lead::Resigning;

@@ -44,7 +44,9 @@ pub(crate) async fn delete<S: Store>(
     if !parameters.dry_run {
         let transaction = deletion(keys, &id, candidate.mod_revision, refresh);
         if commit(state.store(), transaction, &candidate_key, None).await? == Written::Conflict {
-            return Err(refused(format!("controller {id} is running: its key changed just now. Stop it first")));
+            return Err(refused(format!(
+                "controller {id} is running: its key changed just now. Stop it first"
+            )));
         }
     }
     Ok(Json(json!({
@@ -62,5 +64,7 @@ async fn valid_ms<S: Store>(state: &ApiState<S>) -> Result<Millis, ApiError> {
     let cluster = state.store().get(&state.keys().spec(Kind::Cluster, CLUSTER_NAME)).await?;
     let read = |value: &[u8]| serde_json::from_slice::<Cluster>(value).ok();
     let timings = cluster.entries.first().and_then(|entry| read(&entry.value));
-    Ok(timings.map_or_else(Timings::default, |cluster| Timings::from(&cluster.spec.timing)).heartbeat_valid_ms)
+    Ok(timings
+        .map_or_else(Timings::default, |cluster| Timings::from(&cluster.spec.timing))
+        .heartbeat_valid_ms)
 }

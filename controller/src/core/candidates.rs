@@ -31,8 +31,7 @@ impl Controller {
     pub(super) fn yield_to_older(&mut self) {
         let now = self.now.clone();
         if self.election.yield_to_older(&now) {
-            let message =
-                format!("controller {}: {}", self.config.id, Reason::YieldedLeadership.sentence());
+            let message = format!("controller {}: {}", self.config.id, Reason::YieldedLeadership.sentence());
             self.tell_of_cluster(EventType::Normal, Reason::YieldedLeadership, message);
         }
     }
@@ -43,7 +42,8 @@ impl Controller {
         let is_news = machine.is_some() && !self.is_duplicate;
         self.is_duplicate = machine.is_some();
         if let (true, Some(machine)) = (is_news, machine) {
-            let place = if machine.is_empty() { "another machine".to_owned() } else { format!("machine {machine}") };
+            let place =
+                if machine.is_empty() { "another machine".to_owned() } else { format!("machine {machine}") };
             let message = format!(
                 "controller {}: {} ({place}); this process only serves the API",
                 self.config.id,
@@ -71,9 +71,7 @@ fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldT
 fn older(world: &World, joined: Revision) -> Vec<(&String, Refreshed)> {
     let newest_known = held_by_others(world, joined).map(|terms| terms.candidate_generation).max();
     let Some(newest_known) = newest_known else { return Vec::new() };
-    known_to(world, newest_known)
-        .filter_map(|id| Some((id, *world.refreshed.get(id)?)))
-        .collect()
+    known_to(world, newest_known).filter_map(|id| Some((id, *world.refreshed.get(id)?))).collect()
 }
 
 fn known_to(world: &World, generation: Revision) -> impl Iterator<Item = &String> {
@@ -135,7 +133,9 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     let retention_ms = world.settings().timing.candidate_retention_ms();
     let gap_ms = world.timings().heartbeat_valid_ms / 2;
     for (id, entry) in &world.candidate_entries {
-        let Some(refreshed) = world.refreshed.get(id).filter(|_| *id != situation.config.id) else { continue };
+        let Some(refreshed) = world.refreshed.get(id).filter(|_| *id != situation.config.id) else {
+            continue;
+        };
         let since = situation.commits.restart_of(refreshed.since, gap_ms).unwrap_or(refreshed.since);
         let due = since + retention_ms;
         if situation.now.raw < due {

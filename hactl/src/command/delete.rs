@@ -130,7 +130,8 @@ impl Delete {
             nodes.contains(&one.id.as_str()) && one.state == ControllerState::Lost
         };
         for controller in overview.controllers.iter().filter(is_left) {
-            let text = format!("controller {} is gone too: run \"hactl delete controller/{0}\"", controller.id);
+            let text =
+                format!("controller {} is gone too: run \"hactl delete controller/{0}\"", controller.id);
             session.terminal().progress(&text);
         }
         Ok(())

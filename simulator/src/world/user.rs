@@ -6,8 +6,8 @@ use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
 use ha_api_types::record::{Assignment, Fence};
 use ha_api_types::time::Timestamp;
-use ha_api_types::validation;
 use ha_api_types::timing::Timings;
+use ha_api_types::validation;
 use ha_controller::core::candidates;
 use ha_controller::core::commands::{controller_deletion_refused, names_node, node_deletion_refused};
 use ha_store::memory_state::MemoryState;
@@ -132,7 +132,8 @@ impl World {
     /// Deletes the keys of a controller, unless they were refreshed just now.
     pub(super) fn delete_controller(&mut self, id: &str) -> Result<(), String> {
         let one = |store: &MemoryState, key: String| store.get(&key).entries.into_iter().next();
-        let candidate = one(&self.store, self.keys.candidate(id)).ok_or_else(|| format!("no controller {id}"))?;
+        let candidate =
+            one(&self.store, self.keys.candidate(id)).ok_or_else(|| format!("no controller {id}"))?;
         let refresh = one(&self.store, self.keys.refresh(id)).map(|entry| entry.mod_revision);
         let silent_ms = self.refreshed.get(id).map(|at| self.now - at);
         let valid_ms = Timings::from(&self.scenario.timing).heartbeat_valid_ms;

@@ -65,7 +65,9 @@ impl Election {
         let seen = self.view.candidate.as_ref().map(|entry| entry.mod_revision);
         let is_other = |own: &Membership| self.view.revision >= own.revision && seen != Some(own.revision);
         match &mut self.presence {
-            Presence::Own { own, .. } | Presence::Refreshing { own } | Presence::Unread { own: Some(own), .. }
+            Presence::Own { own, .. }
+            | Presence::Refreshing { own }
+            | Presence::Unread { own: Some(own), .. }
                 if is_other(own) =>
             {
                 self.presence = self.settled(now);
@@ -175,10 +177,8 @@ impl Election {
             Presence::Own { own, due } if now.raw >= *due => {
                 let own = *own;
                 self.candidate.sequence += 1;
-                let value = Refresh {
-                    instance: self.candidate.instance.clone(),
-                    sequence: self.candidate.sequence,
-                };
+                let value =
+                    Refresh { instance: self.candidate.instance.clone(), sequence: self.candidate.sequence };
                 let value = serde_json::to_vec(&value).unwrap_or_default();
                 let transaction = Transaction::new()
                     .put(refresh, self.refresh_guard(), value)
@@ -186,7 +186,9 @@ impl Election {
                 self.presence = Presence::Refreshing { own };
                 Some(Step::Commit(Subject::Refresh, transaction))
             }
-            Presence::Foreign { revisions: (modified, _), since, .. } if now.raw >= *since + self.valid_ms => {
+            Presence::Foreign { revisions: (modified, _), since, .. }
+                if now.raw >= *since + self.valid_ms =>
+            {
                 let removal = Transaction::new().delete(candidate, Guard::Unchanged(*modified));
                 let transaction = match self.refresh_guard() {
                     Guard::Absent => removal.guard(refresh, Guard::Absent),

@@ -241,7 +241,8 @@ fn a_key_that_is_put_every_interval_is_not_deleted() {
     let mut first = party(&world, "a", "a1");
     let key = world.keys.candidate("a");
     for number in 0..20_u8 {
-        let guard = world.view("a").candidate.map_or(Guard::Absent, |known| Guard::Unchanged(known.mod_revision));
+        let guard =
+            world.view("a").candidate.map_or(Guard::Absent, |known| Guard::Unchanged(known.mod_revision));
         world.state.commit(&Transaction::new().put(&key, guard, vec![number]));
         world.turn(&mut first);
         world.wait(1_000);

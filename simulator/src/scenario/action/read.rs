@@ -81,8 +81,8 @@ impl Action {
             ) => of_resource(&words).map(Action::Command),
             Some("load" | "crash" | "move-by-hand" | "start-by-hand" | "stop-by-hand") => of_service(&words),
             Some(
-                "delete-node" | "delete-controller" | "maintenance" | "confirm-fenced" | "test-watchdog" | "fence" | "unfence"
-                | "disarm" | "arm",
+                "delete-node" | "delete-controller" | "maintenance" | "confirm-fenced" | "test-watchdog"
+                | "fence" | "unfence" | "disarm" | "arm",
             ) => of_cluster(&words).map(Action::Command),
             Some(_) => of_machine(&words),
         };
