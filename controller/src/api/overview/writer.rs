@@ -17,7 +17,7 @@ pub(super) fn of(world: &World, key: &str) -> String {
             let report = world.node_reports.get(node).map(|report| report.value.version.as_str());
             format!("the agent of node {node}{}", version(report))
         }
-        Some(Key::Candidate(id)) => controller(world, id),
+        Some(Key::Candidate(id) | Key::Refresh(id)) => controller(world, id),
         Some(
             Key::Status(..)
             | Key::Assignment(_)

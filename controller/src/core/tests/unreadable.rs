@@ -40,6 +40,7 @@ fn sort(keys: &Keys, key: &str) -> Option<String> {
         Key::NodeReport(_) => "report/node".to_owned(),
         Key::ServiceReport(..) => "report/resource".to_owned(),
         Key::Candidate(_) => "candidate".to_owned(),
+        Key::Refresh(_) => "refresh".to_owned(),
         Key::Notified
         | Key::Restored
         | Key::Leader

@@ -62,6 +62,7 @@ impl Doubts {
             | Key::Restored
             | Key::Leader
             | Key::Candidate(_)
+            | Key::Refresh(_)
             | Key::DoctorReport(_)
             | Key::UsageReport(_)
             | Key::ServiceReport(..)
@@ -82,6 +83,7 @@ pub(super) fn is_kept(key: &Key<'_>) -> bool {
         | Key::Restored
         | Key::Leader
         | Key::Candidate(_)
+        | Key::Refresh(_)
         | Key::Alive(_)
         | Key::NodeReport(_)
         | Key::DoctorReport(_)
