@@ -85,24 +85,36 @@ fn bind(source: &Path, target: &Path) -> Result<()> {
         .with_context(|| format!("{} could not be bound to {}", source.display(), target.display()))
 }
 
-/// Gives the machine a `/run` of its own, empty as after a boot, where only its cluster's volatile folder shows: sockets of what
-/// stands between machines, as their power supply, are there.
+/// Where `ip` keeps the network namespaces that have a name.
+const NAMESPACES: &str = "/run/netns";
+
+/// Gives the machine a `/run` of its own, empty as after a boot, except for two directories of the world between the machines: the
+/// volatile folder of its cluster, which has the socket of the power supply, and the network namespaces, one of which is the
+/// switch that a fence agent of kind Fabric configures.
 fn own_run(volatile: &Path) -> Result<()> {
     let run = Path::new("/run");
-    let shown = volatile.parent().filter(|folder| *folder != run).unwrap_or(volatile);
-    let handle = File::open(shown).with_context(|| shown.display().to_string())?;
-    let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
+    let volatile = volatile.parent().filter(|folder| *folder != run).unwrap_or(volatile);
+    let shown = [volatile, Path::new(NAMESPACES)].into_iter().filter(|folder| folder.starts_with(run));
+    // Opened first: the tmpfs covers them.
+    let handles: Vec<(&Path, File)> = shown
+        .filter(|folder| folder.is_dir())
+        .map(|folder| {
+            File::open(folder).map(|handle| (folder, handle)).with_context(|| folder.display().to_string())
+        })
+        .collect::<Result<_>>()?;
     let none: Option<&str> = None;
     mount(Some("tmpfs"), run, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
         .context("a tmpfs could not be mounted on /run")?;
     // /var/lock is a link to it, and everybody's.
     fs::DirBuilder::new().mode(0o777).create(run.join("lock"))?;
-    if !shown.starts_with(run) {
-        return Ok(());
+    for (folder, handle) in handles {
+        let through = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
+        fs::create_dir_all(folder)?;
+        // With what is mounted below: each namespace is a mount.
+        mount(Some(through.as_str()), folder, none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
+            .with_context(|| format!("{} could not be shown again", folder.display()))?;
     }
-    fs::create_dir_all(shown)?;
-    mount(Some(through.as_str()), shown, none, MsFlags::MS_BIND, none)
-        .with_context(|| format!("{} could not be shown again", shown.display()))
+    Ok(())
 }
 
 struct Machine<'a> {

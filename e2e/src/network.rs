@@ -37,6 +37,8 @@ pub enum Drop {
     Port(u16),
     /// What it sends to another machine.
     To(Ipv4Addr),
+    /// What it receives from another machine.
+    From(Ipv4Addr),
     /// So many percent of what it receives, by chance.
     Percent(u8),
     /// What it receives above so many kilobytes a second.
@@ -219,6 +221,7 @@ impl Network {
             Drop::Sent => (&["output"], "oifname eth0 drop".to_owned()),
             Drop::Received => (&["input"], "iifname eth0 drop".to_owned()),
             Drop::To(address) => (&["output"], format!("ip daddr {address} drop")),
+            Drop::From(address) => (&["input"], format!("ip saddr {address} drop")),
             Drop::Percent(percent) => {
                 (&["input"], format!("iifname eth0 numgen random mod 100 < {percent} drop"))
             }

@@ -24,3 +24,9 @@ pub fn end<T: Termination>(who: &str, outcome: Result<T>) -> ExitCode {
 pub fn say(line: &str) -> Result<()> {
     writeln!(std::io::stdout(), "{line}").context("standard output is closed")
 }
+
+/// Returns a number that follows from a text, the same with every build (FNV-1a): to draw by the hash of a commit.
+pub fn number(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

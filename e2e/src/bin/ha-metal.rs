@@ -10,7 +10,7 @@ use ha_e2e::metal::hardware::{Accelerator, Hardware, Watchdog};
 use ha_e2e::metal::rig::Rig;
 use ha_e2e::metal::{measure, run, table};
 use ha_e2e::plan::Plan;
-use ha_e2e::program::{end, say};
+use ha_e2e::program::{end, number, say};
 use ha_e2e::scratch;
 use ha_e2e::wait::monotonic_ns;
 
@@ -26,6 +26,9 @@ struct Arguments {
     /// The short form that ./dev/test runs: each case once; of one whose times say nothing all else is judged
     #[arg(long, conflicts_with = "cases")]
     short: bool,
+    /// With --short: one further case, drawn by this text, such as the hash of a commit
+    #[arg(long, value_name = "TEXT", requires = "short")]
+    drawn: Option<String>,
     /// How often a case is run whose times say nothing because the host let a machine wait
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3))]
     attempts: u32,
@@ -129,9 +132,17 @@ fn attempt(rig: &mut Rig, case: &Case, attempts: u32) -> Result<(Outcome, bool)>
     Ok((last, true))
 }
 
+/// The case that a text draws of those that are not in the short form.
+fn further(text: &str) -> Option<&'static str> {
+    let others: Vec<&str> = ALL.iter().map(|case| case.name).filter(|name| !SHORT.contains(name)).collect();
+    others.get(usize::try_from(number(text) % u64::try_from(others.len()).ok()?.max(1)).ok()?).copied()
+}
+
 fn chosen(arguments: &Arguments) -> Result<Vec<&'static Case>> {
     let names: Vec<&str> = match arguments {
-        Arguments { short: true, .. } => SHORT.to_vec(),
+        Arguments { short: true, drawn, .. } => {
+            SHORT.iter().copied().chain(drawn.as_deref().and_then(further)).collect()
+        }
         Arguments { cases, .. } if !cases.is_empty() => cases.iter().map(String::as_str).collect(),
         _ => ALL.iter().map(|case| case.name).collect(),
     };

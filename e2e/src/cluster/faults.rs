@@ -147,6 +147,21 @@ impl Cluster {
         self.state.network.drop(name, what)
     }
 
+    /// Drops what a machine sends to all machines of a role, and what it receives from them unless `one_way`.
+    ///
+    /// # Errors
+    /// Without namespaces.
+    pub fn cut_from(&self, name: &str, role: Role, one_way: bool) -> Result<()> {
+        for other in self.names(role).into_iter().filter(|other| other != name) {
+            let address = self.state.network.address(self.machine(&other)?.number);
+            self.drop_packets(name, Drop::To(address))?;
+            if !one_way {
+                self.drop_packets(name, Drop::From(address))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Cuts a member of the store off from its peers, while its clients still reach it.
     ///
     /// # Errors

@@ -5,12 +5,15 @@ use super::schedule::Fault;
 use crate::cluster::Cluster;
 use crate::machine::Role;
 use crate::network::Drop;
+use crate::process::ProcessId;
 use crate::scenario::Scenario;
+use crate::wait::wait_until;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const AGENT: &str = "ha-node-agent";
 const WATCHDOG_DAEMON: &str = "ha-watchdogd";
@@ -21,6 +24,8 @@ const STORE: &str = "etcd";
 const SLOW_KILOBYTES: u32 = 10;
 /// What a lossy link loses, in percent.
 const LOST_PERCENT: u8 = 25;
+/// How long a controller that is asked to end may take until its next process runs.
+const RESTART: Duration = Duration::from_secs(10);
 /// Where the store is filled up.
 const FILLER: &str = "/filler/";
 
@@ -52,6 +57,17 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
         Kind::ReceivesNothing => cluster.drop_packets(&target, Drop::Received)?,
         Kind::SlowLink => cluster.drop_packets(&target, Drop::Above(SLOW_KILOBYTES))?,
         Kind::LossyLink => cluster.drop_packets(&target, Drop::Percent(LOST_PERCENT))?,
+        Kind::StoreUnreachable | Kind::ControllerWithoutStore => {
+            cluster.cut_from(&target, Role::Etcd, false)?;
+        }
+        Kind::StoreUnreachableOneWay => cluster.cut_from(&target, Role::Etcd, true)?,
+        Kind::ControllersUnreachable => cluster.cut_from(&target, Role::Controller, false)?,
+        Kind::PeersUnreachable => cluster.cut_from(&target, Role::Node, false)?,
+        Kind::MachineSleeps => signal_all(cluster, &target, Signal::SIGSTOP)?,
+        Kind::PetsRefused => {
+            let watchdog = cluster.machine(&target)?.watchdog.context("it has no watchdog")?;
+            watchdog.signal(Signal::SIGUSR1)?;
+        }
         Kind::AgentKilled => cluster.machine(&target)?.kill(AGENT)?,
         Kind::AgentStopped => cluster.machine(&target)?.signal(AGENT, Signal::SIGSTOP)?,
         Kind::AgentRestarted => cluster.machine(&target)?.signal(AGENT, Signal::SIGTERM)?,
@@ -74,6 +90,7 @@ pub fn inject(scenario: &mut Scenario, fault: Fault) -> Result<Done> {
         }
         Kind::ControllerKilled => cluster.machine(&target)?.kill(CONTROLLER)?,
         Kind::ControllerStopped => cluster.machine(&target)?.signal(CONTROLLER, Signal::SIGSTOP)?,
+        Kind::ControllersRolled => roll_controllers(cluster)?,
         Kind::ControllerStorm => kill_controllers(cluster)?,
         Kind::MemberStopped => cluster.machine(&target)?.signal(STORE, Signal::SIGSTOP)?,
         Kind::StoreLeaderMoved => cluster.etcdctl().move_leader()?,
@@ -110,7 +127,17 @@ pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
         | Kind::ReceivesNothing
         | Kind::SlowLink
         | Kind::LossyLink
+        | Kind::StoreUnreachable
+        | Kind::StoreUnreachableOneWay
+        | Kind::ControllersUnreachable
+        | Kind::PeersUnreachable
+        | Kind::ControllerWithoutStore
         | Kind::StoreLeaderIsolated => cluster.heal(target),
+        Kind::MachineSleeps => signal_all(cluster, target, Signal::SIGCONT),
+        Kind::PetsRefused => match cluster.machine(target)?.watchdog.filter(ProcessId::is_alive) {
+            Some(watchdog) => watchdog.signal(Signal::SIGUSR2),
+            None => Ok(()),
+        },
         Kind::AgentStopped => go_on(cluster, target, AGENT),
         Kind::ControllerStopped => go_on(cluster, target, CONTROLLER),
         Kind::MemberStopped => go_on(cluster, target, STORE),
@@ -131,6 +158,7 @@ pub fn undo(scenario: &mut Scenario, done: &Done) -> Result<()> {
         | Kind::HeartbeatDeleted
         | Kind::LeaseRevoked
         | Kind::ControllerKilled
+        | Kind::ControllersRolled
         | Kind::StoreLeaderMoved
         | Kind::Compaction => Ok(()),
     }
@@ -156,6 +184,28 @@ fn go_on(cluster: &Cluster, machine: &str, program: &str) -> Result<()> {
         Some(process) => process.signal(Signal::SIGCONT),
         None => Ok(()),
     }
+}
+
+/// Sends a signal to everything that runs on a machine. Process 1 comes first, so that it starts nothing meanwhile.
+fn signal_all(cluster: &Cluster, machine: &str, signal: Signal) -> Result<()> {
+    let machine = cluster.machine(machine)?;
+    let mut processes = machine.processes();
+    processes.sort_by_key(|process| Some(*process) != machine.init);
+    // One may have ended since it was listed.
+    processes.iter().filter(|process| process.is_alive()).try_for_each(|process| process.signal(signal))
+}
+
+/// Asks each controller to end, and waits until the next process of it runs.
+fn roll_controllers(cluster: &Cluster) -> Result<()> {
+    for controller in cluster.names(Role::Controller) {
+        let machine = cluster.machine(&controller)?;
+        let Some(before) = machine.program(CONTROLLER) else { continue };
+        before.signal(Signal::SIGTERM)?;
+        wait_until(&format!("another process of {controller}"), RESTART, || {
+            machine.program(CONTROLLER).is_some_and(|process| process != before)
+        })?;
+    }
+    Ok(())
 }
 
 fn kill_controllers(cluster: &Cluster) -> Result<()> {

@@ -15,6 +15,18 @@ pub enum Kind {
     SlowLink,
     /// A node loses a part of what it receives, by chance.
     LossyLink,
+    /// A node does not reach the store, and reaches everything else.
+    StoreUnreachable,
+    /// Nothing that a node sends to the store arrives; what the store sends does.
+    StoreUnreachableOneWay,
+    /// A node does not reach the controllers, and reaches everything else.
+    ControllersUnreachable,
+    /// A node does not reach the other nodes, and reaches everything else.
+    PeersUnreachable,
+    /// All processes of a node are stopped (SIGSTOP), its watchdog daemon too, and continue later: a machine that sleeps.
+    MachineSleeps,
+    /// A node's watchdog refuses to be petted.
+    PetsRefused,
     /// A node's agent is killed, and started again by the service manager.
     AgentKilled,
     /// A node's agent is stopped (SIGSTOP), and goes on later.
@@ -39,6 +51,10 @@ pub enum Kind {
     ControllerStopped,
     /// A controller's link is down.
     ControllerCut,
+    /// A controller does not reach the store, and reaches everything else.
+    ControllerWithoutStore,
+    /// All controllers are restarted in order, one at a time, as an upgrade does.
+    ControllersRolled,
     /// All controllers are killed at once, and again when they are back.
     ControllerStorm,
     /// A member of the store loses its power, and gets it back.
@@ -85,6 +101,12 @@ impl Kind {
         Kind::ReceivesNothing,
         Kind::SlowLink,
         Kind::LossyLink,
+        Kind::StoreUnreachable,
+        Kind::StoreUnreachableOneWay,
+        Kind::ControllersUnreachable,
+        Kind::PeersUnreachable,
+        Kind::MachineSleeps,
+        Kind::PetsRefused,
         Kind::AgentKilled,
         Kind::AgentStopped,
         Kind::AgentRestarted,
@@ -97,6 +119,8 @@ impl Kind {
         Kind::ControllerKilled,
         Kind::ControllerStopped,
         Kind::ControllerCut,
+        Kind::ControllerWithoutStore,
+        Kind::ControllersRolled,
         Kind::ControllerStorm,
         Kind::MemberLost,
         Kind::MemberStopped,
@@ -117,6 +141,12 @@ impl Kind {
             Kind::ReceivesNothing => "node: receives nothing",
             Kind::SlowLink => "node: slow link",
             Kind::LossyLink => "node: lossy link",
+            Kind::StoreUnreachable => "node: store unreachable",
+            Kind::StoreUnreachableOneWay => "node: store unreachable, one way",
+            Kind::ControllersUnreachable => "node: controllers unreachable",
+            Kind::PeersUnreachable => "node: other nodes unreachable",
+            Kind::MachineSleeps => "node: all processes stopped for a while",
+            Kind::PetsRefused => "watchdog: refuses pets",
             Kind::AgentKilled => "agent: killed",
             Kind::AgentStopped => "agent: stopped for a while",
             Kind::AgentRestarted => "agent: restarted in order",
@@ -129,6 +159,8 @@ impl Kind {
             Kind::ControllerKilled => "controller: killed",
             Kind::ControllerStopped => "controller: stopped for a while",
             Kind::ControllerCut => "controller: link cut",
+            Kind::ControllerWithoutStore => "controller: store unreachable",
+            Kind::ControllersRolled => "controllers: restarted one at a time",
             Kind::ControllerStorm => "controllers: all killed, twice",
             Kind::MemberLost => "store: member lost",
             Kind::MemberStopped => "store: member stopped for a while",
@@ -150,6 +182,12 @@ impl Kind {
             | Kind::ReceivesNothing
             | Kind::SlowLink
             | Kind::LossyLink
+            | Kind::StoreUnreachable
+            | Kind::StoreUnreachableOneWay
+            | Kind::ControllersUnreachable
+            | Kind::PeersUnreachable
+            | Kind::MachineSleeps
+            | Kind::PetsRefused
             | Kind::AgentKilled
             | Kind::AgentStopped
             | Kind::AgentRestarted
@@ -159,8 +197,11 @@ impl Kind {
             | Kind::HeartbeatDeleted
             | Kind::LeaseRevoked => Target::Node,
             Kind::ServiceKilled => Target::Service,
-            Kind::ControllerKilled | Kind::ControllerStopped | Kind::ControllerCut => Target::Controller,
-            Kind::ControllerStorm => Target::Controllers,
+            Kind::ControllerKilled
+            | Kind::ControllerStopped
+            | Kind::ControllerCut
+            | Kind::ControllerWithoutStore => Target::Controller,
+            Kind::ControllerStorm | Kind::ControllersRolled => Target::Controllers,
             Kind::MemberLost | Kind::MemberStopped | Kind::MemberCut => Target::Member,
             Kind::StoreLeaderMoved
             | Kind::StoreLeaderIsolated
@@ -182,16 +223,24 @@ impl Kind {
             | Kind::HeartbeatDeleted
             | Kind::LeaseRevoked
             | Kind::ControllerKilled
+            | Kind::ControllersRolled
             | Kind::StoreLeaderMoved
             | Kind::Compaction => None,
             Kind::PowerCut
             | Kind::LinkCut
             | Kind::SendsNothing
             | Kind::ReceivesNothing
+            | Kind::StoreUnreachable
+            | Kind::StoreUnreachableOneWay
+            | Kind::ControllersUnreachable
+            | Kind::PeersUnreachable
             | Kind::AgentMissing => Some((500, 20_000)),
             Kind::SlowLink | Kind::LossyLink | Kind::DiskFull => Some((2_000, 20_000)),
-            Kind::AgentStopped => Some((200, 15_000)),
-            Kind::ControllerStopped | Kind::ControllerCut => Some((500, 15_000)),
+            Kind::AgentStopped | Kind::MachineSleeps => Some((200, 15_000)),
+            Kind::PetsRefused => Some((500, 10_000)),
+            Kind::ControllerStopped | Kind::ControllerCut | Kind::ControllerWithoutStore => {
+                Some((500, 15_000))
+            }
             Kind::ControllerStorm => Some((500, 3_000)),
             Kind::MemberLost | Kind::MemberStopped | Kind::MemberCut | Kind::StoreLeaderIsolated => {
                 Some((500, 12_000))
@@ -205,9 +254,19 @@ impl Kind {
     /// something to disturb.
     pub fn weight(self) -> u32 {
         match self {
-            Kind::StoreFull | Kind::StoreLost | Kind::ControllerStorm => 2,
+            Kind::StoreFull | Kind::StoreLost | Kind::ControllerStorm | Kind::ControllersRolled => 2,
             Kind::StoreLeaderIsolated | Kind::MemberLost | Kind::MemberStopped | Kind::MemberCut => 3,
-            Kind::Compaction | Kind::StoreLeaderMoved | Kind::SlowLink | Kind::LossyLink => 4,
+            Kind::Compaction
+            | Kind::StoreLeaderMoved
+            | Kind::SlowLink
+            | Kind::LossyLink
+            | Kind::StoreUnreachable
+            | Kind::StoreUnreachableOneWay
+            | Kind::ControllersUnreachable
+            | Kind::PeersUnreachable
+            | Kind::MachineSleeps
+            | Kind::PetsRefused
+            | Kind::ControllerWithoutStore => 4,
             Kind::PowerCut
             | Kind::LinkCut
             | Kind::SendsNothing

@@ -61,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut targets = Targets::of(options)?;
     let listener = seqpacket::listen_at(&options.socket)
         .with_context(|| format!("listen on {}", options.socket.display()))?;
-    let signals = ending_signals()?;
+    let signals = signals()?;
     let mut log = Log::open(options)?;
     log.line(&format!("ready on {}", options.socket.display()));
     let ended = Loop { listener, signals, holder: None, timer: Timer::new() }.run(&mut targets)?;
@@ -86,9 +86,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// SIGTERM and SIGINT as a descriptor.
-fn ending_signals() -> Result<SignalFd> {
-    let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+/// The signals that mean something here, as a descriptor: SIGTERM and SIGINT end the program; SIGUSR1 makes the device refuse
+/// every pet, SIGUSR2 makes it take pets again.
+fn signals() -> Result<SignalFd> {
+    let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2]);
     set.thread_block().context("block signals")?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("receive signals")
 }
@@ -121,8 +122,12 @@ impl Loop {
                 return Ok(Ended::TargetsGone);
             }
             self.wait(wait, targets)?;
-            if self.signals.read_signal().context("read a signal")?.is_some() {
-                return Ok(Ended::Told);
+            while let Some(signal) = self.signals.read_signal().context("read a signal")? {
+                match i32::try_from(signal.ssi_signo).map(Signal::try_from) {
+                    Ok(Ok(Signal::SIGUSR1)) => self.timer.set_refuses(true),
+                    Ok(Ok(Signal::SIGUSR2)) => self.timer.set_refuses(false),
+                    Ok(_) | Err(_) => return Ok(Ended::Told),
+                }
             }
             self.serve_holder();
             self.accept();

@@ -11,17 +11,27 @@ const TIMEOUT_SECONDS: std::ops::RangeInclusive<u32> = 1..=65_535;
 /// `EINVAL`, as the kernel answers a timeout out of range.
 const INVALID: u32 = 22;
 
+/// `EIO`, as a driver answers whose device is gone.
+const INPUT_OUTPUT: u32 = 5;
+
 /// The timer: it runs from its start until it is stopped or fires, whoever is connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     timeout_seconds: u32,
     expires_at_ns: Option<u64>,
+    refuses: bool,
 }
 
 impl Timer {
     /// A stopped timer with the timeout that kernel drivers usually start with.
     pub(crate) fn new() -> Self {
-        Self { timeout_seconds: 60, expires_at_ns: None }
+        Self { timeout_seconds: 60, expires_at_ns: None, refuses: false }
+    }
+
+    /// Refuses every operation from now on, or no longer, such as a device whose management controller is reset. A timer that
+    /// runs continues to run.
+    pub(crate) fn set_refuses(&mut self, refuses: bool) {
+        self.refuses = refuses;
     }
 
     /// When it fires, while it runs.
@@ -33,6 +43,9 @@ impl Timer {
     pub(crate) fn handle(&mut self, now_ns: u64, operation: Operation) -> Answer {
         if self.expires_at_ns.is_some_and(|at| at <= now_ns) {
             return Answer::Failed(INVALID);
+        }
+        if self.refuses {
+            return Answer::Failed(INPUT_OUTPUT);
         }
         match operation {
             Operation::Start => {
@@ -100,5 +113,18 @@ mod tests {
         check(4, Operation::MagicClose, Answer::Value(0), None);
         check(9, Operation::Start, Answer::Value(2), Some(11));
         check(11, Operation::KeepAlive, Answer::Failed(INVALID), Some(11));
+    }
+
+    #[test]
+    fn a_device_that_refuses_is_not_petted() {
+        let mut timer = Timer::new();
+        timer.handle(0, Operation::SetTimeout(5));
+        timer.handle(0, Operation::Start);
+        timer.set_refuses(true);
+        assert_eq!(timer.handle(1_000_000_000, Operation::KeepAlive), Answer::Failed(INPUT_OUTPUT));
+        assert_eq!(timer.expires_at_ns(), Some(5_000_000_000));
+        timer.set_refuses(false);
+        assert_eq!(timer.handle(2_000_000_000, Operation::KeepAlive), Answer::Value(5));
+        assert_eq!(timer.expires_at_ns(), Some(7_000_000_000));
     }
 }

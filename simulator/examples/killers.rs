@@ -1,0 +1,106 @@
+//! Runs scenario files and random clusters until one fails, and prints which: the killers that `dev/mutants` runs on each mutant.
+
+#![allow(clippy::print_stdout, reason = "a program that prints what it finds")]
+
+use ha_simulator::random_run::{Campaign, Seeds, Size};
+use ha_simulator::scenario::Scenario;
+use ha_simulator::world::World;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+
+/// Short and crowded: a broken rule shows within seconds of virtual time, or not at all.
+const SIZE: Size = Size { nodes: 5, resources: 8, faults_ms: 400_000 };
+
+/// Exit status 0: everything held. 1: the printed killer failed. 2: the arguments are wrong.
+fn main() -> ExitCode {
+    let mut ran = Vec::new();
+    for argument in std::env::args().skip(1) {
+        match killer(&argument) {
+            Ok(None) => ran.push(argument),
+            Ok(Some(found)) => {
+                println!("{found}");
+                return ExitCode::FAILURE;
+            }
+            Err(problem) => {
+                println!("{problem}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    println!("none of {}", ran.join(", "));
+    ExitCode::SUCCESS
+}
+
+/// Runs `A..B` as seeds, everything else as a scenario file or a directory of them; returns what failed first.
+fn killer(argument: &str) -> Result<Option<String>, String> {
+    if argument.contains("..") && !argument.contains('/') {
+        return random(Seeds::parse(argument)?);
+    }
+    let mut files = Vec::new();
+    collect(Path::new(argument), &mut files);
+    files.sort();
+    if files.is_empty() {
+        return Err(format!("{argument}: no such scenario"));
+    }
+    scenarios(files)
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) {
+    if let Ok(entries) = fs::read_dir(path) {
+        for entry in entries.flatten() {
+            collect(&entry.path(), files);
+        }
+    } else if path.is_file() && path.extension().is_some_and(|extension| extension == "yaml") {
+        files.push(path.to_owned());
+    }
+}
+
+/// Runs the files on every core until one fails.
+fn scenarios(files: Vec<PathBuf>) -> Result<Option<String>, String> {
+    let next = Mutex::new(files.into_iter());
+    let failed = Mutex::new(None);
+    let take = || next.lock().ok()?.next();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, std::num::NonZero::get) {
+            scope.spawn(|| {
+                while let Some(file) = take() {
+                    let Some(found) = scenario(&file).transpose() else { continue };
+                    if let Ok(mut next) = next.lock() {
+                        *next = Vec::new().into_iter();
+                    }
+                    if let Ok(mut failed) = failed.lock() {
+                        failed.get_or_insert(found);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().map_err(|_| "a run panicked".to_owned())?.transpose()
+}
+
+fn scenario(file: &Path) -> Result<Option<String>, String> {
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+    let scenario = Scenario::parse(&name, &text, file.parent().unwrap_or(Path::new(".")))?;
+    let mut world = World::new(scenario)?;
+    if catch_unwind(AssertUnwindSafe(|| world.run())).is_err() {
+        return Ok(Some(format!("scenario {name}: panicked")));
+    }
+    let violated = world.violations().first().map(|found| format!("{}: {}", found.invariant, found.detail));
+    let summary = world.summary();
+    let unmet = summary["expect"].as_array().into_iter().flatten().find(|check| check["ok"] != true);
+    let unmet = unmet.map(|check| format!("{}, but: {}", check["check"], check["got"]));
+    Ok(violated.or(unmet).map(|detail| format!("scenario {name}: {detail}")))
+}
+
+fn random(seeds: Seeds) -> Result<Option<String>, String> {
+    let done = Campaign { seeds, size: SIZE, stop_at_first: true, shrunk: 0 }.run(&|_, _| {})?;
+    let Some(failed) = done.failed.first() else { return Ok(None) };
+    let first = failed.violations.first();
+    let (invariant, detail) = first.map_or(("", ""), |found| (found.invariant, found.detail.as_str()));
+    Ok(Some(format!("seed {}: {invariant}: {detail}", failed.seed)))
+}
