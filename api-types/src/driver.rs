@@ -192,6 +192,22 @@ impl DriverSpec {
         }
     }
 
+    /// Returns `true` if nothing that arrives in a live migration runs before the target's permit to resume, in whatever boot of
+    /// the target (FENCING, R8.15). An `exec` service is started on the target by its source's program, so it never is.
+    pub fn is_gated(&self) -> bool {
+        match self.kind() {
+            Some(DriverKind::Libvirt) => self
+                .libvirt
+                .as_ref()
+                .is_some_and(|libvirt| libvirt.migration.post_copy_after_seconds.is_none()),
+            Some(DriverKind::Simulated) => self.simulated.as_ref().is_some_and(|simulated| simulated.gated),
+            Some(DriverKind::Ocf) => self.ocf.as_ref().is_some_and(|ocf| ocf.gated),
+            Some(DriverKind::External) => self.external.as_ref().is_some_and(|external| external.gated),
+            Some(DriverKind::Podman | DriverKind::Systemd) => true,
+            Some(DriverKind::Exec) | None => false,
+        }
+    }
+
     /// Whether the driver can give a replicated service another secondary while it runs.
     pub fn can_replace_secondary(&self) -> bool {
         match self.kind() {

@@ -47,6 +47,10 @@ pub struct ResourceSpec {
     pub storage: Option<StorageSpec>,
     /// False: safe to run twice; it never arms a watchdog and is moved without waiting.
     pub exclusive: bool,
+    /// Permits live migration, by a driver that lets what arrives run without asking, to nodes without a fence device. If the
+    /// target is lost meanwhile, an operator may have to confirm it powered off. Default: such a service relocates.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_ungated: bool,
     /// Resources that start before it and stop after it, on whatever node: it is started once they run, and stopped before
     /// they are when somebody stops or moves them. While one of them is wanted Stopped it is stopped, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -74,6 +78,7 @@ impl Default for ResourceSpec {
             requests: Amounts::default(),
             storage: None,
             exclusive: true,
+            allow_ungated: false,
             after: Vec::new(),
             tags: Vec::new(),
             timeouts: TimeoutsSpec::default(),

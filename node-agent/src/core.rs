@@ -10,6 +10,7 @@ mod disarm;
 mod driver_events;
 pub mod effect;
 mod examining;
+mod hand_over;
 mod heartbeat;
 mod hold;
 pub mod input;
@@ -20,6 +21,7 @@ mod measuring;
 mod migration;
 mod moving_away;
 mod permit;
+mod reception;
 mod registration;
 mod replacement;
 mod reports;
@@ -42,7 +44,7 @@ pub use effect::{
     WatchdogRequestId,
 };
 pub use input::{Input, LeaseKept, Shutdown, WatchdogNews};
-pub use journal::{Journal, JournalEntry, LastWords, Proven, Trial};
+pub use journal::{Journal, JournalEntry, LastWords, Proven, Reception, Trial};
 pub use measuring::Measured;
 pub use summary::{AgentState, Summary};
 pub use usage::{Meter, Sample};
@@ -490,14 +492,6 @@ impl AgentCore {
         } else if service.presence == Presence::Stopped {
             service.definition = newest;
         }
-    }
-
-    /// Whether a service waits for the journal's next write.
-    fn journal_is_awaited(&self) -> bool {
-        let next = self.journal_next_write();
-        self.services.values().any(
-            |service| matches!(&service.step, Step::Journal { write: Some(write), .. } if *write == next),
-        )
     }
 }
 

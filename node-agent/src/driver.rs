@@ -78,6 +78,35 @@ pub trait Driver: Send + Sync {
         target: &'a str,
     ) -> BoxFuture<'a, Result<(), DriverFailure>>;
 
+    /// Source of a live migration: ends what may be under way of it, also of an earlier agent's; `Ok` once nothing is: no program,
+    /// no job. The service itself is left as it is.
+    fn end_migration<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        let _ = service;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Target of a live migration, after a kill has left nothing: `Ok` once nothing that still arrives can run on this node
+    /// without [`Driver::start`] or [`Driver::arrive`]. A node whose driver cannot confirm that is reset by its watchdog when it is
+    /// isolated (FENCING, R4.41).
+    fn close_reception<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async {
+            if service.driver.is_gated() {
+                return Ok(());
+            }
+            Err(DriverFailure {
+                class: FailureClass::NeverHere,
+                reason: Reason::MoveFailed,
+                message: format!("driver {} cannot refuse a migration that still arrives", self.name()),
+            })
+        })
+    }
+
     /// Replaces the secondary of a service that runs here, `present` (empty: it has none), by another node. `Ok`: that one is
     /// in use and the old one let go; otherwise the old one is still in use. Goes on beside every other command but one that
     /// ends the service, before which it is cancelled and cleared away.

@@ -17,4 +17,8 @@ pub struct ExternalDriver {
     /// Moves live, if the driver says that it can.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_migrate: bool,
+    /// Nothing that arrives in a live migration runs on the target before `arrive` is called there, also not in a later boot of
+    /// the target.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
 }

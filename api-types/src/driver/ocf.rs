@@ -21,4 +21,8 @@ pub struct OcfDriver {
     /// Moves live with the agent's `migrate_to` and `migrate_from`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_migrate: bool,
+    /// Nothing that arrives in a live migration runs on the target before the agent's `migrate_from` is called there, also not in
+    /// a later boot of the target.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gated: bool,
 }

@@ -13,6 +13,9 @@ pub struct SimulatedDriver {
     pub kind: String,
     /// Can migrate live.
     pub live: bool,
+    /// What arrives in a live migration waits, paused, until the target lets it run; `false`: what arrives runs, also in a later
+    /// boot of the target.
+    pub gated: bool,
     /// How long a start takes.
     pub start_seconds: u32,
     /// How long a stop takes.
@@ -47,6 +50,7 @@ impl Default for SimulatedDriver {
         SimulatedDriver {
             kind: "sim".to_owned(),
             live: true,
+            gated: true,
             start_seconds: 1,
             stop_seconds: 1,
             migrate_seconds: 5,

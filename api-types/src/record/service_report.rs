@@ -39,6 +39,9 @@ pub struct ServiceReport {
     /// For Failed: where to try next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureClass>,
+    /// Migration, source: the service was to be handed over, and the driver never began, so the target has nothing of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub never_began: bool,
     /// How far the replacement of its secondary is that its assignment asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementReport>,

@@ -1,6 +1,7 @@
 //! Why a service is where it is, node by node: what `hactl why` says, from what is stored.
 
 use super::pause;
+use super::placement::{proves, ungated_note};
 use super::stored_view::{status_of, view};
 use super::usage;
 use super::world::World;
@@ -53,7 +54,7 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
         waiting_for,
         conditions: status.conditions.clone(),
         balance: balance(&view, name, &service),
-        nodes: verdicts(&view, name, &status, &placement),
+        nodes: note_ungated(world, resource, verdicts(&view, name, &status, &placement)),
         help: help(resource, &status, &placement, world),
     }
 }
@@ -153,6 +154,19 @@ fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placem
         (score, &verdict.node).cmp(&(other_score, &other.node))
     });
     allowed.into_iter().map(|(_, verdict)| verdict).chain(refused).collect()
+}
+
+/// R8.18: where a live migration to an eligible node would be a relocation, or needs an operator should that node fail.
+fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
+    for verdict in verdicts.iter_mut().filter(|verdict| verdict.allowed && !verdict.current) {
+        let has_device = world.nodes.get(&verdict.node).is_some_and(|node| proves(&node.value));
+        if let (Some(note), Some(cause)) =
+            (ungated_note(&resource.spec, &verdict.node, has_device), verdict.causes.first_mut())
+        {
+            cause.message = format!("{}; a move there is {note}", cause.message);
+        }
+    }
+    verdicts
 }
 
 /// Why a node that is allowed is not the one: it failed there, or its class is lower than that of the chosen one.

@@ -5,7 +5,9 @@ use super::world::World;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, HoldTerms, Leave, Mode, NodeReport, Proof, WatchdogKind};
+use ha_api_types::record::{
+    Action, Assignment, Fence, FenceState, HoldTerms, Leave, Mode, NodeReport, Proof, WatchdogKind,
+};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::election::CommitClock;
@@ -268,6 +270,23 @@ fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
             if lives && exclusive && report.value.phase.may_run() && managed(name) {
                 active.entry(node.clone()).or_default().insert(name.clone());
             }
+        }
+    }
+    // R8.17: a node that is told to stop what may have arrived there in a live migration, and has not answered, may run it whatever
+    // it said before.
+    for (name, assignment) in &world.assignments {
+        let Assignment { node, epoch, action_uid, action, definition, .. } = &assignment.value;
+        let is_asked = matches!(action, Action::Stop { .. })
+            && definition.exclusive
+            && definition.driver.can_migrate()
+            && !definition.driver.is_gated();
+        let has_answered = || {
+            world.service_report(name, node).is_some_and(|report| {
+                report.value.action_uid.as_ref() == Some(action_uid) && report.value.epoch == *epoch
+            })
+        };
+        if is_asked && world.living_epoch(node) == Some(*epoch) && !has_answered() && managed(name) {
+            active.entry(node.clone()).or_default().insert(name.clone());
         }
     }
     for (name, status) in &world.resource_statuses {

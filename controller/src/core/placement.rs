@@ -7,11 +7,13 @@ use super::situation::Situation;
 use super::usage;
 use super::world::World;
 use ha_api_types::cluster::ShutdownPolicy;
+use ha_api_types::driver::DriverSpec;
+use ha_api_types::node::{FenceDevice, Node};
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Mode;
 use ha_api_types::resource::{
-    RequestedState, Resource, ResourceStatus, ServiceState, StorageMode, StorageSpec,
+    RequestedState, Resource, ResourceSpec, ResourceStatus, ServiceState, StorageMode, StorageSpec,
 };
 use ha_api_types::time::{Millis, Mono};
 use ha_api_types::usage::Usage;
@@ -173,6 +175,41 @@ fn is_left(world: &World, nodes: &NodeTable, name: &str) -> bool {
     in_maintenance || (shuts_down && world.shutdown_policy(name) == ShutdownPolicy::Migrate)
 }
 
+/// R8.18: whether a live migration may begin to a target that has, or has not, a fence device. What arrives at once needs one,
+/// since the target's silence proves nothing of it, unless the resource takes the risk.
+pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool) -> bool {
+    driver.is_gated() || !spec.exclusive || spec.allow_ungated || has_device
+}
+
+/// Whether a fence device can confirm a node off.
+pub fn proves(node: &Node) -> bool {
+    node.spec.fencing.devices.iter().any(FenceDevice::proves)
+}
+
+/// What is special about a move of this service to this node; `None`: nothing.
+pub fn ungated_note(spec: &ResourceSpec, target: &str, has_device: bool) -> Option<String> {
+    let driver = &spec.driver;
+    if !driver.can_migrate() || driver.is_gated() || !spec.exclusive || has_device {
+        return None;
+    }
+    Some(if spec.allow_ungated {
+        format!(
+            "live without a fence device (allowUngated): if node {target} fails meanwhile, an operator may have to confirm \
+             that it is powered off"
+        )
+    } else {
+        not_live(target)
+    })
+}
+
+/// Why a service that can move live relocates to this node.
+pub fn not_live(target: &str) -> String {
+    format!(
+        "not live: its driver lets what arrives run at once, and node {target} has no fence device; to permit it nevertheless, \
+         set allowUngated"
+    )
+}
+
 /// A service as the scheduler sees it.
 pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus) -> ServiceFacts {
     let spec = &resource.spec;
@@ -185,7 +222,8 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         group: spec.group.clone(),
         failback: spec.failback,
         requests: requests(world, resource),
-        moves_live: spec.driver.can_migrate(),
+        moves_live: spec.driver.can_migrate()
+            && may_move_live(&spec.driver, spec, world.nodes.values().all(|node| proves(&node.value))),
         replaces_secondary: spec.exclusive && spec.driver.can_replace_secondary(),
         measured: usage::of_service(world, resource, status).map(Usage::amounts).unwrap_or_default(),
         storage_pool: storage.map(|storage| storage.pool.clone()).filter(|pool| !pool.is_empty()),

@@ -35,6 +35,10 @@ pub enum Command {
         /// The receiving node.
         target: String,
     },
+    /// Source of a live migration: nothing of it may be under way any more. The service is left as it is.
+    EndMigration,
+    /// Target of a live migration, when nothing of it is left here: confirm that nothing that still arrives can run.
+    CloseReception,
     /// Replace its secondary while it runs.
     ReplaceSecondary {
         /// The secondary in use; empty: it has none.
@@ -57,6 +61,8 @@ impl Command {
             Command::Receive => "receive",
             Command::Arrive { .. } => "arrive",
             Command::Migrate { .. } => "migrate",
+            Command::EndMigration => "end-migration",
+            Command::CloseReception => "close-reception",
             Command::ReplaceSecondary { .. } => "replace-secondary",
             Command::EndReplacement => "end-replacement",
         }

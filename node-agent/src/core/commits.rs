@@ -97,6 +97,7 @@ impl AgentCore {
         if applied.is_none() {
             // Conflict or unknown: the only legal next step is to read again.
             service.reread = true;
+            service.has_worker = false;
             service.write_not_before = Some(now.raw + REWRITE_MS);
             self.tell_outcome(&format!("the report of {name}"), outcome);
             self.tell_permit_refused(now, name, phase, outcome);

@@ -39,6 +39,19 @@ pub struct Journal {
     pub failed: Option<Trial>,
     /// By resource.
     pub services: BTreeMap<String, JournalEntry>,
+    /// By resource: live migrations to here whose source is not known to have ended, also of an earlier boot.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub receptions: BTreeMap<String, Reception>,
+}
+
+/// A live migration to this node that may still arrive: its driver has not confirmed the opposite (FENCING, R4.40).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Reception {
+    /// The action under which it was permitted.
+    pub action_uid: String,
+    /// Whether promise 1 covers the service.
+    pub exclusive: bool,
 }
 
 /// What a machine wrote down before it may have been reset.

@@ -1,6 +1,7 @@
 //! Keeping the journal: one write at a time, and who waits for which (FENCING, section 6).
 
 use super::effect::{Effect, JournalWriteId, Level};
+use super::service::Step;
 use super::{AgentCore, Now};
 use ha_api_types::time::{Millis, Mono};
 
@@ -69,5 +70,13 @@ impl AgentCore {
 
     pub(super) fn journal_due(&self) -> Option<Mono> {
         self.journaling.retry_at.filter(|_| self.journaling.dirty && self.journaling.under_way.is_none())
+    }
+
+    /// Whether a service waits for the journal's next write.
+    fn journal_is_awaited(&self) -> bool {
+        let next = self.journal_next_write();
+        self.services.values().any(
+            |service| matches!(&service.step, Step::Journal { write: Some(write), .. } if *write == next),
+        )
     }
 }

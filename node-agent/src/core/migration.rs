@@ -23,13 +23,15 @@ impl AgentCore {
         if let Some(report) = current {
             match report.phase {
                 Phase::HandingOver => {
+                    // R8.12: it is not begun after a restart, and what may have begun is ended first.
                     if self.was_begun(service, uid) {
                         let failure = interrupted("the agent was restarted during the migration");
-                        service.go(Step::MigrateProbe { uid: uid.clone(), failure: Some(failure) });
+                        service.go(Step::EndMigration { uid: uid.clone(), failure: Some(failure) });
+                        self.changed = true;
                     } else {
-                        self.permitted(now, service, uid, Phase::HandingOver);
+                        let text = "the agent was restarted before the driver of the migration began";
+                        self.never_began(now, service, uid, text);
                     }
-                    self.changed = true;
                 }
                 Phase::HandedOver => {
                     if service.presence == Presence::Running {
@@ -116,15 +118,20 @@ impl AgentCore {
         self.read(purpose, keys);
     }
 
-    pub(super) fn migrated(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
+    pub(super) fn migrated(&mut self, service: &mut Service, uid: &str, result: CommandResult) {
         let failure = match result {
             CommandResult::Done | CommandResult::Observed(_) => None,
             CommandResult::Failed(failure) => Some(failure),
             CommandResult::Cancelled => Some(interrupted("the migration was cancelled")),
         };
         service.presence = Presence::Unclear;
-        let _ = now;
-        service.go(Step::MigrateProbe { uid: uid.to_owned(), failure });
+        service.guarded = None;
+        service.peek_at = None;
+        let uid = uid.to_owned();
+        service.go(match failure {
+            None => Step::MigrateProbe { uid, failure },
+            Some(_) => Step::EndMigration { uid, failure },
+        });
         self.changed = true;
     }
 
@@ -207,6 +214,17 @@ impl AgentCore {
             Phase::Running => self.keep_running(now, service, uid),
             // What could not be cleared away is tried again, or the move never ends.
             Phase::StopFailed => self.kill(now, service, KillReason::NotReceived),
+            // R8.5: it may be resumed, and the agent was restarted meanwhile.
+            Phase::Starting if report.reason == Reason::Migrating => {
+                let source = &assignment.node;
+                let said = self.view.peer_reports.value(&peer(source, service.name()));
+                let known = said.is_some_and(|report| report.action_uid.as_ref() == Some(uid));
+                if known || self.is_proven_gone(source, assignment.epoch) {
+                    self.permitted(now, service, uid, Phase::Starting);
+                } else {
+                    self.peek(now, service, source);
+                }
+            }
             // It had arrived, ended, and was being started again in place when the agent was restarted.
             Phase::Starting => {
                 service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
@@ -238,17 +256,7 @@ impl AgentCore {
             .filter(|report| report.action_uid.as_ref() == Some(uid))
             .map(|report| report.phase);
         match said {
-            Some(Phase::HandedOver) => {
-                if service.definition.driver.takes_over() {
-                    if self.was_begun(service, uid) {
-                        service.begun = Some(uid.clone());
-                    }
-                    service.go(Step::Arrive { uid: uid.clone(), source: source.clone() });
-                } else {
-                    service.go(Step::Probe { purpose: ProbeFor::Received { uid: uid.clone() } });
-                }
-                self.changed = true;
-            }
+            Some(Phase::HandedOver) => self.ask_to_resume(service, uid),
             // It stays on the source, or has ended there: nothing of it may be left here.
             Some(Phase::MoveFailed | Phase::Failed | Phase::Stopped | Phase::StopFailed) => {
                 self.kill(now, service, KillReason::NotReceived);
@@ -264,11 +272,16 @@ impl AgentCore {
                 | Phase::HandingOver,
             )
             | None => {
-                // Source lost: it says nothing more. Once it is proven gone, an active copy here is kept and a paused
-                // one is killed.
+                // R8.20, source lost: it says nothing more. Once it is proven gone, an active copy here is kept and a paused
+                // one is killed: the source may have gone on with it, so that its memory is older than its data.
                 if self.is_proven_gone(source, assignment.epoch) {
-                    service.go(Step::Probe { purpose: ProbeFor::Received { uid: uid.clone() } });
-                    self.changed = true;
+                    if service.definition.driver.is_gated() {
+                        let failure = interrupted("its source failed before it had handed it over");
+                        service.go(Step::Unwind { uid: uid.clone(), failure });
+                        self.changed = true;
+                    } else {
+                        self.ask_to_resume(service, uid);
+                    }
                 } else {
                     self.peek(now, service, source);
                 }
@@ -276,8 +289,29 @@ impl AgentCore {
         }
     }
 
+    /// R8.5: what has arrived runs only under a permit of its own.
+    fn ask_to_resume(&mut self, service: &mut Service, uid: &str) {
+        service.go(Step::Permit { uid: uid.to_owned(), phase: Phase::Starting });
+        self.changed = true;
+    }
+
+    /// What the target does under its permit to resume.
+    pub(super) fn resume_step(&self, name: &str, assignment: &Assignment) -> Step {
+        let uid = assignment.action_uid.clone();
+        let source = assignment.node.clone();
+        let said = self.view.peer_reports.value(&peer(&source, name));
+        let handed_over = said.is_some_and(|report| {
+            report.phase == Phase::HandedOver && report.action_uid.as_deref() == Some(uid.as_str())
+        });
+        if handed_over && assignment.definition.driver.takes_over() {
+            Step::Arrive { uid, source }
+        } else {
+            Step::Probe { purpose: ProbeFor::Received { uid } }
+        }
+    }
+
     /// Whether an epoch of another node is closed with a proof: nothing of it runs or will run (FENCING, section 5).
-    fn is_proven_gone(&self, node: &str, epoch: u64) -> bool {
+    pub(super) fn is_proven_gone(&self, node: &str, epoch: u64) -> bool {
         self.view.fences.value(node).is_some_and(|fence| {
             fence.epoch > epoch
                 && match fence.state {

@@ -18,6 +18,8 @@ use ha_store::{Guard, Transaction};
 pub(super) struct Permit {
     uid: String,
     epoch: u64,
+    /// Only to receive: what arrives may not be let run (R8.5).
+    receives: bool,
 }
 
 impl Permit {
@@ -37,12 +39,22 @@ impl Permit {
             | Phase::MoveFailed => false,
         };
         let uid = report.action_uid.clone()?;
-        (permits && report.epoch == epoch && report.boot_id == boot_id).then_some(Permit { uid, epoch })
+        let receives = report.phase == Phase::Receiving;
+        (permits && report.epoch == epoch && report.boot_id == boot_id).then_some(Permit {
+            uid,
+            epoch,
+            receives,
+        })
     }
 
     /// Whether it permits this action under this epoch.
     pub(super) fn permits(&self, uid: &str, epoch: u64) -> bool {
         self.uid == uid && self.epoch == epoch
+    }
+
+    /// Whether it permits that the service runs, not only that it is received.
+    pub(super) fn permits_to_run(&self) -> bool {
+        !self.receives
     }
 }
 
@@ -94,6 +106,11 @@ impl AgentCore {
 
     /// Whether this service may be started this very moment: permit, journal, and for an exclusive one the time.
     pub(super) fn may_start(&self, now: &Now, service: &Service, uid: &str) -> bool {
+        service.permit.as_ref().is_some_and(Permit::permits_to_run) && self.may_receive(now, service, uid)
+    }
+
+    /// The same for receiving it, which a permit to receive allows too.
+    pub(super) fn may_receive(&self, now: &Now, service: &Service, uid: &str) -> bool {
         let Some(registered) = self.registered() else { return false };
         let permitted = service.permit.as_ref().is_some_and(|permit| permit.permits(uid, registered.epoch));
         let begun = service.begun.as_deref() == Some(uid);
@@ -146,9 +163,15 @@ impl AgentCore {
                 return;
             }
         };
-        if phase == Phase::HandingOver && !self.may_hand_over(service) {
-            service.go(Step::Rest);
-            return;
+        if phase == Phase::HandingOver {
+            if !self.may_hand_over(service) {
+                service.go(Step::Rest);
+                return;
+            }
+            // Nothing may come between the hand-over and its driver: a worker is kept for it before.
+            if !service.has_worker || service.replacing.is_busy() || !service.cancelling.is_empty() {
+                return;
+            }
         }
         if self.refuse_without_watchdog(service, uid, definition.exclusive) {
             return;
@@ -166,6 +189,10 @@ impl AgentCore {
                 Reason::Waiting,
                 "it prepares to receive the service",
             ),
+            // R8.5: the permit to resume, once the source has handed it over.
+            Phase::Starting if matches!(role, Role::Target { .. }) => {
+                self.report(now, service, Some(uid), phase, Reason::Migrating, "")
+            }
             Phase::Starting
             | Phase::ProbedRunning
             | Phase::ProbedStopped
@@ -184,6 +211,9 @@ impl AgentCore {
         else {
             return;
         };
+        if phase == Phase::HandingOver {
+            service.guarded = self.guarded_target(&name, &assignment);
+        }
         let id = self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report });
         service.write = Some(id);
     }

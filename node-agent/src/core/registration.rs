@@ -2,8 +2,9 @@
 
 use super::commits::Purpose;
 use super::effect::{Lane, Level};
-use super::service::{KillReason, Presence, Step};
+use super::service::{KillReason, Presence};
 use super::session::{RETRY_MS, ReadFor, Requesting, Session};
+use super::steps::is_killing;
 use super::{AgentCore, Now};
 use ha_api_types::record::{FenceState, Mode, NodeReport, NotStopped, Revision};
 use ha_api_types::resource::ServiceDefinition;
@@ -54,8 +55,11 @@ impl AgentCore {
         // What is wanted, assigned or managed only since clearing began is looked for and killed like the rest.
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
-                let at_rest = !matches!(service.step, Step::Kill { .. } | Step::KillVerify { .. });
-                if at_rest && !service.is_gone() && core.is_exclusive(service) && !core.is_ignored(&name) {
+                if !is_killing(&service.step)
+                    && !service.is_gone()
+                    && core.is_exclusive(service)
+                    && !core.is_ignored(&name)
+                {
                     core.kill(now, service, KillReason::Clearing);
                 }
             });

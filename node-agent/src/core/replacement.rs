@@ -185,10 +185,13 @@ impl AgentCore {
             | Step::Stop { .. }
             | Step::Prepare { .. }
             | Step::Arrive { .. }
+            | Step::CheckTarget { .. }
             | Step::Migrate { .. }
+            | Step::EndMigration { .. }
             | Step::MigrateProbe { .. }
             | Step::Kill { .. }
-            | Step::KillVerify { .. } => false,
+            | Step::KillVerify { .. }
+            | Step::CloseReception { .. } => false,
         };
         steps
             && service.presence == Presence::Running

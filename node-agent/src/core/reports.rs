@@ -36,6 +36,7 @@ impl AgentCore {
             reason,
             message: message.to_owned(),
             failure: None,
+            never_began: false,
             replacement: self.replacement_said(service),
             asked: service.asked,
             at: now.timestamp(),
@@ -114,7 +115,8 @@ impl AgentCore {
             service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Forget { name }));
             return;
         }
-        if self.journal.services.remove(&name).is_some() {
+        let known = self.journal.services.remove(&name).is_some();
+        if self.journal.receptions.remove(&name).is_some() || known {
             self.journal_changed();
         }
         service.desired = None;

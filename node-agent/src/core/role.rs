@@ -76,7 +76,9 @@ impl AgentCore {
                 None => false,
                 Some(false) => report.phase == Phase::HandingOver,
                 // What it cannot clear away may still be here, and the hand-over has not ended.
-                Some(true) => matches!(report.phase, Phase::Receiving | Phase::StopFailed),
+                Some(true) => {
+                    matches!(report.phase, Phase::Receiving | Phase::Starting | Phase::StopFailed)
+                }
             }
     }
 

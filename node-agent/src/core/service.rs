@@ -5,7 +5,7 @@ use super::effect::{CommitId, JournalWriteId};
 use super::permit::Permit;
 use super::replacement::Replacing;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::{Assignment, Phase, ReplacementReport, ServiceReport};
+use ha_api_types::record::{Assignment, Phase, ReplacementReport, Revision, ServiceReport};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
@@ -50,14 +50,20 @@ pub(super) enum Step {
     Prepare { uid: String },
     /// Target of a migration: takes over what the source has handed over.
     Arrive { uid: String, source: String },
-    /// Source of a migration: moves it.
-    Migrate { uid: String, target: String },
+    /// Source of a migration: reads once more whether the target is as HandingOver has guarded it.
+    CheckTarget { uid: String, target: String, sent: Mono },
+    /// Source of a migration: moves it, unless that does not begin in time.
+    Migrate { uid: String, target: String, until: Mono },
+    /// Source of a migration: ends what may be under way of it.
+    EndMigration { uid: String, failure: Option<DriverFailure> },
     /// Source of a migration: looks what is left here.
     MigrateProbe { uid: String, failure: Option<DriverFailure> },
     /// Kills it at once.
     Kill { why: KillReason, tries: u32 },
     /// Looks whether it is dead.
     KillVerify { why: KillReason, tries: u32 },
+    /// It is dead and was being received: confirms that nothing that still arrives can run.
+    CloseReception { why: KillReason, tries: u32 },
 }
 
 /// What a probe is for.
@@ -118,6 +124,13 @@ pub(super) struct ExitSeen {
     pub(super) by_hand: bool,
 }
 
+/// The revisions of the target's report and fence under which HandingOver was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Guarded {
+    pub(super) report: Revision,
+    pub(super) fence: Revision,
+}
+
 /// A service.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
@@ -141,6 +154,10 @@ pub(super) struct Service {
     pub(super) permit: Option<Permit>,
     /// The action that this process has begun (it is in the journal, on disk).
     pub(super) begun: Option<String>,
+    /// A worker is kept for its hand-over, from before that is committed until the driver has begun.
+    pub(super) has_worker: bool,
+    /// What its HandingOver has guarded of the target.
+    pub(super) guarded: Option<Guarded>,
     /// A copy that waits to be received may be here: no look sees it, only a kill or stop that succeeds clears it away.
     pub(super) receives: bool,
     /// The action for which the old copy was stopped first.
@@ -187,6 +204,8 @@ impl Service {
             write_not_before: None,
             permit: None,
             begun: None,
+            has_worker: false,
+            guarded: None,
             receives: false,
             stopped_for: None,
             failures: 0,
@@ -240,6 +259,25 @@ impl Service {
 
     /// Goes to another step; nothing of the one before is under way any more.
     pub(super) fn go(&mut self, step: Step) {
+        self.has_worker &= match &step {
+            Step::Permit { phase, .. } => *phase == Phase::HandingOver,
+            Step::Journal { .. } | Step::CheckTarget { .. } | Step::Migrate { .. } => true,
+            Step::Rest
+            | Step::Probe { .. }
+            | Step::StopFirst { .. }
+            | Step::Clean { .. }
+            | Step::Start { .. }
+            | Step::Unwind { .. }
+            | Step::Verify { .. }
+            | Step::Stop { .. }
+            | Step::Prepare { .. }
+            | Step::Arrive { .. }
+            | Step::EndMigration { .. }
+            | Step::MigrateProbe { .. }
+            | Step::Kill { .. }
+            | Step::KillVerify { .. }
+            | Step::CloseReception { .. } => false,
+        };
         self.step = step;
         self.task = None;
     }
@@ -258,7 +296,9 @@ impl Step {
             | Step::Verify { uid, .. }
             | Step::Prepare { uid }
             | Step::Arrive { uid, .. }
+            | Step::CheckTarget { uid, .. }
             | Step::Migrate { uid, .. }
+            | Step::EndMigration { uid, .. }
             | Step::MigrateProbe { uid, .. } => Some(uid),
             Step::Stop { uid, .. } => uid.as_deref(),
             Step::Probe { purpose } => match purpose {
@@ -268,7 +308,7 @@ impl Step {
                 ProbeFor::TakeOver { assignment } => Some(&assignment.action_uid),
                 ProbeFor::Presence | ProbeFor::Unassigned { .. } => None,
             },
-            Step::Rest | Step::Kill { .. } | Step::KillVerify { .. } => None,
+            Step::Rest | Step::Kill { .. } | Step::KillVerify { .. } | Step::CloseReception { .. } => None,
         }
     }
 
@@ -287,10 +327,13 @@ impl Step {
             Step::Stop { .. } => "stop",
             Step::Prepare { .. } => "prepare to receive",
             Step::Arrive { .. } => "take over",
+            Step::CheckTarget { .. } => "check the target of the migration",
             Step::Migrate { .. } => "migrate",
+            Step::EndMigration { .. } => "end the migration",
             Step::MigrateProbe { .. } => "verify the migration",
             Step::Kill { .. } => "kill",
             Step::KillVerify { .. } => "verify the kill",
+            Step::CloseReception { .. } => "close the reception",
         }
     }
 }

@@ -58,6 +58,8 @@ pub(super) enum ReadFor {
     Service(String),
     /// The other side of a migration of this service.
     Peer(String),
+    /// The target of a hand-over that is committed, before its driver begins.
+    Target { name: String, uid: String },
 }
 
 /// A reading under way.
@@ -171,6 +173,13 @@ impl AgentCore {
                         }
                     }
                     ReadFor::Peer(_) => {}
+                    ReadFor::Target { name, uid } => {
+                        let found = reading.keys.iter().map(|key| {
+                            entries.iter().find(|entry| entry.key == *key).map(|entry| entry.mod_revision)
+                        });
+                        let found: Option<Vec<Revision>> = found.collect();
+                        self.target_read(now, &name, &uid, found.as_deref());
+                    }
                 }
             }
             Err(message) => {
@@ -182,7 +191,8 @@ impl AgentCore {
                             service.write_not_before = Some(now.raw + RETRY_MS);
                         }
                     }
-                    ReadFor::Peer(_) => {}
+                    // Tried again soon, or never begun once Ts has passed.
+                    ReadFor::Peer(_) | ReadFor::Target { .. } => {}
                 }
             }
         }

@@ -17,10 +17,16 @@ pub(super) const PROBE_RETRY_MS: Millis = 2_000;
 /// How long to wait before a probe for the leader that could not tell is made again.
 const UNKNOWN_RETRY_MS: Millis = 30_000;
 
+/// Returns `true` while a service is being killed.
+pub(super) fn is_killing(step: &Step) -> bool {
+    matches!(step, Step::Kill { .. } | Step::KillVerify { .. } | Step::CloseReception { .. })
+}
+
 impl AgentCore {
     /// Takes a service as far as it goes without waiting.
     pub(super) fn advance(&mut self, now: &Now, service: &mut Service) {
-        if matches!(service.step, Step::Kill { .. } | Step::KillVerify { .. }) {
+        self.note_end_of_reception(service.name());
+        if is_killing(&service.step) {
             return;
         }
         if self.registered().is_none() {
@@ -29,6 +35,10 @@ impl AgentCore {
         self.reconsider(now, service);
         match service.step.clone() {
             Step::Rest => self.rest(now, service),
+            Step::CheckTarget { uid, sent: since, .. } => self.give_up_in_time(now, service, &uid, since),
+            Step::Migrate { uid, until, .. } if service.task.is_none() && now.raw >= until => {
+                self.never_began(now, service, &uid, "the driver could not begin in time");
+            }
             Step::Permit { uid, phase } => self.permit_step(now, service, &uid, phase),
             Step::Journal { uid, write } => self.journal_step_of(now, service, &uid, write),
             Step::Probe { .. }
@@ -41,9 +51,11 @@ impl AgentCore {
             | Step::Prepare { .. }
             | Step::Arrive { .. }
             | Step::Migrate { .. }
+            | Step::EndMigration { .. }
             | Step::MigrateProbe { .. }
             | Step::Kill { .. }
-            | Step::KillVerify { .. } => {}
+            | Step::KillVerify { .. }
+            | Step::CloseReception { .. } => {}
         }
     }
 
@@ -80,6 +92,10 @@ impl AgentCore {
                 self.interrupt(service);
             }
             Step::Permit { .. } if stopping_down => self.interrupt(service),
+            Step::CheckTarget { uid, .. } if superseded || stopping_down => {
+                let uid = uid.clone();
+                self.never_began(now, service, &uid, "the migration was canceled before its driver began");
+            }
             Step::Probe { .. } if superseded => self.interrupt(service),
             Step::Migrate { uid, .. } if superseded => {
                 let uid = uid.clone();
@@ -89,7 +105,7 @@ impl AgentCore {
                     reason: Reason::Interrupted,
                     message: "the leader called the migration off".to_owned(),
                 };
-                service.go(Step::MigrateProbe { uid, failure: Some(failure) });
+                service.go(Step::EndMigration { uid, failure: Some(failure) });
             }
             Step::Stop { graceful_ms, .. } if superseded => {
                 // A stop that should end sooner than the one under way.
@@ -111,10 +127,13 @@ impl AgentCore {
             | Step::Stop { .. }
             | Step::Prepare { .. }
             | Step::Arrive { .. }
+            | Step::CheckTarget { .. }
             | Step::Migrate { .. }
+            | Step::EndMigration { .. }
             | Step::MigrateProbe { .. }
             | Step::Kill { .. }
-            | Step::KillVerify { .. } => {}
+            | Step::KillVerify { .. }
+            | Step::CloseReception { .. } => {}
         }
     }
 
@@ -247,7 +266,7 @@ impl AgentCore {
                 service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
             }
             // FENCING 8: of a migration whose source was lost, an active copy is kept.
-            None if service.presence == Presence::Unclear
+            None if matches!(service.presence, Presence::Unclear | Presence::Unprobed)
                 && self.current(service).is_some_and(|report| report.phase == Phase::Receiving) =>
             {
                 let assignment = Box::new(assignment.clone());
@@ -365,7 +384,9 @@ impl AgentCore {
             | None => {}
         }
         service.permit = None;
-        if service.presence == Presence::Stopped && service.exit.is_none() {
+        let may_have_arrived =
+            service.definition.driver.can_migrate() && !service.definition.driver.is_gated();
+        if service.presence == Presence::Stopped && service.exit.is_none() && !may_have_arrived {
             // Confirmed already, as for a new home: saying Stopping would make it count as running until a command ends.
             return self.stopped(now, service, Some(uid), CommandResult::Done);
         }

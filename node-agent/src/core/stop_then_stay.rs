@@ -51,10 +51,13 @@ impl AgentCore {
             | Step::Stop { .. }
             | Step::Prepare { .. }
             | Step::Arrive { .. }
+            | Step::CheckTarget { .. }
             | Step::Migrate { .. }
+            | Step::EndMigration { .. }
             | Step::MigrateProbe { .. }
             | Step::Kill { .. }
-            | Step::KillVerify { .. } => true,
+            | Step::KillVerify { .. }
+            | Step::CloseReception { .. } => true,
         };
         let epoch = self.registered().map_or(0, |registered| registered.epoch);
         let says_so = |report: &ServiceReport| {
@@ -88,8 +91,12 @@ impl AgentCore {
         })
     }
 
-    /// Whether the daemon may pet without a deadline: the margin has come, or the epoch is lost, and the node is empty.
+    /// Whether the daemon may pet without a deadline: the margin has come, or the epoch is lost, and the node is empty, without
+    /// a reception that may still bring something (R4.40).
     pub(super) fn may_stay(&self, now: &Now) -> bool {
+        if self.has_open_reception() {
+            return false;
+        }
         let margin_has_come =
             || self.left_ms(now).is_some_and(|left_ms| left_ms <= self.pace().stop_margin_ms);
         match &self.session {
@@ -163,6 +170,7 @@ impl AgentCore {
                     service.step,
                     Step::Kill { why: KillReason::BeforeReset(_), .. }
                         | Step::KillVerify { why: KillReason::BeforeReset(_), .. }
+                        | Step::CloseReception { why: KillReason::BeforeReset(_), .. }
                 );
                 if concerns && !dying {
                     if core.may_be_here(service) {
@@ -170,7 +178,10 @@ impl AgentCore {
                         core.kill(now, service, KillReason::BeforeReset(cause));
                     } else if matches!(
                         service.step,
-                        Step::Permit { .. } | Step::Journal { .. } | Step::Start { .. }
+                        Step::Permit { .. }
+                            | Step::Journal { .. }
+                            | Step::Start { .. }
+                            | Step::CheckTarget { .. }
                     ) {
                         // Not begun: it waits for a heartbeat like everything else.
                         service.go(Step::Rest);
@@ -218,6 +229,8 @@ impl AgentCore {
                 Step::Probe { .. }
                     | Step::Verify { .. }
                     | Step::KillVerify { .. }
+                    | Step::CloseReception { .. }
+                    | Step::EndMigration { .. }
                     | Step::MigrateProbe { .. }
             ) {
                 service.presence = Presence::Unclear;

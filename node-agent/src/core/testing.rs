@@ -6,6 +6,7 @@ mod checks;
 mod device;
 mod examining;
 mod guarded;
+mod hand_overs;
 mod heartbeats;
 mod holding;
 mod leaving;
@@ -88,6 +89,10 @@ pub(super) struct World {
     pub(super) commits: Vec<(Transaction, Outcome)>,
     pub(super) journal: Journal,
     pub(super) journal_fails: bool,
+    pub(super) hold_journal: bool,
+    pub(super) held_journals: Vec<(JournalWriteId, Journal)>,
+    pub(super) hold_reads: bool,
+    pub(super) held_reads: Vec<(ReadId, Vec<String>)>,
     pub(super) daemon: daemon::Core,
     number: u64,
     asked: BTreeMap<u64, WatchdogRequestId>,
@@ -157,6 +162,10 @@ impl World {
             commits: Vec::new(),
             journal: Journal::default(),
             journal_fails: false,
+            hold_journal: false,
+            held_journals: Vec::new(),
+            hold_reads: false,
+            held_reads: Vec::new(),
             daemon: daemon::Core::new(protocol::Privileges::default()),
             number: 0,
             asked: BTreeMap::new(),
@@ -281,6 +290,7 @@ impl World {
                 }
                 self.input(Input::Committed { id, outcome: answer });
             }
+            Effect::Read { id, keys } if self.hold_reads => self.held_reads.push((id, keys)),
             Effect::Read { id, keys } => {
                 let result = if self.net == Net::Up {
                     let entries = keys.iter().flat_map(|key| self.state.get(key).entries).collect();
@@ -308,6 +318,9 @@ impl World {
                     LeaseKept::Unknown("no answer".to_owned())
                 };
                 self.input(Input::LeaseKept { lease, kept });
+            }
+            Effect::WriteJournal { id, journal } if self.hold_journal => {
+                self.held_journals.push((id, *journal));
             }
             Effect::WriteJournal { id, journal } => {
                 let result = if self.journal_fails {
@@ -405,9 +418,16 @@ impl World {
             }
             Command::Stop { .. } if copy.stop_fails => failure("it does not end"),
             Command::Kill if copy.kill_fails => failure("it does not die"),
-            Command::Receive | Command::ReplaceSecondary { .. } | Command::EndReplacement => {
-                CommandResult::Done
-            }
+            Command::CloseReception if !service.driver.is_gated() => CommandResult::Failed(DriverFailure {
+                class: FailureClass::NeverHere,
+                reason: ha_api_types::reason::Reason::MoveFailed,
+                message: "it cannot be refused".to_owned(),
+            }),
+            Command::Receive
+            | Command::ReplaceSecondary { .. }
+            | Command::EndReplacement
+            | Command::EndMigration
+            | Command::CloseReception => CommandResult::Done,
             Command::Arrive { .. } if copy.fail_arrivals > 0 => {
                 copy.fail_arrivals -= 1;
                 failure("migrate_from: exit status 1")

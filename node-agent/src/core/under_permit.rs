@@ -4,7 +4,7 @@ use super::command::{CommandResult, DriverFailure};
 use super::effect::JournalWriteId;
 use super::role::Role;
 use super::service::{Presence, Service, Step};
-use super::{AgentCore, JournalEntry, Now};
+use super::{AgentCore, JournalEntry, Now, Reception};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FailureClass, Phase};
 use ha_api_types::time::Millis;
@@ -33,20 +33,29 @@ impl AgentCore {
     /// The permit stands: what comes next before the action is begun.
     pub(super) fn permitted(&mut self, now: &Now, service: &mut Service, uid: &str, phase: Phase) {
         let name = service.name().to_owned();
-        let (Role::Act { assignment } | Role::Target { assignment }) = self.role(&name) else {
+        let role = self.role(&name);
+        let is_target = matches!(role, Role::Target { .. });
+        let (Role::Act { assignment } | Role::Target { assignment }) = role else {
             service.go(Step::Rest);
             return;
         };
         let Some(assignment) = assignment.value else { return };
         let uid = uid.to_owned();
         self.changed = true;
+        // What arrived and failed here is started again in place.
+        let resumes =
+            phase == Phase::Starting && is_target && service.stopped_for.as_deref() != Some(uid.as_str());
+        if resumes && self.journal_begun(service, &uid) {
+            service.begun = Some(uid.clone());
+        }
         if service.begun.as_deref() == Some(uid.as_str()) {
             service.go(match phase {
                 Phase::Receiving => Step::Prepare { uid },
                 Phase::HandingOver => match AgentCore::migration_target(&assignment) {
-                    Some(target) => Step::Migrate { uid, target },
+                    Some(target) => return self.check_target(now, service, &uid, target),
                     None => Step::Rest,
                 },
+                Phase::Starting if resumes => self.resume_step(service.name(), &assignment),
                 Phase::Starting
                 | Phase::ProbedRunning
                 | Phase::ProbedStopped
@@ -62,6 +71,7 @@ impl AgentCore {
             return;
         }
         if phase == Phase::Starting
+            && !resumes
             && service.presence != Presence::Stopped
             && service.stopped_for.as_ref() != Some(&uid)
         {
@@ -78,7 +88,6 @@ impl AgentCore {
         if phase != Phase::HandingOver {
             service.definition = assignment.definition;
         }
-        let _ = now;
         service.go(Step::Journal { uid, write: None });
     }
 
@@ -98,6 +107,10 @@ impl AgentCore {
                     let phase = self.current(service).map(|report| report.phase);
                     self.permitted(now, service, uid, phase.unwrap_or(Phase::Starting));
                 }
+                Some(Err(message)) if service.has_worker => {
+                    let text = format!("the journal cannot be written: {message}");
+                    self.never_began(now, service, uid, &text);
+                }
                 Some(Err(message)) => {
                     let failure = DriverFailure {
                         class: FailureClass::TryElsewhere,
@@ -111,6 +124,11 @@ impl AgentCore {
                 }
             }
             return;
+        }
+        let phase = self.current(service).map(|report| report.phase);
+        if phase == Some(Phase::Receiving) {
+            let reception = Reception { action_uid: uid.to_owned(), exclusive: service.definition.exclusive };
+            self.journal.receptions.insert(service.name().to_owned(), reception);
         }
         let entry =
             JournalEntry { definition: service.definition.clone(), begun: uid.to_owned(), spent: false };

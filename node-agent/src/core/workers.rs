@@ -13,6 +13,14 @@ use std::cmp::Reverse;
 /// How many services are looked at at once while the node is cleared or killed.
 const MAX_VERIFIERS: usize = 16;
 
+/// What a service asks the workers for.
+enum Wanted {
+    /// This command.
+    Run(Command),
+    /// A worker that is kept for its hand-over.
+    Worker,
+}
+
 impl AgentCore {
     fn max_workers(&self) -> usize {
         let own = self.view.nodes.value(&self.config.node).and_then(|node| node.spec.max_workers);
@@ -29,7 +37,7 @@ impl AgentCore {
             if service.task.is_some() {
                 match &service.step {
                     Step::Kill { .. } => {}
-                    Step::KillVerify { .. } => verifiers += 1,
+                    Step::KillVerify { .. } | Step::CloseReception { .. } => verifiers += 1,
                     Step::Rest
                     | Step::Probe { .. }
                     | Step::Permit { .. }
@@ -42,15 +50,27 @@ impl AgentCore {
                     | Step::Stop { .. }
                     | Step::Prepare { .. }
                     | Step::Arrive { .. }
+                    | Step::CheckTarget { .. }
                     | Step::Migrate { .. }
+                    | Step::EndMigration { .. }
                     | Step::MigrateProbe { .. } => workers += 1,
                 }
                 continue;
             }
-            let Some(command) = self.command_of(now, service) else { continue };
+            if service.has_worker {
+                workers += 1;
+            }
+            let wanted = if self.wants_worker(now, service) {
+                Wanted::Worker
+            } else {
+                let Some(command) = self.command_of(now, service) else { continue };
+                Wanted::Run(command)
+            };
             let class = match &service.step {
                 Step::Kill { .. } => 0,
-                Step::KillVerify { .. } => 1,
+                // Its worker is counted already.
+                Step::Migrate { .. } if service.has_worker => 0,
+                Step::KillVerify { .. } | Step::CloseReception { .. } => 1,
                 Step::Probe { purpose: ProbeFor::Presence | ProbeFor::Unassigned { .. } } => 3,
                 Step::Rest
                 | Step::Probe { .. }
@@ -64,7 +84,9 @@ impl AgentCore {
                 | Step::Stop { .. }
                 | Step::Prepare { .. }
                 | Step::Arrive { .. }
+                | Step::CheckTarget { .. }
                 | Step::Migrate { .. }
+                | Step::EndMigration { .. }
                 | Step::MigrateProbe { .. } => 2,
             };
             waiting.push((
@@ -72,20 +94,38 @@ impl AgentCore {
                 Reverse(service.definition.priority),
                 service.failures,
                 name.clone(),
-                command,
+                wanted,
             ));
         }
         waiting.sort_by(|a, b| (a.0, a.1, a.2, &a.3).cmp(&(b.0, b.1, b.2, &b.3)));
         let limit = self.max_workers();
-        for (class, _, _, name, command) in waiting {
+        for (class, _, _, name, wanted) in waiting {
             match class {
                 0 => {}
                 1 if verifiers < MAX_VERIFIERS => verifiers += 1,
                 2 | 3 if workers < limit => workers += 1,
                 _ => continue,
             }
-            self.run(&name, command);
+            match wanted {
+                Wanted::Run(command) => self.run(&name, command),
+                Wanted::Worker => {
+                    if let Some(service) = self.services.get_mut(&name) {
+                        service.has_worker = true;
+                        self.changed = true;
+                    }
+                }
+            }
         }
+    }
+
+    /// Whether a hand-over could be committed and only waits for a worker.
+    fn wants_worker(&self, now: &Now, service: &Service) -> bool {
+        matches!(&service.step, Step::Permit { phase: Phase::HandingOver, .. })
+            && !service.has_worker
+            && service.write.is_none()
+            && !service.reread
+            && service.write_not_before.is_none_or(|at| now.raw >= at)
+            && self.permit_waits_for(now, service.definition.exclusive).is_none()
     }
 
     /// The command that the service's step asks for, if it may begin now.
@@ -93,7 +133,7 @@ impl AgentCore {
         if service.not_before.is_some_and(|at| now.raw < at) {
             return None;
         }
-        let killing = matches!(service.step, Step::Kill { .. });
+        let killing = matches!(service.step, Step::Kill { .. } | Step::CloseReception { .. });
         if !killing && !service.cancelling.is_empty() {
             return None;
         }
@@ -103,7 +143,7 @@ impl AgentCore {
             return None;
         }
         match &service.step {
-            Step::Rest | Step::Permit { .. } | Step::Journal { .. } => None,
+            Step::Rest | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => None,
             Step::Probe { .. }
             | Step::Verify { .. }
             | Step::MigrateProbe { .. }
@@ -114,13 +154,15 @@ impl AgentCore {
             Step::Stop { graceful_ms, .. } => Some(Command::Stop { graceful_ms: *graceful_ms }),
             Step::Clean { .. } | Step::Kill { .. } => Some(Command::Kill),
             Step::Start { uid } => self.may_start(now, service, uid).then_some(Command::Start),
-            Step::Prepare { uid } => self.may_start(now, service, uid).then_some(Command::Receive),
+            Step::Prepare { uid } => self.may_receive(now, service, uid).then_some(Command::Receive),
             Step::Arrive { uid, source } => {
                 self.may_start(now, service, uid).then(|| Command::Arrive { source: source.clone() })
             }
-            Step::Migrate { target, .. } => {
-                self.before_margin(now).then(|| Command::Migrate { target: target.clone() })
-            }
+            // R8.11.
+            Step::Migrate { target, until, .. } => (self.before_margin(now) && now.raw < *until)
+                .then(|| Command::Migrate { target: target.clone() }),
+            Step::EndMigration { .. } => Some(Command::EndMigration),
+            Step::CloseReception { .. } => Some(Command::CloseReception),
         }
     }
 
@@ -140,6 +182,8 @@ impl AgentCore {
             | Command::Stop { .. }
             | Command::Kill
             | Command::Migrate { .. }
+            | Command::EndMigration
+            | Command::CloseReception
             | Command::ReplaceSecondary { .. }
             | Command::EndReplacement => {}
         }
@@ -167,13 +211,14 @@ impl AgentCore {
 
     fn ended_of(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
         // It runs, or nothing of it is left: no copy waits any more.
+        let clears = !matches!(service.step, Step::Prepare { .. } | Step::EndMigration { .. });
         if matches!(result, CommandResult::Observed(Observed::Running))
-            || (result == CommandResult::Done && !matches!(service.step, Step::Prepare { .. }))
+            || (result == CommandResult::Done && clears)
         {
             service.receives = false;
         }
         match service.step.clone() {
-            Step::Rest | Step::Permit { .. } | Step::Journal { .. } => {}
+            Step::Rest | Step::Permit { .. } | Step::Journal { .. } | Step::CheckTarget { .. } => {}
             Step::Probe { purpose } => self.probed(now, service, purpose, observed(result)),
             Step::Start { uid } => self.started(now, service, &uid, result),
             Step::StopFirst { uid } | Step::Clean { uid } => self.cleaned(now, service, &uid, result),
@@ -200,7 +245,8 @@ impl AgentCore {
             Step::Stop { uid, .. } => self.stopped(now, service, uid.as_deref(), result),
             Step::Prepare { uid } => self.prepared(now, service, &uid, result),
             Step::Arrive { uid, .. } => self.arrived(service, &uid, result),
-            Step::Migrate { uid, .. } => self.migrated(now, service, &uid, result),
+            Step::Migrate { uid, .. } => self.migrated(service, &uid, result),
+            Step::EndMigration { uid, failure } => self.migration_ended(now, service, uid, failure, result),
             Step::MigrateProbe { uid, failure } => {
                 self.migration_probed(now, service, &uid, failure, observed(result));
             }
@@ -223,12 +269,15 @@ impl AgentCore {
                 }
             }
             Step::KillVerify { why, tries } => match observed(result) {
-                Observed::NotRunning => self.killed(now, service, why),
+                Observed::NotRunning => self.kill_verified(now, service, why),
                 Observed::Running => self.kill_again(now, service, why, tries, String::new()),
                 Observed::Remnant(message) | Observed::Unknown(message) => {
                     self.kill_again(now, service, why, tries, message);
                 }
             },
+            Step::CloseReception { why, tries } => {
+                self.reception_closed(now, service, why, tries, result);
+            }
         }
     }
 
@@ -314,6 +363,10 @@ impl AgentCore {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
+                    // What its driver has not let run is no copy that runs, and its memory may be older than its data: R8.20.
+                    if service.presence == Presence::Running && service.definition.driver.is_gated() {
+                        service.presence = Presence::Unclear;
+                    }
                     // That a look sees nothing does not tell: what waits to be received has to be cleared away first.
                     if service.presence == Presence::Stopped && self.may_wait_to_be_received(service) {
                         service.presence = Presence::Unclear;

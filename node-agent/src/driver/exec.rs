@@ -208,6 +208,13 @@ impl Driver for ExecDriver {
         })
     }
 
+    fn end_migration<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(self.context.programs.end_migration(service))
+    }
+
     fn replace_secondary<'a>(
         &'a self,
         service: &'a ServiceDefinition,

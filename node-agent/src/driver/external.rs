@@ -152,6 +152,13 @@ impl Driver for ExternalDriver {
         Box::pin(async move { self.context.migrate(service, target).await })
     }
 
+    fn end_migration<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(self.context.programs.end_migration(service))
+    }
+
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move { self.context.measure(service, at).await })
     }

@@ -166,6 +166,20 @@ impl Driver for LibvirtDriver {
         Box::pin(async move { self.domain(service)?.migrate(target).await })
     }
 
+    fn end_migration<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move { self.domain(service)?.end_migration().await })
+    }
+
+    fn close_reception<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move { self.domain(service)?.close_reception().await })
+    }
+
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let domain = self.domain(service).ok()?;

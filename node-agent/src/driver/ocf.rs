@@ -126,6 +126,13 @@ impl Driver for OcfDriver {
         Box::pin(async move { self.context.migrate(service, target).await })
     }
 
+    fn end_migration<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(self.context.programs.end_migration(service))
+    }
+
     fn measure<'a>(&'a self, service: &'a ServiceDefinition, at: Mono) -> BoxFuture<'a, Option<Sample>> {
         Box::pin(async move {
             let (context, service) = (Arc::clone(&self.context), service.clone());

@@ -168,7 +168,8 @@ impl Programs {
                 cgroups.push(recorded);
             }
         }
-        Search { mark: self.folder_of(&service.name).path().display().to_string(), cgroups, record }
+        let mark = self.folder_of(&service.name).path().display().to_string();
+        Search { variable: MARK, mark, cgroups, record }
     }
 }
 

@@ -43,6 +43,8 @@ enum What {
     Running,
     /// It waits for the other node to hand it over.
     Receiving,
+    /// The other node has handed it over, and it is paused until it is started.
+    Arrived,
 }
 
 /// How often something failed already, over the cluster.
@@ -104,6 +106,9 @@ impl SimulatedDriver {
                 message: "its configuration is wrong".to_owned(),
             });
         }
+        if self.state(&service.name).map_err(unreadable)? == What::Arrived {
+            return self.set(&service.name, What::Running).map_err(unreadable);
+        }
         self.set(&service.name, What::Starting).map_err(unreadable)?;
         seconds(spec.start_seconds).await;
         let counted = self.failures_file(&service.name);
@@ -154,7 +159,8 @@ impl SimulatedDriver {
         write(&counted, &Failures { migrations: 0, ..failures }).map_err(unreadable)?;
         // Gone here before it runs there: it never runs on both.
         self.set(&service.name, What::Stopped).map_err(unreadable)?;
-        write(&theirs, &State { what: What::Running, ..receiver }).map_err(unreadable)
+        let what = if spec.gated { What::Arrived } else { What::Running };
+        write(&theirs, &State { what, ..receiver }).map_err(unreadable)
     }
 }
 
@@ -191,7 +197,7 @@ impl Driver for SimulatedDriver {
     fn probe<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Observed> {
         Box::pin(async move {
             match self.state(&service.name) {
-                Ok(What::Running) => Observed::Running,
+                Ok(What::Running | What::Arrived) => Observed::Running,
                 Ok(What::Stopped | What::Starting | What::Receiving) => Observed::NotRunning,
                 Err(error) => Observed::Unknown(format!("its state file: {error}")),
             }
@@ -220,7 +226,7 @@ impl Driver for SimulatedDriver {
     fn receive<'a>(&'a self, service: &'a ServiceDefinition) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(async move {
             match self.state(&service.name).map_err(unreadable)? {
-                What::Running => Ok(()),
+                What::Running | What::Arrived => Ok(()),
                 What::Stopped | What::Starting | What::Receiving => {
                     self.set(&service.name, What::Receiving).map_err(unreadable)
                 }
@@ -234,6 +240,26 @@ impl Driver for SimulatedDriver {
         target: &'a str,
     ) -> BoxFuture<'a, Result<(), DriverFailure>> {
         Box::pin(self.migrate_it(service, target))
+    }
+
+    fn close_reception<'a>(
+        &'a self,
+        service: &'a ServiceDefinition,
+    ) -> BoxFuture<'a, Result<(), DriverFailure>> {
+        Box::pin(async move {
+            if !spec(service)?.gated {
+                let message = "what arrives of it cannot be refused".to_owned();
+                return Err(DriverFailure {
+                    class: FailureClass::NeverHere,
+                    ..failed(Reason::MoveFailed, message)
+                });
+            }
+            match self.state(&service.name).map_err(unreadable)? {
+                What::Stopped | What::Starting => Ok(()),
+                What::Receiving | What::Arrived => self.set(&service.name, What::Stopped).map_err(unreadable),
+                What::Running => Err(failed(Reason::MoveFailed, "it runs here".to_owned())),
+            }
+        })
     }
 
     fn replace_secondary<'a>(
@@ -391,5 +417,22 @@ mod tests {
         source.migrate(&service, "node2").await.unwrap();
         assert_eq!(source.probe(&service).await, Observed::NotRunning);
         assert_eq!(target.probe(&service).await, Observed::Running);
+        target.start(&service).await.unwrap();
+        assert_eq!(target.probe(&service).await, Observed::Running);
+    }
+
+    #[tokio::test]
+    async fn a_reception_that_is_closed_takes_nothing_unless_it_cannot_be() {
+        let shared = tempfile::tempdir().unwrap();
+        for gated in [true, false] {
+            let (source, target) = (node(&shared, "node1", "a"), node(&shared, "node2", "b"));
+            let service = service(|spec| spec.gated = gated);
+            source.start(&service).await.unwrap();
+            target.receive(&service).await.unwrap();
+            assert_eq!(target.close_reception(&service).await.is_ok(), gated);
+            assert_eq!(source.migrate(&service, "node2").await.is_err(), gated);
+            source.kill(&service).await.unwrap();
+            target.kill(&service).await.unwrap();
+        }
     }
 }

@@ -161,7 +161,7 @@ async fn in_time(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         // As long as the resource says, unless somebody said for how long this time.
         Command::Stop { graceful_ms } if *graceful_ms == service.timeouts.stop_ms() => timeouts.stop_ms(),
         Command::Stop { graceful_ms } => *graceful_ms,
-        Command::Kill | Command::EndReplacement => 0,
+        Command::Kill | Command::EndReplacement | Command::EndMigration | Command::CloseReception => 0,
         Command::Arrive { .. } | Command::Migrate { .. } => timeouts.migrate_ms(),
         Command::ReplaceSecondary { .. } => timeouts.replace_ms(),
     };
@@ -184,6 +184,8 @@ async fn execute(driver: &dyn Driver, command: &Command, service: &ServiceDefini
         Command::Receive => driver.receive(service).await,
         Command::Arrive { source } => driver.arrive(service, source).await,
         Command::Migrate { target } => driver.migrate(service, target).await,
+        Command::EndMigration => driver.end_migration(service).await,
+        Command::CloseReception => driver.close_reception(service).await,
         Command::ReplaceSecondary { present, node } => driver.replace_secondary(service, present, node).await,
         Command::EndReplacement => driver.end_replacement(service).await,
     };
@@ -198,11 +200,14 @@ fn missing(command: &Command, kind: Option<DriverKind>) -> CommandResult {
     let name = kind.map_or("none", DriverKind::name);
     match command {
         Command::Probe => CommandResult::Observed(Observed::NotRunning),
-        Command::Stop { .. } | Command::Kill | Command::EndReplacement => CommandResult::Done,
+        Command::Stop { .. } | Command::Kill | Command::EndReplacement | Command::EndMigration => {
+            CommandResult::Done
+        }
         Command::Start
         | Command::Receive
         | Command::Arrive { .. }
         | Command::Migrate { .. }
+        | Command::CloseReception
         | Command::ReplaceSecondary { .. } => CommandResult::Failed(DriverFailure {
             class: FailureClass::NeverHere,
             reason: Reason::DriverMissing,

@@ -13,7 +13,8 @@ use ha_node_agent::core::{Command, CommandId, CommandResult, DriverFailure, Inpu
 
 /// How the service pretends; another driver's service pretends with the defaults.
 pub(super) fn pretence(service: &ServiceDefinition) -> SimulatedDriver {
-    service.driver.simulated.clone().unwrap_or_default()
+    let default = || SimulatedDriver { gated: service.driver.is_gated(), ..SimulatedDriver::default() };
+    service.driver.simulated.clone().unwrap_or_else(default)
 }
 
 fn failure(class: FailureClass, reason: Reason, message: &str) -> CommandResult {
@@ -34,6 +35,7 @@ impl World {
         let seconds = |count: u32| u64::from(count) * 1000;
         let takes_ms: Millis = match &command {
             Command::Probe => 5,
+            Command::Start if self.present(node, &service.name) == Some(Doing::Arrived) => 50,
             Command::Start => seconds(simulated.start_seconds).min(service.timeouts.start_ms()),
             Command::Stop { graceful_ms } => seconds(simulated.stop_seconds).min(*graceful_ms),
             Command::Kill => 20,
@@ -42,7 +44,7 @@ impl World {
             Command::ReplaceSecondary { .. } => {
                 seconds(simulated.replace_seconds).min(service.timeouts.replace_ms())
             }
-            Command::EndReplacement => 10,
+            Command::EndReplacement | Command::EndMigration | Command::CloseReception => 10,
         };
         let (ordered, takes_ms) = self.order(node, &service, &command, takes_ms);
         let jitter_ms = self.random.between_ms(0, 10);
@@ -150,6 +152,25 @@ impl World {
             }
             // Pretended services are there when the source is done.
             Command::Arrive { .. } | Command::EndReplacement => CommandResult::Done,
+            Command::EndMigration => {
+                if let Some(machine) = self.machines.get_mut(node) {
+                    machine.commands.retain(|_, other| {
+                        !matches!(other.command, Command::Migrate { .. }) || other.service.name != *name
+                    });
+                }
+                CommandResult::Done
+            }
+            Command::CloseReception if simulated.gated => {
+                if self.present(node, name) != Some(Doing::Runs) {
+                    self.remove(node, name);
+                }
+                CommandResult::Done
+            }
+            Command::CloseReception => failure(
+                FailureClass::NeverHere,
+                Reason::MoveFailed,
+                "pretended: what arrives cannot be refused",
+            ),
             Command::Migrate { target } => self.migrate(node, target, name, &simulated, here),
             Command::ReplaceSecondary { node: new, .. } => {
                 self.replace_secondary(node, new, running, &simulated, here)
@@ -171,7 +192,8 @@ impl World {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "pretended failure to migrate");
         }
         *failed = 0;
-        let ready = self.present(target, name) == Some(Doing::Receives);
+        // What is not gated arrives wherever the machine is up, also in a later boot than the one that was to receive it.
+        let ready = !simulated.gated || self.present(target, name) == Some(Doing::Receives);
         if !self.migrates_between(node, target) || !ready || self.present(node, name) != Some(Doing::Runs) {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "the target cannot be reached");
         }
@@ -179,11 +201,13 @@ impl World {
         else {
             return failure(FailureClass::RetryHere, Reason::MoveFailed, "it does not run here");
         };
-        present.doing = Doing::Runs;
+        present.doing = if simulated.gated { Doing::Arrived } else { Doing::Runs };
         if let Some(machine) = self.machines.get_mut(target) {
             machine.services.insert(name.to_owned(), present);
         }
-        self.came_up(target, name);
+        if !simulated.gated {
+            self.came_up(target, name);
+        }
         CommandResult::Done
     }
 
@@ -219,7 +243,8 @@ impl World {
     /// What a driver that is told everything at once says of a service.
     pub(super) fn observed(&self, node: &str, name: &str) -> Observed {
         match self.present(node, name) {
-            Some(Doing::Runs) => Observed::Running,
+            // As a guest that has arrived and is paused: it only has to be let go on.
+            Some(Doing::Runs | Doing::Arrived) => Observed::Running,
             Some(Doing::Receives) | None => Observed::NotRunning,
         }
     }

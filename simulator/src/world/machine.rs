@@ -107,6 +107,8 @@ pub(crate) enum Doing {
     Runs,
     /// It waits to receive its memory from another machine: it does not run yet.
     Receives,
+    /// It has arrived from another machine, paused: it runs once it is started.
+    Arrived,
 }
 
 /// A driver's command under way.

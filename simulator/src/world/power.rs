@@ -7,7 +7,7 @@ use super::process::{Generation, Process, Who};
 use crate::scenario::action::ProcessVerb;
 use ha_api_types::time::Millis;
 use ha_controller::core::{Config as ControllerConfig, Controller, Input as ControllerInput};
-use ha_node_agent::core::{AgentCore, Config as AgentConfig, Input as AgentInput, Shutdown};
+use ha_node_agent::core::{AgentCore, Command, Config as AgentConfig, Input as AgentInput, Shutdown};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input as WatchdogInput};
 use ha_node_agent::watchdog::protocol::Privileges;
 
@@ -196,7 +196,8 @@ impl World {
     pub(super) fn end_agent(&mut self, node: &str) {
         self.agents.remove(node);
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.commands.clear();
+            // A migration that was begun goes on without the agent, until the next one ends it.
+            machine.commands.retain(|_, running| matches!(running.command, Command::Migrate { .. }));
             machine.watchdog.waiting.clear();
         }
         self.tell_daemon(node, None, WatchdogInput::Disconnected);

@@ -33,6 +33,8 @@ impl World {
             Command::Receive
             | Command::Arrive { .. }
             | Command::Migrate { .. }
+            | Command::EndMigration
+            | Command::CloseReception
             | Command::ReplaceSecondary { .. }
             | Command::EndReplacement => return (false, takes_ms),
         }

@@ -1,6 +1,6 @@
 //! Two worlds compared: which services would start, stop or move. Pure.
 
-use crate::core::placement::uses;
+use crate::core::placement::{may_move_live, proves, ungated_note, uses};
 use crate::core::stored_view::{status_of, view};
 use crate::core::world::World;
 use ha_api_types::reason::Reason;
@@ -159,7 +159,15 @@ impl Comparison<'_> {
             Wish::Stay => {}
             Wish::Go(target, reason) => {
                 if before != Wish::Go(target.clone(), reason) {
-                    let live = managed(self.after, name).is_some_and(|new| new.spec.driver.can_migrate());
+                    let has_device = self.after.nodes.get(&target).is_some_and(|node| proves(&node.value));
+                    let new = managed(self.after, name);
+                    let live = new.is_some_and(|new| {
+                        let spec = &new.spec;
+                        spec.driver.can_migrate() && may_move_live(&spec.driver, spec, has_device)
+                    });
+                    if let Some(note) = new.and_then(|new| ungated_note(&new.spec, &target, has_device)) {
+                        self.plan.warnings.push(format!("{name} would move {node} → {target}, {note}"));
+                    }
                     let kind = if live { EffectKind::Migrate } else { EffectKind::Relocate };
                     self.effect(name, kind, Some(node.to_owned()), Some(target.clone()), reason);
                 }

@@ -1,7 +1,8 @@
 //! The only place that makes assignments, with every guard of FENCING, sections 6 to 8.
 
-use super::{Assign, Draft, Planner, Service, Standing, fence_guard, replacement, report_guard};
+use super::{Assign, Draft, Planner, Service, Standing, fence_guard, migrate, replacement, report_guard};
 use crate::core::health::Health;
+use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState, Phase};
 use ha_api_types::resource::{ServiceDefinition, ServiceState};
@@ -101,7 +102,10 @@ fn leave(
     let fence = fence_guard(&situation, place).map(|(key, revision)| (key, Guard::Unchanged(revision)));
     let standing = Service::standing(&situation, place, epoch);
     if standing == Standing::Released {
-        return Ok(fence.into_iter().collect());
+        return match unproven_target(&situation, service, place, for_node) {
+            Some(message) => Err((Reason::Fencing, message)),
+            None => Ok(fence.into_iter().collect()),
+        };
     }
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
         return Ok(Vec::new());
@@ -152,6 +156,21 @@ fn leave(
             Err((Reason::Waiting, format!("{place} has not confirmed that it is stopped there")))
         }
     }
+}
+
+/// Why the proof that closed the epoch of a migration's target does not release it (R8.17). On the source the service stays
+/// where it runs, and the target itself may always be asked.
+fn unproven_target(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    place: &str,
+    for_node: &str,
+) -> Option<String> {
+    let assignment = service.assignment.map(|assignment| &assignment.value)?;
+    let Action::Migrate { target, .. } = &assignment.action else { return None };
+    let concerns = place == target && for_node != place && for_node != assignment.node;
+    (concerns && !migrate::release_counts(situation, service, assignment, target))
+        .then(|| format!("the service may have arrived on {place} since that node was fenced"))
 }
 
 /// How the service is to be run. What runs is stopped, handed over and watched as it was started, even when its spec has

@@ -1,11 +1,14 @@
 //! Live migration: FENCING, section 8. Until the hand-over it is on the source; after it, on either.
 
-use super::assign::{assign, start_on};
+use super::assign::{assign, start_on, stop_on};
 use super::policy::{remember, remember_failure};
 use super::{Draft, Planner, Service, Standing, error, recover};
+use crate::core::situation::Situation;
 use ha_api_types::event::EventType;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, FailureClass, Phase, ServiceReport};
+use ha_api_types::record::{
+    Action, Assignment, FailureClass, FenceState, Phase, Proof, Revision, ServiceReport,
+};
 use ha_api_types::resource::ServiceState;
 
 /// What one side of a migration is known to be.
@@ -23,6 +26,90 @@ enum Side {
     Gone,
     /// It may be here; nobody knows.
     Doubtful,
+    /// Its epoch is closed and proven, by something that says nothing of what has arrived since (R8.17).
+    Unproven,
+}
+
+/// When the source of a migration has ended: from then on nothing arrives at the target any more (R8.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SourceEnd {
+    /// Its driver may be at work.
+    Open,
+    /// Its driver never began.
+    NeverBegan,
+    /// It has said so, or is proven gone, at this revision.
+    At(Revision),
+}
+
+/// What the source has said of its end under this assignment.
+pub(super) fn source_end(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    assignment: &Assignment,
+) -> SourceEnd {
+    let world = situation.world;
+    let (node, epoch) = (&assignment.node, assignment.epoch);
+    let released = match Service::standing(situation, node, epoch) {
+        Standing::Released => world.fences.get(node).map(|fence| fence.modified),
+        Standing::InForce | Standing::Closing => None,
+    };
+    let proven = released.map_or(SourceEnd::Open, SourceEnd::At);
+    let Some(report) = service.answer_of(situation, node, epoch, &assignment.action_uid) else {
+        // The hand-over is committed under the source's epoch; once the source has registered again, its reports no longer tell.
+        let overwritten =
+            world.service_report(service.name, node).is_some_and(|report| report.value.epoch > epoch);
+        let reopened = world.fences.get(node).is_some_and(|fence| fence.value.state == FenceState::Open);
+        return if released.is_some() && (overwritten || reopened) { proven } else { SourceEnd::NeverBegan };
+    };
+    match report.value.phase {
+        Phase::MoveFailed if report.value.never_began => SourceEnd::NeverBegan,
+        Phase::HandedOver | Phase::MoveFailed | Phase::Stopped | Phase::Failed => {
+            SourceEnd::At(report.modified)
+        }
+        Phase::HandingOver
+        | Phase::Starting
+        | Phase::Running
+        | Phase::Stopping
+        | Phase::StopFailed
+        | Phase::Receiving
+        | Phase::ProbedRunning
+        | Phase::ProbedStopped
+        | Phase::ProbedUnknown => proven,
+    }
+}
+
+/// Whether what arrives at the target runs there without its permit, so that only what is known since the source's end counts.
+fn is_ungated(service: &Service<'_>, assignment: &Assignment) -> bool {
+    service.is_or_was_exclusive() && !assignment.definition.driver.is_gated()
+}
+
+/// R8.16 and R8.17: whether the proof that closed the target's epoch says that nothing of the migration runs there.
+pub(super) fn release_counts(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    assignment: &Assignment,
+    target: &str,
+) -> bool {
+    let end = source_end(situation, service, assignment);
+    let end = match end {
+        SourceEnd::Open => return false,
+        SourceEnd::NeverBegan => return true,
+        SourceEnd::At(_) if !is_ungated(service, assignment) => return true,
+        SourceEnd::At(end) => end,
+    };
+    let world = situation.world;
+    let Some(fence) = world.fences.get(target) else { return false };
+    let is_later = fence.value.state == FenceState::Fenced && fence.modified > end;
+    let heard_since = || world.alive.get(target).is_some_and(|alive| alive.modified > end);
+    is_later
+        && match &fence.value.proof {
+            Some(Proof::Device { .. } | Proof::Operator { .. }) => true,
+            Some(Proof::Silence { .. }) => heard_since(),
+            Some(
+                Proof::NewBoot { .. } | Proof::CleanLeave { .. } | Proof::Reregistered | Proof::NothingActive,
+            )
+            | None => false,
+        }
 }
 
 fn side(standing: Standing, phase: Option<Phase>) -> Side {
@@ -62,9 +149,24 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     let target_standing = Service::standing(&situation, target, *target_epoch);
     let source_report = service.answer(&situation);
     let target_report = service.answer_of(&situation, target, *target_epoch, &assignment.action_uid);
+    let end = source_end(&situation, service, assignment);
     let source_side = side(source_standing, source_report.map(|report| report.value.phase));
     let target_phase = target_report.map(|report| report.value.phase);
-    let target_side = side(target_standing, target_phase);
+    let target_side = match side(target_standing, target_phase) {
+        Side::Gone
+            if target_standing == Standing::Released
+                && !release_counts(&situation, service, assignment, target) =>
+        {
+            Side::Unproven
+        }
+        side @ (Side::Silent
+        | Side::Receiving
+        | Side::HandingOver
+        | Side::Running
+        | Side::Gone
+        | Side::Doubtful
+        | Side::Unproven) => side,
+    };
     if source_standing == Standing::Closing && source_side != Side::Gone {
         // Whether it has handed over is only known once the source is proven gone.
         if draft.status.state == ServiceState::Fence {
@@ -83,6 +185,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         .map(|report| report.value.message.clone())
         .filter(|message| !message.is_empty())
         .unwrap_or_else(|| Reason::MoveFailed.sentence().to_owned());
+    let has_handed_over = source_report.is_some_and(|report| report.value.phase == Phase::HandedOver);
     match (source_side, target_side) {
         (Side::Running, Side::Running) => {
             let message = format!("it runs on {source} and on {target} after a migration");
@@ -91,10 +194,14 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (Side::Gone, Side::Running) => arrive(planner, service, draft, target, target_standing),
         // Nothing has been handed over, and the target cannot go on, or is lost: it stays. The new assignment takes from
         // the source the right to hand over.
-        (Side::Running | Side::Silent, Side::Gone) => {
+        (Side::Running | Side::Silent, Side::Gone | Side::Unproven) => {
             if target_report.and_then(|report| report.value.failure) == Some(FailureClass::NeverHere) {
                 remember(&mut draft.status.never_nodes, target);
             }
+            stay(planner, service, draft, &source, source_standing, &said);
+        }
+        // R8.12: the target has nothing of it.
+        (Side::Running, Side::Silent | Side::Receiving) if end == SourceEnd::NeverBegan => {
             stay(planner, service, draft, &source, source_standing, &said);
         }
         (Side::Running, Side::Silent) => {
@@ -114,9 +221,30 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 draft.wait(Reason::Migrating, format!("{target} clears away what it received"));
             }
         }
+        // R8.17: what the target has said so far may have been before it arrived.
+        (Side::Gone, Side::Gone)
+            if target_standing == Standing::InForce
+                && matches!(end, SourceEnd::At(_))
+                && is_ungated(service, assignment) =>
+        {
+            let report = target_report.map(|report| &report.value);
+            ask_again(planner, service, draft, target, report);
+        }
         (Side::Gone, Side::Gone) => {
             let report = target_report.map(|report| &report.value);
             nowhere(service, draft, &source, target, report);
+        }
+        (Side::Gone, Side::Unproven) => {
+            let fence = situation.world.fences.get(target);
+            if fence.is_some_and(|fence| fence.value.state == FenceState::Open) {
+                ask_again(planner, service, draft, target, None);
+            } else {
+                let message = format!(
+                    "the service may have arrived on node {target} after that node was fenced: start {target}, or confirm that \
+                     it is powered off with hactl node confirm-fenced {target}"
+                );
+                draft.wait(Reason::Fencing, message);
+            }
         }
         // The source is proven gone without a hand-over; the new assignment takes the target's right to receive.
         (Side::Gone, Side::Silent) if source_standing == Standing::Released => {
@@ -128,7 +256,9 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         // The source is proven gone: the target is the only place left, keeps an active copy and clears a paused one away
         // when it is told to start.
         (Side::Gone, Side::Receiving)
-            if source_standing == Standing::Released && target_standing == Standing::InForce =>
+            if source_standing == Standing::Released
+                && target_standing == Standing::InForce
+                && !has_handed_over =>
         {
             let target = target.clone();
             start_on(planner, service, draft, &target, Reason::Recovered);
@@ -159,7 +289,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (Side::Silent, Side::Silent | Side::Receiving | Side::Running | Side::HandingOver)
         | (Side::Running | Side::Gone, Side::HandingOver)
         | (Side::Gone, Side::Silent)
-        | (Side::Receiving, _) => {
+        | (Side::Receiving | Side::Unproven, _) => {
             draft.wait(Reason::Migrating, format!("it moves from {source} to {target}"));
         }
     }
@@ -225,6 +355,27 @@ fn left_behind(
     let message = format!("{target} could not stop it after it moved there: {said}");
     draft.go(ServiceState::Error, Reason::StopFailed, message);
     draft.status.stop_confirmed = Some(false);
+}
+
+/// Gone from the source, and what is known of the target is older: the target is told to stop whatever has arrived there. Its
+/// answer is newer than the source's end, whatever becomes of the target.
+fn ask_again(
+    planner: &mut Planner<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+    target: &str,
+    report: Option<&ServiceReport>,
+) {
+    if !stop_on(planner, service, draft, target) {
+        return;
+    }
+    draft.status.target = None;
+    if let Some(report) = report.filter(|report| report.phase == Phase::Failed) {
+        remember_failure(draft, target, report.failure.unwrap_or_default());
+        draft.status.move_failures = draft.status.move_failures.saturating_add(1);
+    }
+    let message = format!("{target} clears away whatever has arrived there");
+    draft.go(ServiceState::Relocate, Reason::MoveFailed, message);
 }
 
 /// Confirmed on neither side. One that arrived and then failed on the target has failed there like one that was started.

@@ -5,6 +5,7 @@ use super::policy::{choose, why_nowhere};
 use super::start::wants_stop;
 use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recover, replacement};
 use crate::core::pause;
+use crate::core::placement::{may_move_live, not_live};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -204,9 +205,17 @@ pub(super) fn begin(
 ) -> bool {
     let Some(node) = draft.status.node.clone() else { return false };
     let world = planner.situation.world;
-    let can_migrate =
-        service.assignment.is_some_and(|assignment| assignment.value.definition.driver.can_migrate());
-    if live && can_migrate {
+    let driver = service.assignment.map(|assignment| &assignment.value.definition.driver);
+    let can_migrate = driver.is_some_and(|driver| driver.can_migrate());
+    // R8.18.
+    let is_guarded = driver.is_some_and(|driver| {
+        may_move_live(
+            driver,
+            &service.resource.value.spec,
+            planner.nodes.get(target).is_some_and(|node| node.has_device),
+        ) || !service.is_or_was_exclusive()
+    });
+    if live && can_migrate && is_guarded {
         let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);
         for place in [node.as_str(), target] {
             if moves_at(planner, place) >= limit {
@@ -236,7 +245,10 @@ pub(super) fn begin(
         return false;
     }
     draft.status.target = Some(target.to_owned());
-    let message = format!("it moves from {node} to {target} by stop and start: {}", reason.sentence());
+    let mut message = format!("it moves from {node} to {target} by stop and start: {}", reason.sentence());
+    if live && can_migrate {
+        message = format!("{message} ({})", not_live(target));
+    }
     draft.go(ServiceState::Relocate, reason, message);
     true
 }
@@ -249,11 +261,26 @@ pub(super) fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
         .view
         .services
         .iter()
-        .filter(|(_, facts)| facts.moves_live && facts.uses.len() > 1 && facts.uses.contains(node))
-        .filter(|(name, _)| {
-            world.resource_statuses.get(*name).is_none_or(|status| {
-                status.value.state != ServiceState::Relocate && status.value.state != ServiceState::Fence
-            })
+        .filter(|(_, facts)| facts.uses.len() > 1 && facts.uses.contains(node))
+        .filter(|(name, facts)| match world.resource_statuses.get(*name).map(|status| status.value.state) {
+            Some(ServiceState::Migrate) => true,
+            Some(ServiceState::Relocate | ServiceState::Fence) => false,
+            Some(
+                ServiceState::Queued
+                | ServiceState::RequestStart
+                | ServiceState::Starting
+                | ServiceState::Started
+                | ServiceState::RequestStop
+                | ServiceState::Stopping
+                | ServiceState::Stopped
+                | ServiceState::Recovery
+                | ServiceState::Freeze
+                | ServiceState::Error
+                | ServiceState::Disabled
+                | ServiceState::Ignored
+                | ServiceState::Deleting,
+            )
+            | None => facts.moves_live,
         })
         .count();
     moves + replacements

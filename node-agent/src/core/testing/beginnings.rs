@@ -44,6 +44,8 @@ impl World {
         self.config = config(&format!("i{}", self.actions + 1), boot_id);
         self.core = AgentCore::new(self.config.clone(), self.journal.clone());
         self.held.clear();
+        self.held_journals.clear();
+        self.held_reads.clear();
         self.asked.clear();
         self.beats.clear();
         self.proven_ms = None;

@@ -35,6 +35,8 @@ impl World {
             | Command::Stop { .. }
             | Command::Kill
             | Command::Migrate { .. }
+            | Command::EndMigration
+            | Command::CloseReception
             | Command::EndReplacement => return,
         }
         let report: ServiceReport =

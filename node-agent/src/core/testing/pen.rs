@@ -162,4 +162,23 @@ impl World {
         let key = self.keys.service_report("n2", name);
         self.write(&key, &report);
     }
+
+    /// The journal reaches the disk.
+    pub(super) fn write_held_journals(&mut self) {
+        self.hold_journal = false;
+        for (id, journal) in std::mem::take(&mut self.held_journals) {
+            self.journal = journal;
+            self.input(Input::JournalWritten { id, result: Ok(()) });
+        }
+    }
+
+    /// Readings are answered, with what is stored now.
+    pub(super) fn answer_held_reads(&mut self) {
+        self.hold_reads = false;
+        for (id, keys) in std::mem::take(&mut self.held_reads) {
+            let entries = keys.iter().flat_map(|key| self.state.get(key).entries).collect();
+            let revision = self.state.revision();
+            self.input(Input::Read { id, result: Ok((entries, revision)) });
+        }
+    }
 }

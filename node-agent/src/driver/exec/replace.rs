@@ -56,7 +56,7 @@ pub(super) async fn replace(
 /// Ends what is left of the command and of all that it has started, also by an agent that has ended.
 pub(super) async fn end(context: &Context, service: &ServiceDefinition) -> Result<(), DriverFailure> {
     let mark = mark(context, service);
-    clear(|| Search { mark: mark.clone(), cgroups: Vec::new(), record: None }).await
+    clear(|| Search { variable: MARK, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
 }
 
 /// Not the service's own mark: a look for the service must not find the command, and the end of one is not that of the other.

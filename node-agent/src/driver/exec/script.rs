@@ -230,9 +230,13 @@ impl Command<'_> {
         service: &ServiceDefinition,
         exec: &ExecSpec,
     ) -> io::Result<End> {
+        let mut environment = context.programs.environment(service, &exec.environment, self.target);
+        if self.target.is_some() {
+            environment.push(context.programs.migration_mark(service));
+        }
         let run = Run {
             program: self.program,
-            environment: context.programs.environment(service, &exec.environment, self.target),
+            environment,
             working_directory: working_directory(exec),
             user: exec.user.clone(),
             cgroup: self.cgroup,

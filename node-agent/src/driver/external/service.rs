@@ -334,7 +334,12 @@ impl Context {
         let (environment, cgroup) = match request.action {
             // What these start is the service.
             Action::Start | Action::Receive | Action::Arrive => (environment, made()?),
-            Action::Stop | Action::Kill | Action::Migrate => (environment, None),
+            Action::Stop | Action::Kill => (environment, None),
+            Action::Migrate => {
+                let mut environment = environment;
+                environment.push(self.programs.migration_mark(service));
+                (environment, None)
+            }
             Action::Describe | Action::Probe | Action::Measure | Action::Monitor => {
                 (unmarked(environment), None)
             }

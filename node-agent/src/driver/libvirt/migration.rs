@@ -12,6 +12,7 @@ use super::virsh::VirshError;
 use crate::core::{DriverEvent, DriverFailure};
 use ha_api_types::driver::LibvirtMigration;
 use ha_api_types::reason::Reason;
+use ha_api_types::record::FailureClass;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -23,6 +24,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const TELL: Duration = Duration::from_secs(5);
 /// How long libvirt may take to call a migration off: a lost connection is noticed after half a minute.
 const CALL_OFF: Duration = Duration::from_secs(90);
+/// How long one try to end a migration of an earlier agent may take; another follows.
+const END: Duration = Duration::from_secs(20);
 
 impl Domain {
     /// Prepares to receive it.
@@ -126,6 +129,62 @@ impl Domain {
             }
         }
         Err(why)
+    }
+}
+
+impl Domain {
+    /// Cancels the migration that may be under way from here, until libvirt has no job of it and this agent no command.
+    pub(super) async fn end_migration(&self) -> Result<(), DriverFailure> {
+        let until = Instant::now() + END;
+        let hand = self.hand();
+        loop {
+            let why = match self.look().await {
+                Ok(seen) => match seen.standing {
+                    Standing::Leaving(outgoing) => {
+                        let aborted = self.virsh.ask(QUICK, &["domjobabort", &seen.uuid]).await;
+                        let why = aborted.err().map_or_else(String::new, |error| format!(": {error}"));
+                        format!("its migration from this node is still under way ({outgoing}){why}")
+                    }
+                    Standing::Absent
+                    | Standing::Off
+                    | Standing::Runs
+                    | Standing::Paused { .. }
+                    | Standing::Arriving
+                    | Standing::Broken(_)
+                    | Standing::Changing(_) => {
+                        if hand.try_lock().is_ok() {
+                            return Ok(());
+                        }
+                        "an earlier command for it has not ended yet".to_owned()
+                    }
+                },
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() >= until {
+                return Err(failed(why));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// What arrives later arrives paused, and only [`Domain::start`] lets it run. With post-copy it runs as it arrives, and libvirt
+    /// has no way to refuse it.
+    pub(super) async fn close_reception(&self) -> Result<(), DriverFailure> {
+        if self.spec.migration.post_copy_after_seconds.is_some() {
+            return Err(DriverFailure {
+                class: FailureClass::NeverHere,
+                ..failed("libvirt cannot refuse a migration that changes to post-copy".to_owned())
+            });
+        }
+        match self.look().await.map_err(|error| failed(error.to_string()))?.standing {
+            Standing::Absent | Standing::Off => Ok(()),
+            found @ (Standing::Runs
+            | Standing::Paused { .. }
+            | Standing::Arriving
+            | Standing::Broken(_)
+            | Standing::Leaving(_)
+            | Standing::Changing(_)) => Err(failed(format!("something of it is left here: {found:?}"))),
+        }
     }
 }
 

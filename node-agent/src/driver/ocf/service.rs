@@ -278,7 +278,12 @@ impl Context {
             Action::Start | Action::MigrateFrom { .. } => {
                 (environment, self.programs.make_cgroup(&service.name)?)
             }
-            Action::Stop | Action::MigrateTo { .. } => (environment, None),
+            Action::Stop => (environment, None),
+            Action::MigrateTo { .. } => {
+                let mut environment = environment;
+                environment.push(self.programs.migration_mark(service));
+                (environment, None)
+            }
             Action::Probe | Action::Monitor { .. } | Action::Validate | Action::Metadata => {
                 (unmarked(environment), None)
             }

@@ -1,6 +1,6 @@
 //! Finding and killing what is left of a service's processes.
 
-use super::remains::{Remains, Search};
+use super::remains::{MIGRATION_MARK, Remains, Search};
 use super::{Programs, failed};
 use crate::core::DriverFailure;
 use ha_api_types::reason::Reason;
@@ -24,6 +24,21 @@ impl Programs {
         search_beside(self.search(service)).await.map_err(|error| {
             failed(Reason::StopFailed, &format!("its processes cannot be looked for: {error}"))
         })
+    }
+
+    /// The variable that marks the program that moves a service live.
+    pub(in crate::driver) fn migration_mark(&self, service: &ServiceDefinition) -> (String, String) {
+        let mark = self.folder_of(&service.name).path().join("migration").display().to_string();
+        (MIGRATION_MARK.to_owned(), mark)
+    }
+
+    /// Kills the program that moves a service live, and what it has started, also of an earlier agent; the service is left alone.
+    pub(in crate::driver) async fn end_migration(
+        &self,
+        service: &ServiceDefinition,
+    ) -> Result<(), DriverFailure> {
+        let (variable, mark) = (MIGRATION_MARK, self.migration_mark(service).1);
+        clear(|| Search { variable, mark: mark.clone(), cgroups: Vec::new(), record: None }).await
     }
 
     /// Kills a service's processes until none is left. A supervisor is spared while it still has to note the exit status.

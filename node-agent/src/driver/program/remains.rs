@@ -12,6 +12,9 @@ pub(in crate::driver) const MARK: &str = "HA_SERVICE_FOLDER";
 /// The variable that marks a supervisor.
 pub(in crate::driver) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
 
+/// The variable that marks the program that moves a service live, and what it has started.
+pub(in crate::driver) const MIGRATION_MARK: &str = "HA_MIGRATION_FOLDER";
+
 /// How a service's processes are recognised.
 ///
 /// Any of these is enough: being in the service's control group; being a descendant of its supervisor, which adopts
@@ -19,6 +22,8 @@ pub(in crate::driver) const SUPERVISOR_MARK: &str = "HA_SUPERVISOR_FOLDER";
 /// being a descendant of who does.
 #[derive(Clone, Debug)]
 pub(in crate::driver) struct Search {
+    /// The variable that holds the mark.
+    pub(in crate::driver) variable: &'static str,
     /// The service's folder, which is its mark.
     pub(in crate::driver) mark: String,
     /// Its control groups: of today, and of the record.
@@ -45,7 +50,7 @@ impl Search {
         for cgroup in &self.cgroups {
             pids.extend(cgroup.members()?);
         }
-        let marks = [format!("{MARK}={}", self.mark), format!("{SUPERVISOR_MARK}={}", self.mark)];
+        let marks = [format!("{}={}", self.variable, self.mark), format!("{SUPERVISOR_MARK}={}", self.mark)];
         let recorded = self.record.as_ref().map(|record| record.supervisor);
         let mut supervisors = Vec::new();
         for process in &all {

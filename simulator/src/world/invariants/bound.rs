@@ -101,6 +101,11 @@ impl World {
         let present = self.machines.get(node).into_iter().flat_map(|machine| machine.services.values());
         present
             .filter(|present| present.doing == Doing::Runs && self.is_exclusive(&present.definition.name))
+            // What is not gated may arrive at any time until its source has ended: the release of the target says nothing of it.
+            .filter(|present| {
+                let driver = &present.definition.driver;
+                driver.is_gated() || !driver.can_migrate()
+            })
             .filter(|present| self.is_guarded(node, &present.definition.name, &present.definition.uid))
             .map(|present| present.definition.name.clone())
             .collect()

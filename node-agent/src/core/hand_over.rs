@@ -1,0 +1,98 @@
+//! Between a HandingOver that is committed and its driver: nothing begins unless the target is read once more (R8.10 to R8.12).
+
+use super::command::{CommandResult, DriverFailure};
+use super::service::{Guarded, Service, Step};
+use super::session::ReadFor;
+use super::steps::PROBE_RETRY_MS;
+use super::view::{Stored, peer};
+use super::{AgentCore, Now};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Assignment, Phase, Revision, ServiceReport};
+use ha_api_types::time::Mono;
+
+impl AgentCore {
+    /// What of the target a HandingOver that is sent now guards.
+    pub(super) fn guarded_target(&self, name: &str, assignment: &Stored<Assignment>) -> Option<Guarded> {
+        let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
+        let report = self.view.peer_reports.get(&peer(&target, name))?.modified;
+        let fence = self.view.fences.get(&target)?.modified;
+        Some(Guarded { report, fence })
+    }
+
+    /// R8.10: HandingOver is committed and in the journal. The target is read once more, linearizably, before the driver begins.
+    pub(super) fn check_target(&mut self, now: &Now, service: &mut Service, uid: &str, target: String) {
+        let keys = &self.config.keys;
+        let wanted = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
+        let purpose = ReadFor::Target { name: service.name().to_owned(), uid: uid.to_owned() };
+        self.read(purpose, wanted);
+        service.go(Step::CheckTarget { uid: uid.to_owned(), target, sent: now.raw });
+        service.peek_at = Some(now.raw + self.pace().stop_margin_ms);
+        self.changed = true;
+    }
+
+    /// R8.11: the driver begins only where the target's report and fence are as guarded, and in time. `found`: their revisions.
+    pub(super) fn target_read(&mut self, now: &Now, name: &str, uid: &str, found: Option<&[Revision]>) {
+        let limit_ms = self.pace().stop_margin_ms;
+        self.with_service(name, |core, service| {
+            let Step::CheckTarget { uid: checked, target, sent } = service.step.clone() else { return };
+            if checked != uid {
+                return;
+            }
+            let guarded = service.guarded.map(|guarded| [guarded.report, guarded.fence]);
+            let until = sent + limit_ms;
+            if guarded.as_ref().map(<[Revision; 2]>::as_slice) == found && now.raw < until {
+                service.go(Step::Migrate { uid: checked, target, until });
+                core.changed = true;
+            } else {
+                let text = format!("{target} changed before the driver of the migration began");
+                core.never_began(now, service, &checked, &text);
+            }
+        });
+    }
+
+    /// R8.12: no answer in time, so the driver never begins.
+    pub(super) fn give_up_in_time(&mut self, now: &Now, service: &mut Service, uid: &str, sent: Mono) {
+        if now.raw >= sent + self.pace().stop_margin_ms {
+            self.never_began(
+                now,
+                service,
+                uid,
+                "etcd did not answer before the driver of the migration began",
+            );
+        }
+    }
+
+    /// R8.12: says that the driver of a hand-over that is committed has not begun, and never will.
+    pub(super) fn never_began(&mut self, now: &Now, service: &mut Service, uid: &str, why: &str) {
+        service.begun = None;
+        service.guarded = None;
+        service.peek_at = None;
+        self.event(now, service, true, Reason::MoveFailed, why);
+        let report = self.report(now, service, Some(uid), Phase::MoveFailed, Reason::MoveFailed, why);
+        self.set_desired(service, ServiceReport { never_began: true, ..report });
+        service.go(Step::Rest);
+        self.changed = true;
+    }
+
+    /// The driver has ended what was under way of a migration; it is tried until it has.
+    pub(super) fn migration_ended(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        uid: String,
+        failure: Option<DriverFailure>,
+        result: CommandResult,
+    ) {
+        match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                service.go(Step::MigrateProbe { uid, failure });
+            }
+            CommandResult::Failed(why) => {
+                service.message = why.message;
+                service.not_before = Some(now.raw + PROBE_RETRY_MS);
+            }
+            CommandResult::Cancelled => service.not_before = Some(now.raw + PROBE_RETRY_MS),
+        }
+        self.changed = true;
+    }
+}

@@ -1,0 +1,108 @@
+//! What may still arrive at the target of a live migration, and what confirms that nothing does (R4.40, R4.41).
+
+use super::command::CommandResult;
+use super::service::{KillReason, Presence, Service, Step};
+use super::view::peer;
+use super::{AgentCore, Now};
+use ha_api_types::record::{FailureClass, Phase};
+use ha_api_types::time::Millis;
+
+/// How soon a driver is asked again to close a reception.
+const AGAIN_MS: Millis = 200;
+/// How often a driver is asked again to close a reception.
+const CLOSING_TRIES: u32 = 5;
+
+impl AgentCore {
+    /// R4.40: a reception is over once nothing can arrive any more, since its source has ended, or never begins.
+    pub(super) fn note_end_of_reception(&mut self, name: &str) {
+        let Some(reception) = self.journal.receptions.get(name) else { return };
+        let Some(assignment) = self.view.assignments.value(name) else { return };
+        let is_over = if assignment.action_uid == reception.action_uid {
+            let said = self.view.peer_reports.value(&peer(&assignment.node, name));
+            let has_ended = said.is_some_and(|report| {
+                let ended = matches!(
+                    report.phase,
+                    Phase::HandedOver | Phase::MoveFailed | Phase::Stopped | Phase::Failed
+                );
+                ended && report.action_uid.as_ref() == Some(&assignment.action_uid)
+            });
+            has_ended || self.is_proven_gone(&assignment.node, assignment.epoch)
+        } else {
+            // The leader assigns again only after the source's end, or before the hand-over, which guards the assignment.
+            true
+        };
+        if is_over {
+            self.reception_is_over(name);
+        }
+    }
+
+    fn reception_is_over(&mut self, name: &str) {
+        if self.journal.receptions.remove(name).is_some() {
+            self.journal_changed();
+        }
+    }
+
+    /// Whether something exclusive may still arrive here, for which no driver has confirmed that it cannot run.
+    ///
+    /// That holds over boots and registrations, since the source may still be at work. Before this boot has registered it runs
+    /// nothing that a watchdog must guard.
+    pub(super) fn has_open_reception(&self) -> bool {
+        let is_gone = |name: &str| {
+            self.view.is_complete()
+                && self.view.resources.get(name).is_none()
+                && self.view.assignments.get(name).is_none()
+        };
+        (self.registered().is_some() || self.journal.boot_id == self.config.boot_id)
+            && self
+                .journal
+                .receptions
+                .iter()
+                .any(|(name, reception)| reception.exclusive && !self.is_ignored(name) && !is_gone(name))
+    }
+
+    /// It is dead for certain; one that was being received before a reset, or before registering, is closed too.
+    pub(super) fn kill_verified(&mut self, now: &Now, service: &mut Service, why: KillReason) {
+        let closes = match why {
+            KillReason::BeforeReset(_) | KillReason::Clearing => true,
+            KillReason::NotHere | KillReason::NotReceived | KillReason::HalfLeft => false,
+        };
+        let receives = self.journal.receptions.contains_key(service.name());
+        if closes && receives {
+            service.presence = Presence::Stopped;
+            service.not_before = None;
+            service.go(Step::CloseReception { why, tries: 0 });
+            self.changed = true;
+        } else {
+            self.killed(now, service, why);
+        }
+    }
+
+    /// R4.41: a driver that cannot confirm it never lets the node stay.
+    pub(super) fn reception_closed(
+        &mut self,
+        now: &Now,
+        service: &mut Service,
+        why: KillReason,
+        tries: u32,
+        result: CommandResult,
+    ) {
+        let can_never = match result {
+            CommandResult::Done | CommandResult::Observed(_) => {
+                self.reception_is_over(service.name());
+                return self.killed(now, service, why);
+            }
+            CommandResult::Failed(failure) => {
+                let can_never = failure.class == FailureClass::NeverHere;
+                service.message = failure.message;
+                can_never
+            }
+            CommandResult::Cancelled => false,
+        };
+        if can_never || tries >= CLOSING_TRIES {
+            return self.killed(now, service, why);
+        }
+        service.not_before = Some(now.raw + AGAIN_MS);
+        service.go(Step::CloseReception { why, tries: tries + 1 });
+        self.changed = true;
+    }
+}

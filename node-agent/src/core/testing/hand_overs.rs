@@ -1,0 +1,237 @@
+//! R8.5, R8.10 to R8.12, R4.40 and R4.41: what comes between a hand-over and its driver, and what may still arrive.
+
+use super::migrations::to_peer;
+use super::*;
+use ha_api_types::cluster::{Cluster, ClusterSpec};
+use ha_api_types::kind::Kind;
+use ha_api_types::reason::Reason;
+
+impl World {
+    /// A source that has committed HandingOver and whose reading of the target is not answered yet.
+    fn handing_over() -> (World, String) {
+        let mut world = World::running();
+        world.peer_open();
+        let uid = world.assign("web", to_peer());
+        world.hold_journal = true;
+        world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+        world.advance(1_000);
+        assert_eq!(world.service("web").phase, Phase::HandingOver);
+        assert_eq!(world.count("web", "migrate"), 0, "not before the journal has it");
+        world.hold_reads = true;
+        world.write_held_journals();
+        assert_eq!(world.count("web", "migrate"), 0, "not before the target is read");
+        assert_eq!(world.held_reads.len(), 1);
+        (world, uid)
+    }
+
+    fn never_began(&mut self) {
+        self.advance(1_000);
+        let report = self.service("web");
+        assert_eq!((report.phase, report.never_began), (Phase::MoveFailed, true));
+        assert_eq!(self.count("web", "migrate"), 0);
+        assert!(self.copies["web"].running);
+    }
+}
+
+#[test]
+fn the_driver_begins_once_the_target_is_read_and_as_guarded() {
+    let (mut world, uid) = World::handing_over();
+    world.hold.insert("migrate");
+    world.answer_held_reads();
+    assert_eq!(world.count("web", "migrate"), 1);
+    world.hold.clear();
+    world.finish_held();
+    world.advance(1_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.action_uid, report.never_began), (Phase::HandedOver, Some(uid), false));
+}
+
+#[test]
+fn the_driver_never_begins_when_the_target_has_changed_or_the_answer_is_late_or_missing() {
+    for what in ["report", "fence", "late", "none", "canceled"] {
+        let (mut world, uid) = World::handing_over();
+        match what {
+            "report" => world.peer_says("web", &uid, Phase::Stopped, Reason::LeaseLost),
+            "fence" => world.peer_fenced(),
+            "late" => {
+                let margin_ms = world.core.in_force.stop_margin_ms;
+                world.advance(margin_ms + 1);
+                assert!(world.service("web").never_began, "said without an answer");
+            }
+            "none" => {
+                for (id, _) in std::mem::take(&mut world.held_reads) {
+                    world.input(Input::Read { id, result: Err("no answer".to_owned()) });
+                }
+                world.hold_reads = false;
+                world.advance(3_000);
+            }
+            _ => {
+                world.assign("web", Action::Start);
+                world.advance(100);
+                world.answer_held_reads();
+                world.advance(1_000);
+                assert_eq!((world.count("web", "migrate"), world.service("web").phase), (0, Phase::Running));
+                continue;
+            }
+        }
+        world.answer_held_reads();
+        world.never_began();
+        // A new assignment continues it in place.
+        world.assign("web", Action::Start);
+        world.advance(1_000);
+        assert_eq!((world.service("web").phase, world.copies["web"].starts), (Phase::Running, 1), "{what}");
+    }
+}
+
+#[test]
+fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
+    let mut world = World::running();
+    let spec = ClusterSpec { max_workers: 1, ..ClusterSpec::default() };
+    world.write(&world.keys.spec(Kind::Cluster, "default"), &Cluster::new("default", spec));
+    world.deliver();
+    world.resource("other");
+    world.assign("other", Action::Start);
+    world.advance(1_000);
+    world.hold.insert("stop");
+    world.assign("other", Action::Stop { timeout_ms: None });
+    world.peer_open();
+    let uid = world.assign("web", to_peer());
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(3_000);
+    assert_ne!(world.service("web").phase, Phase::HandingOver, "the only worker is busy");
+    // The target is lost meanwhile: the hand-over is never committed.
+    world.peer_fenced();
+    world.hold.clear();
+    world.finish_held();
+    world.advance(3_000);
+    assert_ne!(world.service("web").phase, Phase::HandingOver);
+    assert_eq!(world.count("web", "migrate"), 0);
+    // With the target as it was, it goes through once the worker is free.
+    world.peer_open();
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(3_000);
+    assert_eq!((world.count("web", "migrate"), world.service("web").phase), (1, Phase::HandedOver));
+}
+
+#[test]
+fn an_agent_that_restarts_never_begins_a_hand_over_that_its_journal_does_not_have() {
+    let mut world = World::running();
+    world.peer_open();
+    let uid = world.assign("web", to_peer());
+    world.hold_journal = true;
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(1_000);
+    assert_eq!(world.service("web").phase, Phase::HandingOver);
+    world.hold_journal = false;
+    world.restart_agent("boot-1");
+    world.never_began();
+}
+
+#[test]
+fn an_agent_that_restarts_ends_the_driver_before_it_looks_what_is_left() {
+    for (runs, phase) in [(true, Phase::MoveFailed), (false, Phase::HandedOver)] {
+        let (mut world, uid) = World::handing_over();
+        world.hold.insert("migrate");
+        world.answer_held_reads();
+        world.copies.get_mut("web").expect("there").running = runs;
+        world.hold.insert("end-migration");
+        world.restart_agent("boot-1");
+        let probes = world.count("web", "probe");
+        world.advance(3_000);
+        assert_eq!(world.count("web", "end-migration"), 1);
+        assert_eq!(world.count("web", "probe"), probes, "not while it may be under way");
+        assert_eq!(world.service("web").phase, Phase::HandingOver, "it says nothing yet");
+        world.hold.clear();
+        world.finish_held();
+        world.advance(1_000);
+        let report = world.service("web");
+        assert_eq!((report.phase, report.action_uid, report.never_began), (phase, Some(uid), false));
+        assert_eq!(world.count("web", "migrate"), 1, "never again");
+    }
+}
+
+#[test]
+fn a_hand_over_that_cannot_be_journaled_never_begins_and_stops_nothing() {
+    let mut world = World::running();
+    world.peer_open();
+    let uid = world.assign("web", to_peer());
+    world.journal_fails = true;
+    world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
+    world.advance(2_000);
+    world.never_began();
+    assert_eq!(world.count("web", "stop"), 0);
+}
+
+#[test]
+fn what_arrived_runs_only_under_a_permit_that_follows_the_hand_over() {
+    let mut world = World::active();
+    let uid = world.migrate_here();
+    world.advance(2_000);
+    world.copies.entry("web".into()).or_default().running = true;
+    world.peer_says("web", &uid, Phase::HandingOver, Reason::Migrating);
+    world.advance(3_000);
+    assert_eq!((world.count("web", "start"), world.service("web").phase), (0, Phase::Receiving));
+    world.hold.insert("probe");
+    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.advance(1_000);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.reason), (Phase::Starting, Reason::Migrating));
+    let key = world.keys.service_report(NODE, "web");
+    let (permit, _) =
+        world.commits.iter().rfind(|(permit, _)| permit.writes().contains_key(&key)).expect("a permit");
+    assert!(permit.guards().contains_key(&world.keys.assignment("web")));
+    // Also when the agent is restarted in that moment.
+    world.hold.clear();
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+    assert_eq!((world.count("web", "start"), world.copies["web"].starts), (1, 0));
+}
+
+#[test]
+fn an_isolated_target_stays_only_if_its_driver_confirms_that_nothing_more_arrives() {
+    for gated in [true, false] {
+        let mut world = World::active();
+        world.migrate_here_as(|spec| {
+            spec.driver.simulated = Some(SimulatedDriver { gated, ..SimulatedDriver::default() });
+        });
+        world.advance(2_000);
+        assert_eq!(world.service("web").phase, Phase::Receiving);
+        world.net = Net::Down;
+        world.advance(30_000);
+        assert_eq!(world.count("web", "close-reception"), 1, "gated: {gated}");
+        assert_eq!(world.reset, !gated, "gated: {gated}");
+    }
+}
+
+#[test]
+fn a_reception_is_over_with_the_end_of_its_source() {
+    let mut world = World::active();
+    let uid = world.migrate_here_as(|spec| {
+        spec.driver.simulated = Some(SimulatedDriver { gated: false, ..SimulatedDriver::default() });
+    });
+    world.advance(2_000);
+    world.copies.entry("web".into()).or_default().running = true;
+    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.advance(2_000);
+    assert_eq!(world.service("web").phase, Phase::Running);
+    world.net = Net::Down;
+    world.advance(30_000);
+    assert_eq!(world.count("web", "close-reception"), 0);
+    assert!(!world.reset && !world.copies["web"].running, "killed in time, so it stays");
+}
+
+#[test]
+fn a_service_that_may_have_arrived_is_stopped_though_it_was_last_seen_stopped() {
+    for (gated, stops) in [(true, 0), (false, 1)] {
+        let mut world = World::active();
+        world.resource_with("web", |spec| {
+            spec.driver.simulated = Some(SimulatedDriver { gated, ..SimulatedDriver::default() });
+        });
+        world.advance(1_000);
+        assert_eq!(world.service("web").phase, Phase::ProbedStopped);
+        world.assign("web", Action::Stop { timeout_ms: None });
+        world.advance(1_000);
+        assert_eq!((world.service("web").phase, world.count("web", "stop")), (Phase::Stopped, stops));
+    }
+}
