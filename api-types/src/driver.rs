@@ -2,6 +2,7 @@
 
 mod exec;
 mod external;
+mod identity;
 mod libvirt;
 mod ocf;
 mod podman;
@@ -10,6 +11,7 @@ mod systemd;
 
 pub use exec::ExecDriver;
 pub use external::ExternalDriver;
+pub use identity::Identity;
 pub use libvirt::{
     DefinitionError, DomainDefinition, LibvirtDriver, LibvirtMigration, NODE_PLACEHOLDER, is_domain_name,
 };

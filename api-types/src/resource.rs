@@ -1,7 +1,7 @@
 //! A resource: a service that hactl keeps available.
 
 use crate::availability::Availability;
-use crate::driver::DriverSpec;
+use crate::driver::{DriverSpec, Identity};
 use crate::kind::Kind;
 use crate::meta::Condition;
 use crate::names;
@@ -293,6 +293,9 @@ pub struct ResourceStatus {
     /// The replacement of its secondary that is under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<ReplacementStatus>,
+    /// Places where a copy was permitted or received, and is not yet confirmed stopped or proven gone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub copies: Vec<ServiceCopy>,
     /// What the last move or restart was for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
@@ -305,6 +308,30 @@ pub struct ResourceStatus {
     /// Ready, Reconciling, Stalled, Placed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// A place where a copy of a service was permitted or received, and may still run (FENCING, R6.3).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ServiceCopy {
+    /// The node.
+    pub node: String,
+    /// The node's epoch under which the copy was permitted.
+    pub epoch: u64,
+    /// The node's boot at that time.
+    pub boot_id: String,
+    /// The definition under which the copy was permitted, and under which it is stopped.
+    pub definition: ServiceDefinition,
+    /// The resource was Ignored, deleted, or possibly moved by hand since: the node no longer guards the copy.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub let_go: bool,
+}
+
+impl ServiceCopy {
+    /// Returns `true` if the node's watchdog guards the copy, so that proofs (a), (f) and (g) count for it (FENCING, R5.24).
+    pub fn is_guarded(&self) -> bool {
+        self.definition.exclusive && !self.let_go
+    }
 }
 
 /// The replacement of a service's secondary that is under way.
@@ -333,7 +360,7 @@ fn is_zero(number: &u32) -> bool {
 
 /// All that an agent needs to know of a service to run, stop and watch it: a copy travels in every assignment, so that
 /// a service is stopped as it was started even when its spec has changed or gone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceDefinition {
     /// The resource's name.
@@ -368,6 +395,22 @@ impl ServiceDefinition {
             exclusive: resource.spec.exclusive,
             after: resource.spec.after.iter().map(|name| names::bare(name).to_owned()).collect(),
         }
+    }
+
+    /// Returns the identity of what runs under this definition; `None` when it cannot be told.
+    pub fn identity(&self) -> Option<Identity> {
+        self.driver.identity(&self.name)
+    }
+
+    /// Returns `true` if both definitions run the same thing.
+    pub fn is_same_thing(&self, other: &ServiceDefinition) -> bool {
+        self.name == other.name && self.driver.is_same_thing(&other.driver, &self.name)
+    }
+
+    /// Returns `true` if a resource may change from one of these definitions to the other while a copy may exist
+    /// (FENCING, R6.7): both run the same thing, and promise 1 covers both or neither.
+    pub fn may_replace(&self, other: &ServiceDefinition) -> bool {
+        self.exclusive == other.exclusive && self.is_same_thing(other)
     }
 }
 

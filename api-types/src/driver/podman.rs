@@ -47,6 +47,13 @@ pub struct PodmanDriver {
     pub health_check: Option<HealthCheck>,
 }
 
+impl PodmanDriver {
+    /// Returns the container's name.
+    pub fn container_name(&self, resource: &str) -> String {
+        if self.container.is_empty() { format!("hactl-{resource}") } else { self.container.clone() }
+    }
+}
+
 /// A folder or file of the node inside a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

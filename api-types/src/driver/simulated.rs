@@ -11,6 +11,9 @@ pub struct SimulatedDriver {
     /// Shown as `type:name`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// Names the thing that the resource runs. Default: the resource's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub identity: String,
     /// Can migrate live.
     pub live: bool,
     /// What arrives in a live migration waits, paused, until the target lets it run; `false`: what arrives runs, also in a later
@@ -49,6 +52,7 @@ impl Default for SimulatedDriver {
     fn default() -> SimulatedDriver {
         SimulatedDriver {
             kind: "sim".to_owned(),
+            identity: String::new(),
             live: true,
             gated: true,
             start_seconds: 1,

@@ -1,6 +1,7 @@
 //! What an agent states about a service on its node.
 
 use super::ReplacementReport;
+use crate::driver::Identity;
 use crate::quantity::Amounts;
 use crate::reason::Reason;
 use crate::time::Timestamp;
@@ -28,6 +29,9 @@ pub struct ServiceReport {
     pub probed_arming: i64,
     /// Whether promise 1 covers the service.
     pub exclusive: bool,
+    /// The identity of the definition that this report is about; `None` in reports of older agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// How far it is.
     pub phase: Phase,
     /// Restarts in place under the current permit.

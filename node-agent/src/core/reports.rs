@@ -31,6 +31,7 @@ impl AgentCore {
             probed_generation: 0,
             probed_arming: 0,
             exclusive: self.is_exclusive(service),
+            identity: service.definition.identity(),
             phase,
             restarts: service.restarts,
             reason,

@@ -57,7 +57,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     }
     let nodes = may_run_on(&situation, service);
     if !nodes.is_empty() {
-        let tombstone = Tombstone { uid: service.uid().to_owned(), nodes };
+        let tombstone = Tombstone { uid: service.uid().to_owned(), nodes, ..Tombstone::default() };
         let guard = revision_of(service.tombstone);
         transaction = transaction.put(keys.tombstone(name), guard, stored(&tombstone));
     }
@@ -149,7 +149,7 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
                 let known = world.tombstones.get(name);
                 let mut nodes = known.map(|known| known.value.nodes.clone()).unwrap_or_default();
                 nodes.insert(value.node.clone());
-                let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes };
+                let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes, ..Tombstone::default() };
                 let key = world.keys.tombstone(name);
                 transaction = transaction.put(key, revision_of(known), stored(&tombstone));
             }

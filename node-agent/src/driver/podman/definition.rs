@@ -22,7 +22,7 @@ const UNLIMITED: u64 = u64::MAX;
 
 /// The container's name.
 pub(super) fn container_name(service: &ServiceDefinition, podman: &PodmanSpec) -> String {
-    if podman.container.is_empty() { format!("hactl-{}", service.name) } else { podman.container.clone() }
+    podman.container_name(&service.name)
 }
 
 /// Tells one definition from another. It depends on what the user wrote alone, so that another version of the agent finds the
