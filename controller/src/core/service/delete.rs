@@ -149,7 +149,8 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
                 let known = world.tombstones.get(name);
                 let mut nodes = known.map(|known| known.value.nodes.clone()).unwrap_or_default();
                 nodes.insert(value.node.clone());
-                let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes, ..Tombstone::default() };
+                let tombstone =
+                    Tombstone { uid: value.definition.uid.clone(), nodes, ..Tombstone::default() };
                 let key = world.keys.tombstone(name);
                 transaction = transaction.put(key, revision_of(known), stored(&tombstone));
             }
