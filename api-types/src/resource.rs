@@ -278,6 +278,10 @@ pub struct ResourceStatus {
     /// The cluster's generation from which on probes count (after disarm ignore, places are read anew).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_arming: Option<i64>,
+    /// Unreachable nodes that did not answer whether the service runs there and were counted as empty. Each node answers before
+    /// anything is started there again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counted_empty: Vec<String>,
     /// Failed moves in a row that the controller wanted; the back-off grows with it.
     #[serde(skip_serializing_if = "is_zero")]
     pub move_failures: u32,

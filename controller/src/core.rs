@@ -31,6 +31,7 @@ mod operations;
 mod pause;
 mod status;
 mod tenure;
+mod unverified;
 #[cfg(test)]
 mod tests;
 mod writes;

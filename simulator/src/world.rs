@@ -247,6 +247,7 @@ impl World {
                     autostart: BTreeMap::new(),
                     by_boot: BTreeSet::new(),
                     disk_full: false,
+                    drivers_hang: false,
                     resets: Vec::new(),
                     bound: invariants::Bound::default(),
                 },

@@ -12,6 +12,9 @@ reasons! {
         /// A node has not yet said whether the service runs there.
         NotProbed => "a node has not yet answered whether it runs there",
             "see to the node that is named: its agent must answer, or be proven gone",
+        /// Another resource, or what a deleted resource left running, is the same thing on the machines.
+        IdentityTaken => "another resource names the same unit, domain or container",
+            "delete one of the resources, or give one of them another unit, domain or container",
         /// Being started on its node.
         Starting => "it is being started", "",
         /// Runs as wanted.
@@ -180,6 +183,9 @@ reasons! {
             "nothing as long as others can take it; mend what the message of the failure names",
         /// The node cannot fence itself and has no fence device.
         WatchdogMissing => "the node has no watchdog that the cluster accepts", "hactl doctor NODE",
+        /// The node was unreachable when resources were created, and has not yet answered for each of them.
+        NodeUnverified => "the node has not answered for each resource that was created while the node was unreachable",
+            "check the resources that are named; if a driver cannot tell: hactl node not-here NODE",
         /// A lower priority class than the one chosen from.
         LowerPriorityClass => "a node of a higher priority class can take it",
             "nothing: it is used when no node of a higher class is left",

@@ -38,6 +38,10 @@ pub struct Fence {
     /// operator asks for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub switched_off: Vec<String>,
+    /// Resources counted this node as empty while it was unreachable: its agent commits no permit until the leader clears this.
+    /// The leader clears it once the node has answered for each of them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub verify: bool,
     /// When the state changed, for people.
     pub at: Timestamp,
 }

@@ -27,6 +27,9 @@ pub struct ServiceReport {
     /// The Cluster's generation that was known when a probe was made, the cluster being armed (0: none was).
     #[serde(skip_serializing_if = "is_zero")]
     pub probed_arming: i64,
+    /// The revision of the node's fence that ordered the probe, if one with `verify` did (0: none).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub probed_fence: i64,
     /// Whether promise 1 covers the service.
     pub exclusive: bool,
     /// The identity of the definition that this report is about; `None` in reports of older agents.

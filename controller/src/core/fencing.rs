@@ -9,6 +9,7 @@ mod silence;
 
 use super::health::{Health, NodeHealth, NodeTable};
 use super::plan::{Note, Plan, Subject, node_event, stored};
+use super::service::some_of;
 use super::situation::Situation;
 use super::world::{Versioned, guard_of};
 use ha_api_types::cluster::ShutdownPolicy;
@@ -95,6 +96,9 @@ fn plan_open(
         registration::plan_close(situation, subject, fence, report, plan);
         return;
     }
+    if fence.value.verify && subject.node.is_heard() {
+        verify(situation, subject, fence, plan);
+    }
     match &subject.node.health {
         Health::Leaving(leave) => {
             if subject.node.active.is_empty() && !situation.world.alive.contains_key(subject.name) {
@@ -112,6 +116,26 @@ fn plan_open(
         Health::Restarting => plan_restarting(situation, subject, plan),
         Health::Unregistered | Health::Fencing | Health::Down(_) => {}
     }
+}
+
+/// Lets a node have permits again once it has answered for every resource that counted it as empty; else says for which it
+/// has not.
+fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
+    let name = subject.name;
+    let world = situation.world;
+    if let Some(resources) = world.unverified().get(name) {
+        let sentence = Reason::NodeUnverified.sentence();
+        let message = format!("{sentence}: {}", some_of(resources));
+        plan.wait(Kind::Node, name, Reason::NodeUnverified, message);
+        return;
+    }
+    let value = Fence { verify: false, ..fence.value.clone() };
+    let transaction = Transaction::new().put(
+        world.keys.fence(name),
+        Guard::Unchanged(fence.modified),
+        stored(&value),
+    );
+    plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
 }
 
 /// Says what holds a shutdown up.

@@ -47,7 +47,14 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             (name.clone(), facts)
         })
         .collect();
-    let facts = |name: &String| Some((name.clone(), node_facts(world, nodes, name)?));
+    let unverified = world.unverified();
+    let facts = |name: &String| {
+        let mut facts = node_facts(world, nodes, name)?;
+        if unverified.contains_key(name) && facts.fenceable.is_ok() {
+            facts.fenceable = Err(Reason::NodeUnverified);
+        }
+        Some((name.clone(), facts))
+    };
     let view = assembled(world, world.nodes.keys().filter_map(facts).collect(), services, rules);
     (view, conflicts)
 }

@@ -25,6 +25,7 @@ mod start;
 mod stop;
 
 pub(super) use arranged::Arranged;
+pub(super) use assign::some_of;
 pub(super) use disarm::holds_up as holds_up_disarm;
 
 use super::health::NodeTable;
@@ -32,6 +33,7 @@ use super::order::Order;
 use super::placement::replicas;
 use super::plan::{Note, Plan, Subject};
 use super::situation::Situation;
+use super::unverified::Unverified;
 use super::world::{Versioned, guard_of};
 use draft::{Assign, Draft};
 use ha_api_types::kind::Kind;
@@ -69,6 +71,8 @@ pub struct Planner<'a> {
     arranged: Arranged,
     /// Services that looked for a place in this plan, and whether they found one.
     looked: BTreeMap<String, bool>,
+    /// Nodes that were counted as empty and have still to answer: nothing is started there.
+    unverified: Unverified,
 }
 
 impl<'a> Planner<'a> {
@@ -94,6 +98,7 @@ impl<'a> Planner<'a> {
             leaving: BTreeSet::new(),
             arranged,
             looked: BTreeMap::new(),
+            unverified: situation.world.unverified(),
         };
         for name in ordering::held_back(&planner) {
             if let Some(mut facts) = planner.view.services.get_mut(&name) {
@@ -102,6 +107,15 @@ impl<'a> Planner<'a> {
         }
         planner.turns = ha_scheduler::turns(&planner.view);
         planner
+    }
+
+    /// Whether a node's epoch is about to be opened, or may just have been, by a write of this leader.
+    fn is_being_opened(&self, node: &str) -> bool {
+        let subject = Subject::Fence(node.to_owned());
+        let is_closed = |fence: &Versioned<Fence>| fence.value.state != FenceState::Open;
+        self.situation.world.fences.get(node).is_some_and(is_closed)
+            && (self.situation.busy.contains(&subject)
+                || self.plan.actions.iter().any(|action| action.subject == subject))
     }
 
     /// A fresh action uid: the term makes it unique over leaders, the number within this one.
@@ -321,6 +335,7 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
         finish(planner, service, draft);
         return;
     }
+    queued::forget_verified(&planner.situation, service, &mut draft);
     let rests = prepare(planner, service, &mut draft);
     operation::consider(planner, service, &mut draft);
     preemption::leave(planner, service, &mut draft);

@@ -64,6 +64,9 @@ impl AgentCore {
         if self.active().is_none() {
             return Some("a heartbeat under an open epoch");
         }
+        if self.is_to_verify() {
+            return Some("this node to answer for the resources that were created while it was unreachable");
+        }
         if self.is_ending() && !self.awaits_moves() {
             return Some("the agent's restart");
         }

@@ -30,6 +30,7 @@ impl AgentCore {
             boot_id: self.config.boot_id.clone(),
             probed_generation: 0,
             probed_arming: 0,
+            probed_fence: 0,
             exclusive: self.is_exclusive(service),
             identity: service.definition.identity(),
             phase,

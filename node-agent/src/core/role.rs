@@ -82,6 +82,11 @@ impl AgentCore {
             }
     }
 
+    /// Whether another node is told to act for the service.
+    pub(super) fn acts_elsewhere(&self, service: &Service) -> bool {
+        matches!(self.role(service.name()), Role::Elsewhere { .. })
+    }
+
     /// Whether promise 1 covers it: as it was started here, or as it is wanted or assigned now.
     pub(super) fn is_exclusive(&self, service: &Service) -> bool {
         let name = service.name();

@@ -71,8 +71,8 @@ pub(super) enum Step {
 pub(super) enum ProbeFor {
     /// To know.
     Presence,
-    /// To answer for a resource that is not assigned here, as of this generation of it and of the armed Cluster.
-    Unassigned { generation: i64, arming: i64 },
+    /// To answer for a resource that is not assigned here.
+    Unassigned { asked: Asked },
     /// To go on with what ran before this process.
     Adopt { uid: String },
     /// An action was begun and its end was not seen.
@@ -81,6 +81,17 @@ pub(super) enum ProbeFor {
     Received { uid: String },
     /// It was the target of a migration whose source is gone, and is told to start it: whether it has arrived.
     TakeOver { assignment: Box<Assignment> },
+}
+
+/// What a probe answers: what was known when it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The resource's generation.
+    pub(super) generation: i64,
+    /// The generation of the armed Cluster.
+    pub(super) arming: i64,
+    /// The revision of the fence that orders this node to answer again (0: none does).
+    pub(super) fence: i64,
 }
 
 /// Why a service is killed.

@@ -84,6 +84,17 @@ impl AgentCore {
         self.view.fences.value(&self.config.node)
     }
 
+    /// Whether resources counted this node as empty while it was unreachable, and it has still to answer for them.
+    pub(super) fn is_to_verify(&self) -> bool {
+        self.fence().is_some_and(|fence| fence.verify)
+    }
+
+    /// The revision of the fence that orders this node to answer again for what is not assigned here (0: none).
+    pub(super) fn verify_order(&self) -> Revision {
+        let fence = self.view.fences.get(&self.config.node);
+        fence.filter(|_| self.is_to_verify()).map_or(0, |fence| fence.modified)
+    }
+
     pub(super) fn registered(&self) -> Option<&Registered> {
         match &self.session {
             Session::Registered(registered) => Some(registered),

@@ -3,7 +3,7 @@
 use super::command::{CommandResult, DriverFailure};
 use super::effect::Level;
 use super::role::Role;
-use super::service::{KillReason, Presence, ProbeFor, Service, Step};
+use super::service::{Asked, KillReason, Presence, ProbeFor, Service, Step};
 use super::{AgentCore, Now};
 use ha_api_types::cluster::Disarmed;
 use ha_api_types::reason::Reason;
@@ -417,15 +417,22 @@ impl AgentCore {
         let Some(resource) = self.view.resources.value(service.name()) else { return };
         let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);
         let arming = self.armed_generation();
-        let probe = Step::Probe { purpose: ProbeFor::Unassigned { generation, arming } };
+        let fence = if service.definition.exclusive { self.verify_order() } else { 0 };
+        let probe = Step::Probe { purpose: ProbeFor::Unassigned { asked: Asked { generation, arming, fence } } };
         let current = self.current(service).filter(|report| report.uid == uid);
         let Some(report) = current else {
             service.go(probe);
             return;
         };
         let older = report.probed_generation < generation || report.probed_arming < arming;
-        let outdated =
-            (unassigned && older) || (service.presence == Presence::Unprobed && self.may_be_here(service));
+        let ordered = report.probed_fence < fence;
+        if ordered {
+            // What was seen before the order does not answer it.
+            service.desired = None;
+        }
+        let outdated = ordered
+            || (unassigned && older)
+            || (service.presence == Presence::Unprobed && self.may_be_here(service));
         if outdated || report.phase == Phase::ProbedUnknown {
             service.go(probe);
             return;
@@ -437,8 +444,12 @@ impl AgentCore {
             Presence::Unprobed | Presence::Unclear => false,
         };
         if differs {
-            let probed = (report.probed_generation, report.probed_arming);
-            self.answer_probe(now, service, probed, "");
+            let asked = Asked {
+                generation: report.probed_generation,
+                arming: report.probed_arming,
+                fence: report.probed_fence,
+            };
+            self.answer_probe(now, service, asked, "");
         }
     }
 
@@ -447,7 +458,7 @@ impl AgentCore {
         &mut self,
         now: &Now,
         service: &mut Service,
-        (generation, arming): (i64, i64),
+        asked: Asked,
         message: &str,
     ) {
         let phase = match service.presence {
@@ -463,8 +474,9 @@ impl AgentCore {
         let report = self.report(now, service, None, phase, Reason::NotProbed, message);
         let report = ServiceReport {
             uid: uid.unwrap_or(report.uid.clone()),
-            probed_generation: generation,
-            probed_arming: arming,
+            probed_generation: asked.generation,
+            probed_arming: asked.arming,
+            probed_fence: asked.fence,
             reason: if phase == Phase::ProbedStopped { Reason::StoppedAsWanted } else { Reason::Running },
             ..report
         };

@@ -341,8 +341,9 @@ impl AgentCore {
         if let Some((phase, uid)) = after_kill(&current) {
             let report = self.report(now, service, uid.as_deref(), phase, reason, message);
             let probed_generation = current.probed_generation;
-            let probed_arming = current.probed_arming;
-            self.set_desired(service, ServiceReport { probed_generation, probed_arming, ..report });
+            let (probed_arming, probed_fence) = (current.probed_arming, current.probed_fence);
+            let report = ServiceReport { probed_generation, probed_arming, probed_fence, ..report };
+            self.set_desired(service, report);
         }
     }
 

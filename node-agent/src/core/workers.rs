@@ -3,7 +3,7 @@
 use super::command::{Command, CommandId, CommandResult};
 use super::effect::Effect;
 use super::migration::interrupted;
-use super::service::{ExitSeen, Presence, ProbeFor, Service, Step};
+use super::service::{ExitSeen, KillReason, Presence, ProbeFor, Service, Step};
 use super::steps::PROBE_RETRY_MS;
 use super::{AgentCore, JournalEntry, Now};
 use ha_api_types::reason::Reason;
@@ -329,8 +329,13 @@ impl AgentCore {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
             }
-            ProbeFor::Unassigned { generation, arming } => {
-                self.answer_probe(now, service, (generation, arming), &message);
+            ProbeFor::Unassigned { asked } => {
+                if asked.fence > 0 && service.presence == Presence::Running && self.acts_elsewhere(service) {
+                    // It was placed elsewhere while this node was unreachable: nothing of it may be left here.
+                    self.kill(now, service, KillReason::NotHere);
+                    return;
+                }
+                self.answer_probe(now, service, asked, &message);
             }
             ProbeFor::Adopt { uid } => match service.presence {
                 Presence::Running => self.adopt(service, uid),

@@ -48,6 +48,8 @@ pub enum Action {
     Autostart { node: String, resource: String, on: bool },
     /// `driver N slow R DURATION`: orders about the service are carried out that much later, also after the agent's death.
     SlowDriver { node: String, resource: String, length_ms: Millis },
+    /// `driver N hang|resume`: the drivers of a node answer nothing, as a libvirtd that hangs.
+    Driver { node: String, hangs: bool },
     /// `fence-device N ok|broken`: whether the fence devices of a node do what they are told.
     FenceDevice { node: String, broken: bool },
     /// `store outage DURATION`.
@@ -148,6 +150,7 @@ impl Action {
             | Action::StoreLag { node, .. }
             | Action::Journal { node, .. }
             | Action::MigrationNetwork { node, .. }
+            | Action::Driver { node, .. }
             | Action::FenceDevice { node, .. } => (Some(node), None),
             Action::MoveByHand { resource, node }
             | Action::StartByHand { resource, node }

@@ -124,6 +124,12 @@ impl World {
                     self.store.make_space();
                 }
             }
+            Action::Driver { node, hangs } => {
+                let node = self.machine_named(&node)?;
+                if let Some(machine) = self.machines.get_mut(&node) {
+                    machine.drivers_hang = hangs;
+                }
+            }
             Action::FenceDevice { node, broken } => {
                 let node = self.machine_named(&node)?;
                 if let Some(machine) = self.machines.get_mut(&node) {

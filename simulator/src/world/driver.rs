@@ -21,6 +21,22 @@ fn failure(class: FailureClass, reason: Reason, message: &str) -> CommandResult 
     CommandResult::Failed(DriverFailure { class, reason, message: message.to_owned() })
 }
 
+/// What a command ends with when the driver answers nothing.
+fn unanswered(command: &Command) -> CommandResult {
+    let message = "the driver does not answer";
+    match command {
+        Command::Probe => CommandResult::Observed(Observed::Unknown(message.to_owned())),
+        Command::Start
+        | Command::Stop { .. }
+        | Command::Kill
+        | Command::Receive
+        | Command::Arrive { .. }
+        | Command::Migrate { .. }
+        | Command::ReplaceSecondary { .. }
+        | Command::EndReplacement => failure(FailureClass::RetryHere, Reason::TimedOut, message),
+    }
+}
+
 impl World {
     /// Begins a command.
     pub(super) fn begin_command(
@@ -97,6 +113,9 @@ impl World {
     fn result_of(&mut self, node: &str, running: &Running) -> CommandResult {
         let simulated = pretence(&running.service);
         let name = &running.service.name;
+        if self.machines.get(node).is_some_and(|machine| machine.drivers_hang) {
+            return unanswered(&running.command);
+        }
         let here = simulated.fail_on.is_empty() || simulated.fail_on.iter().any(|listed| listed == node);
         match &running.command {
             Command::Probe => {

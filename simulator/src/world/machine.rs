@@ -74,6 +74,8 @@ pub(crate) struct Machine {
     pub by_boot: BTreeSet<String>,
     /// Writes to the disk fail.
     pub disk_full: bool,
+    /// Its drivers answer nothing.
+    pub drivers_hang: bool,
     /// Times that it was reset by its watchdog.
     pub resets: Vec<Millis>,
     /// How long what runs on it may go on.

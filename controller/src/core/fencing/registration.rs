@@ -186,6 +186,7 @@ fn admit(
         device: None,
         // It asked after the last device had ended, so it is on.
         switched_off: Vec::new(),
+        verify: world.unverified().contains_key(name),
         at: situation.now.timestamp(),
     };
     let mut transaction = Transaction::new()

@@ -27,6 +27,14 @@ pub(super) fn assign(
         draft.wait(Reason::NodeNotOnline, format!("node {node} has no open epoch"));
         return false;
     };
+    if let Some((place, resources)) = starts_at(&action, node)
+        .and_then(|place| Some((place, planner.unverified.get(place)?)))
+    {
+        let sentence = Reason::NodeUnverified.sentence();
+        let message = format!("{place}: {sentence}: {}", some_of(resources));
+        draft.wait(Reason::NodeUnverified, message);
+        return false;
+    }
     let mut guards: BTreeMap<String, Guard> = BTreeMap::new();
     guards.insert(world.keys.fence(node), Guard::Unchanged(fence.modified));
     if let Some(assignment) = service.assignment {
@@ -79,6 +87,23 @@ pub(super) fn assign(
     }));
     draft.guards.extend(guards);
     true
+}
+
+/// The node that needs a permit for an action; `None`: none does.
+fn starts_at<'a>(action: &'a Action, node: &'a str) -> Option<&'a str> {
+    match action {
+        Action::Start | Action::Restart => Some(node),
+        Action::Migrate { target, .. } => Some(target),
+        Action::Stop { .. } | Action::Leave => None,
+    }
+}
+
+/// Names for a condition: a thousand are not listed.
+pub(in crate::core) fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 /// The nodes that an assignment names, with their epochs.

@@ -44,8 +44,11 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
     set("Stalled", stalled, reason, if stalled { &message } else { "" });
     if draft.not_probed.is_empty() {
         if draft.status.state != ServiceState::Queued {
+            let had = service.status.is_some_and(|status| !status.value.counted_empty.is_empty());
+            let all_answered = had && draft.status.counted_empty.is_empty();
             draft.status.conditions.retain(|condition| {
-                condition.kind != "Probed" || generation == condition.observed_generation
+                condition.kind != "Probed"
+                    || (generation == condition.observed_generation && !all_answered)
             });
         }
     } else {

@@ -7,7 +7,7 @@ use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationStatus;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::Assignment;
+use ha_api_types::record::{Assignment, Fence};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
@@ -31,6 +31,8 @@ pub(super) struct Draft {
     pub(super) assign: Assign,
     /// What the decision rests on besides the keys that are written.
     pub(super) guards: BTreeMap<String, Guard>,
+    /// Fences that are written again with it, by key.
+    pub(super) fences: BTreeMap<String, (Guard, Fence)>,
     pub(super) told: Vec<(EventType, Reason, String)>,
     /// Why it is in the state that it is in now: for conditions.
     pub(super) reason: Option<Reason>,
@@ -67,6 +69,7 @@ impl Draft {
             status,
             assign: Assign::Keep,
             guards: BTreeMap::new(),
+            fences: BTreeMap::new(),
             told: Vec::new(),
             reason: None,
             message: String::new(),
@@ -224,7 +227,13 @@ impl Draft {
             return None;
         }
         for (key, guard) in self.guards {
+            if self.fences.contains_key(&key) {
+                continue;
+            }
             transaction = transaction.guard(key, guard);
+        }
+        for (key, (guard, fence)) in &self.fences {
+            transaction = transaction.put(key, guard.clone(), stored(fence));
         }
         let spec = Guard::Unchanged(service.resource.modified);
         transaction = transaction.guard(keys.spec(Kind::Resource, name), spec);

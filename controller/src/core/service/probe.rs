@@ -16,6 +16,9 @@ pub(super) enum Answer {
     Stopped,
     /// Proven empty, without having been asked; by what.
     Empty(&'static str),
+    /// Unreachable, and counted as empty since neither name nor identity was ever managed there; why it was not asked. It
+    /// answers before anything is started there again.
+    Counted(&'static str),
     /// The node could not tell.
     Unknown(String),
     /// Not answered yet.
@@ -33,21 +36,39 @@ pub(super) fn answers<'a>(
         .world
         .fences
         .iter()
-        .map(|(node, fence)| (node.as_str(), answer(situation, service, status, node, &fence.value)))
+        .filter(|(_, fence)| !is_unregistered(&fence.value))
+        .map(|(node, fence)| (node.as_str(), answer(planner, service, status, node, &fence.value)))
         .collect()
 }
 
+/// Whether no epoch was ever opened for the node: nothing was ever managed there.
+fn is_unregistered(fence: &Fence) -> bool {
+    fence.state == FenceState::Closed && fence.proof.is_none()
+}
+
+/// Whether the node has not been heard for Th, on the clock of a leader that could commit all the time.
+pub(super) fn is_unreachable(planner: &Planner<'_>, node: &str) -> bool {
+    let situation = &planner.situation;
+    let valid_ms = situation.world.heartbeat_valid_ms(node);
+    planner.nodes.get(node).is_some_and(|known| situation.now.raw >= known.late_at)
+        && situation.commits.is_current(situation.now.raw, valid_ms / 2)
+}
+
 fn answer(
-    situation: &Situation<'_>,
+    planner: &Planner<'_>,
     service: &Service<'_>,
     status: &ResourceStatus,
     node: &str,
     fence: &Fence,
 ) -> Answer {
+    let situation = &planner.situation;
     if is_answered_by_operator(situation, service, node) {
         return Answer::Empty("an operator knows that it does not run there");
     }
     let world = situation.world;
+    if planner.is_being_opened(node) {
+        return Answer::Missing("is registering");
+    }
     if world.is_unheard(node) {
         return if world.nodes.contains_key(node) {
             Answer::Missing("has not been heard since the store was restored")
@@ -59,19 +80,28 @@ fn answer(
     let unguarded = may_run_anywhere(world, Some(status))
         || service.tombstone.is_some_and(|tombstone| tombstone.value.nodes.contains(node));
     match fence.state {
-        FenceState::Open => match situation.world.service_report(service.name, node) {
-            Some(report) if world.is_report_unreadable(service.name, node) => {
-                if world.report_lives(service.name, node, report) {
-                    Answer::Unknown(report.value.message.clone())
-                } else {
-                    Answer::Missing("has not answered yet")
+        FenceState::Open => {
+            let answered = match situation.world.service_report(service.name, node) {
+                Some(report) if world.is_report_unreadable(service.name, node) => world
+                    .report_lives(service.name, node, report)
+                    .then(|| Answer::Unknown(report.value.message.clone())),
+                Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
+                    Some(of_report(&report.value, status))
                 }
+                Some(_) | None => None,
+            };
+            match answered {
+                Some(Answer::Missing(_)) | None if is_unreachable(planner, node) => {
+                    if unguarded || may_run_there(situation, service, node) {
+                        Answer::Missing("is unreachable, and the service may run there")
+                    } else {
+                        Answer::Counted("it is unreachable")
+                    }
+                }
+                Some(answer) => answer,
+                None => Answer::Missing("has not answered yet"),
             }
-            Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
-                of_report(&report.value, status)
-            }
-            Some(_) | None => Answer::Missing("has not answered yet"),
-        },
+        }
         FenceState::Fencing if unguarded || may_run_there(situation, service, node) => {
             Answer::Missing("is being fenced")
         }
@@ -83,11 +113,13 @@ fn answer(
         FenceState::Fenced if unguarded && !proves_the_machine_empty(fence) => Answer::Missing(
             "was fenced by its silence, and only what was managed is known to be stopped there",
         ),
-        // It must stop what it finds before it registers again.
-        FenceState::Fencing => Answer::Empty("its epoch is closed"),
-        FenceState::Closed => Answer::Empty("its epoch was closed while it had nothing active"),
+        // It stops what it finds before it registers again, and answers before anything is started there.
+        FenceState::Fencing => Answer::Counted("its registration is revoked"),
+        FenceState::Closed => {
+            Answer::Counted("its registration was revoked while nothing was active there")
+        }
         FenceState::Fenced => match fence.proof {
-            Some(Proof::CleanLeave { .. }) => Answer::Empty("it left cleanly"),
+            Some(Proof::CleanLeave { .. }) => Answer::Counted("it left cleanly"),
             Some(
                 Proof::Silence { .. }
                 | Proof::Device { .. }
@@ -96,7 +128,7 @@ fn answer(
                 | Proof::Reregistered
                 | Proof::NothingActive,
             )
-            | None => Answer::Empty("it was fenced"),
+            | None => Answer::Counted("it was fenced"),
         },
     }
 }
@@ -163,8 +195,11 @@ fn of_report(report: &ServiceReport, status: &ResourceStatus) -> Answer {
 
 /// `hactl start R --not-on NODE`: an operator answers for one node, recorded as an operation.
 fn is_answered_by_operator(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
-    service.operation.is_some_and(|request| {
-        let spec = &request.operation.value.spec;
-        spec.action == OperationAction::Start && spec.not_on.as_deref() == Some(node)
+    situation.world.open_operations().any(|(_, operation)| {
+        let spec = &operation.value.spec;
+        let named = spec.resource.as_deref().map(ha_api_types::names::bare);
+        spec.action == OperationAction::Start
+            && named == Some(service.name)
+            && spec.not_on.as_deref() == Some(node)
     }) && situation.world.fences.contains_key(node)
 }

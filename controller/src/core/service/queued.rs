@@ -6,8 +6,11 @@ use super::start::wants_stop;
 use super::{Assign, Draft, Planner, Service, Standing, error, recover, report_guard};
 use crate::core::restored;
 use crate::core::situation::Situation;
+use crate::core::world::guard_of;
 use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{RequestedState, ResourceStatus, ServiceState};
+use ha_store::Guard;
 
 /// Whether a service that is thought to rest may have been started by hand while the cluster was disarmed: it was in Error
 /// then, and has left it.
@@ -119,14 +122,25 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         return;
     }
     let mut open: Vec<String> = Vec::new();
+    let mut counted: Vec<String> = Vec::new();
     let mut running: Vec<&str> = Vec::new();
     for (node, answer) in &answers {
         match answer {
             Answer::Running => running.push(node),
             Answer::Stopped => {}
             Answer::Empty(why) => draft.not_probed.push(format!("{node} ({why})")),
+            Answer::Counted(why) => {
+                draft.not_probed.push(format!("{node} ({why})"));
+                counted.push((*node).to_owned());
+            }
             Answer::Unknown(message) => open.push(format!("{node} cannot tell ({message})")),
-            Answer::Missing(why) => open.push(format!("{node} {why}")),
+            Answer::Missing(why) => {
+                open.push(format!("{node} {why}"));
+                if let Some(known) = planner.nodes.get(*node) {
+                    // A node that stays silent until then is not waited for any longer.
+                    draft.wake_after(known.late_at, 0, "a node that is asked has been silent for Th");
+                }
+            }
         }
     }
     if let [first, second, ..] = running.as_slice() {
@@ -144,6 +158,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     draft.status.probe_generation = None;
     draft.status.probe_arming = None;
     draft.remove_tombstone = true;
+    count_as_empty(&situation, service, draft, counted);
     match (running.first().map(|node| (*node).to_owned()), service.wanted()) {
         (None, RequestedState::Started) => {
             draft.go(ServiceState::RequestStart, Reason::Placed, "it runs nowhere yet".to_owned());
@@ -165,4 +180,40 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         }
         (_, RequestedState::Ignored) => {}
     }
+}
+
+/// Remembers which unreachable nodes were counted as empty, under guards that none of them has been heard meanwhile (FENCING,
+/// R7.5).
+///
+/// A node whose epoch is open may hold an assignment that it has not begun. So its fence is written again, with `verify`: none
+/// of its writes applies before its agent has read that, and then the agent commits no permit until the leader clears it. A
+/// node whose epoch is closed gets no assignment before this leader, or a later one, has read this status.
+fn count_as_empty(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, counted: Vec<String>) {
+    let world = situation.world;
+    for node in &counted {
+        let Some(fence) = world.fences.get(node) else { continue };
+        let key = world.keys.fence(node);
+        if service.exclusive() && fence.value.state == FenceState::Open {
+            let ordered = Fence { verify: true, ..fence.value.clone() };
+            draft.fences.insert(key, (Guard::Unchanged(fence.modified), ordered));
+            draft.guards.insert(world.keys.alive(node), guard_of(world.alive.get(node)));
+            draft.guards.insert(world.keys.node_report(node), guard_of(world.node_reports.get(node)));
+        } else {
+            draft.guards.insert(key, Guard::Unchanged(fence.modified));
+        }
+    }
+    if service.exclusive() {
+        draft.status.counted_empty = counted;
+    }
+}
+
+/// Forgets nodes that were counted as empty and have answered since, and all of them once nobody looks for the service any
+/// more.
+pub(super) fn forget_verified(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let world = situation.world;
+    let uid = service.uid();
+    if !world.is_verified_at_all(service.name, uid) {
+        draft.status.counted_empty.clear();
+    }
+    draft.status.counted_empty.retain(|node| !world.has_verified(service.name, uid, node));
 }

@@ -8,6 +8,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::Mono;
+use ha_scheduler::NodeFacts;
 
 /// It runs nowhere and should: a node is chosen.
 pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
@@ -285,7 +286,10 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         return;
     }
     let exclusive = service.resource.value.spec.exclusive;
-    if exclusive && planner.view.nodes.get(node).is_some_and(|facts| facts.fenceable.is_err()) {
+    let cannot_arm = |facts: &NodeFacts| {
+        facts.fenceable.is_err_and(|reason| reason != Reason::NodeUnverified)
+    };
+    if exclusive && planner.view.nodes.get(node).is_some_and(cannot_arm) {
         let message = format!("{node} stopped it and has no watchdog that counts: a place is looked for");
         draft.go(ServiceState::RequestStart, Reason::WatchdogMissing, message);
         return;

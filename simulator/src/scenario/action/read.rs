@@ -28,7 +28,7 @@ const FORMS: [(&str, &str); 39] = [
     ("link", "link A B off|on [one-way]"),
     ("migration-network", "migration-network N off|on"),
     ("autostart", "autostart N R on|off"),
-    ("driver", "driver N slow R DURATION"),
+    ("driver", "driver N slow R DURATION, or driver N hang|resume"),
     ("fence-device", "fence-device N ok|broken"),
     (
         "store",
@@ -160,6 +160,9 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         }),
         ["driver", node, "slow", resource, word] => {
             Ok(Action::SlowDriver { node: owned(node), resource: bare(resource), length_ms: length(word)? })
+        }
+        ["driver", node, word] => {
+            Ok(Action::Driver { node: owned(node), hangs: either(word, "hang", "resume")? })
         }
         ["fence-device", node, word] => {
             Ok(Action::FenceDevice { node: owned(node), broken: either(word, "broken", "ok")? })

@@ -1,0 +1,52 @@
+//! Nodes that were counted as empty while they were unreachable, and for which resources they have still to answer (FENCING,
+//! section 7: before anything is started on such a node again).
+
+use super::world::World;
+use ha_api_types::record::{FenceState, Phase};
+use ha_api_types::resource::RequestedState;
+use std::collections::BTreeMap;
+
+/// Nodes, and the resources for which each has still to answer.
+pub(super) type Unverified = BTreeMap<String, Vec<String>>;
+
+impl World {
+    /// The nodes that have still to answer, with the resources that counted them as empty.
+    pub(super) fn unverified(&self) -> Unverified {
+        let mut found = Unverified::new();
+        for (name, status) in &self.resource_statuses {
+            if status.value.counted_empty.is_empty() || !self.is_verified_at_all(name, &status.value.uid) {
+                continue;
+            }
+            for node in &status.value.counted_empty {
+                found.entry(node.clone()).or_default().push(name.clone());
+            }
+        }
+        found
+    }
+
+    /// Whether nodes answer for the resource: nobody looks for one that is gone, Ignored, or safe to run twice.
+    pub(super) fn is_verified_at_all(&self, name: &str, uid: &str) -> bool {
+        self.resources.get(name).is_some_and(|resource| {
+            let spec = &resource.value.spec;
+            resource.value.metadata.uid == uid && spec.exclusive && spec.state != RequestedState::Ignored
+        })
+    }
+
+    /// Whether a node that was counted as empty has said since its return that nothing of the resource runs there, or acts
+    /// for the resource itself.
+    ///
+    /// A report that is newer than the fence was written by the agent that has read the order in that fence, or that
+    /// registered for it.
+    pub(super) fn has_verified(&self, name: &str, uid: &str, node: &str) -> bool {
+        let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
+            return false;
+        };
+        self.service_report(name, node).is_some_and(|report| {
+            let value = &report.value;
+            value.uid == uid
+                && value.epoch == fence.value.epoch
+                && report.modified > fence.modified
+                && (value.phase == Phase::ProbedStopped || value.action_uid.is_some())
+        })
+    }
+}
