@@ -31,9 +31,9 @@ mod operations;
 mod pause;
 mod status;
 mod tenure;
-mod unverified;
 #[cfg(test)]
 mod tests;
+mod unverified;
 mod writes;
 
 pub use interface::{

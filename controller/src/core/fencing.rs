@@ -130,11 +130,8 @@ fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<
         return;
     }
     let value = Fence { verify: false, ..fence.value.clone() };
-    let transaction = Transaction::new().put(
-        world.keys.fence(name),
-        Guard::Unchanged(fence.modified),
-        stored(&value),
-    );
+    let transaction =
+        Transaction::new().put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&value));
     plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
 }
 

@@ -418,7 +418,8 @@ impl AgentCore {
         let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);
         let arming = self.armed_generation();
         let fence = if service.definition.exclusive { self.verify_order() } else { 0 };
-        let probe = Step::Probe { purpose: ProbeFor::Unassigned { asked: Asked { generation, arming, fence } } };
+        let probe =
+            Step::Probe { purpose: ProbeFor::Unassigned { asked: Asked { generation, arming, fence } } };
         let current = self.current(service).filter(|report| report.uid == uid);
         let Some(report) = current else {
             service.go(probe);
@@ -454,13 +455,7 @@ impl AgentCore {
     }
 
     /// Puts what was seen of an unassigned service into its report.
-    pub(super) fn answer_probe(
-        &mut self,
-        now: &Now,
-        service: &mut Service,
-        asked: Asked,
-        message: &str,
-    ) {
+    pub(super) fn answer_probe(&mut self, now: &Now, service: &mut Service, asked: Asked, message: &str) {
         let phase = match service.presence {
             Presence::Running => Phase::ProbedRunning,
             Presence::Stopped => Phase::ProbedStopped,

@@ -27,8 +27,8 @@ pub(super) fn assign(
         draft.wait(Reason::NodeNotOnline, format!("node {node} has no open epoch"));
         return false;
     };
-    if let Some((place, resources)) = starts_at(&action, node)
-        .and_then(|place| Some((place, planner.unverified.get(place)?)))
+    if let Some((place, resources)) =
+        starts_at(&action, node).and_then(|place| Some((place, planner.unverified.get(place)?)))
     {
         let sentence = Reason::NodeUnverified.sentence();
         let message = format!("{place}: {sentence}: {}", some_of(resources));

@@ -47,8 +47,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
             let had = service.status.is_some_and(|status| !status.value.counted_empty.is_empty());
             let all_answered = had && draft.status.counted_empty.is_empty();
             draft.status.conditions.retain(|condition| {
-                condition.kind != "Probed"
-                    || (generation == condition.observed_generation && !all_answered)
+                condition.kind != "Probed" || (generation == condition.observed_generation && !all_answered)
             });
         }
     } else {

@@ -115,9 +115,7 @@ fn answer(
         ),
         // It stops what it finds before it registers again, and answers before anything is started there.
         FenceState::Fencing => Answer::Counted("its registration is revoked"),
-        FenceState::Closed => {
-            Answer::Counted("its registration was revoked while nothing was active there")
-        }
+        FenceState::Closed => Answer::Counted("its registration was revoked while nothing was active there"),
         FenceState::Fenced => match fence.proof {
             Some(Proof::CleanLeave { .. }) => Answer::Counted("it left cleanly"),
             Some(

@@ -286,9 +286,8 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         return;
     }
     let exclusive = service.resource.value.spec.exclusive;
-    let cannot_arm = |facts: &NodeFacts| {
-        facts.fenceable.is_err_and(|reason| reason != Reason::NodeUnverified)
-    };
+    let cannot_arm =
+        |facts: &NodeFacts| facts.fenceable.is_err_and(|reason| reason != Reason::NodeUnverified);
     if exclusive && planner.view.nodes.get(node).is_some_and(cannot_arm) {
         let message = format!("{node} stopped it and has no watchdog that counts: a place is looked for");
         draft.go(ServiceState::RequestStart, Reason::WatchdogMissing, message);
