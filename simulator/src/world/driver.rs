@@ -33,7 +33,9 @@ fn unanswered(command: &Command) -> CommandResult {
         | Command::Arrive { .. }
         | Command::Migrate { .. }
         | Command::ReplaceSecondary { .. }
-        | Command::EndReplacement => failure(FailureClass::RetryHere, Reason::TimedOut, message),
+        | Command::EndReplacement
+        | Command::EndMigration
+        | Command::CloseReception => failure(FailureClass::RetryHere, Reason::TimedOut, message),
     }
 }
 
