@@ -4,6 +4,7 @@
 //! it wants goes out through [`Controller::poll_effect`].
 
 pub mod asked;
+pub mod candidacy;
 pub mod candidates;
 pub mod commands;
 pub mod counted;
@@ -16,6 +17,7 @@ pub mod order;
 pub mod placement;
 pub mod plan;
 pub mod reconcile;
+pub mod replica;
 pub mod reservation;
 pub mod restored;
 pub mod samples;
@@ -40,18 +42,17 @@ pub use interface::{
     CommitId, Config, Effect, FencerAction, FencerOutcome, FencerRun, HoldId, Input, RefreshId, RunId,
 };
 
+use candidacy::{Orders, Standing};
 use counted::Counted;
 use fencing::devices::DeviceWork;
 use fencing::probes::DeviceProbes;
-use ha_api_types::event::Event;
+use ha_api_types::event::{Event, EventType};
 use ha_api_types::keys::Keys;
-use ha_api_types::protocol::Protocol;
-use ha_api_types::record::{Candidate, Proof, Revision};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Proof, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Outcome;
-use ha_store::election::{
-    Election, ElectionView, Leadership, Membership, Readings, Step, Subject as ElectionSubject,
-};
+use ha_store::election::{Leadership, Membership, Readings};
 use notifications::deliveries::{Deliveries, NotificationResult};
 use plan::{Note, Waiting};
 use reservation::Reservation;
@@ -82,13 +83,15 @@ pub struct Controller {
     config: Config,
     now: Now,
     world: World,
-    election: Election,
+    /// How the election stands, as its own core last said.
+    standing: Standing,
+    /// What the election was last told.
+    ordered: Option<Orders>,
     readings: Readings,
     writes: Writes,
     devices: BTreeMap<String, DeviceWork>,
     probes: DeviceProbes,
     runs: BTreeMap<RunId, Run>,
-    election_commits: BTreeMap<CommitId, ElectionSubject>,
     effects: VecDeque<Effect>,
     next_commit: CommitId,
     next_run: RunId,
@@ -111,34 +114,24 @@ pub struct Controller {
     led: Option<Revision>,
     /// Another process refreshes this controller's keys, as it was last told.
     is_duplicate: bool,
-    ended: bool,
+    plans: u64,
 }
 
 impl Controller {
     /// A controller that has seen nothing yet: it asks for a first reading.
     pub fn new(config: Config) -> Controller {
         let keys = Keys::new(&config.cluster);
-        let candidate = Candidate {
-            id: config.id.clone(),
-            url: config.url.clone(),
-            protocol: Protocol::CURRENT,
-            version: config.version.clone(),
-            instance: config.instance.clone(),
-            machine: config.machine.clone(),
-            sequence: 0,
-        };
-        let election = Election::new(keys.clone(), candidate, config.is_only_process);
         Controller {
             config,
             now: Now::default(),
             world: World::counted(keys),
-            election,
+            standing: Standing::default(),
+            ordered: None,
             readings: Readings::default(),
             writes: Writes::default(),
             devices: BTreeMap::new(),
             probes: DeviceProbes::new(),
             runs: BTreeMap::new(),
-            election_commits: BTreeMap::new(),
             effects: VecDeque::new(),
             next_commit: 1,
             next_run: 1,
@@ -157,7 +150,7 @@ impl Controller {
             refused: None,
             led: None,
             is_duplicate: false,
-            ended: false,
+            plans: 0,
         }
     }
 
@@ -171,24 +164,30 @@ impl Controller {
                 self.count_seen();
                 self.readings.answer(answers);
                 self.dirty = true;
-                self.look_at_election();
+                self.order();
             }
             Input::Changed { changes, revision } => {
                 match self.world.apply(changes, revision, now.raw) {
-                    Touched::Something => self.dirty = true,
+                    Touched::Something => {
+                        self.dirty = true;
+                        self.order();
+                    }
                     Touched::Nothing | Touched::Heartbeat => {}
                 }
                 self.count_seen();
-                self.look_at_election();
             }
             Input::Progress(revision) => {
                 self.world.revision = self.world.revision.max(revision);
-                self.look_at_election();
             }
             Input::Committed { id, outcome } => self.committed(id, &outcome),
-            Input::LeaseGranted { result } => self.election.lease_granted(now, result.ok()),
-            Input::LeaseKept { lease, result } => {
-                self.election.lease_kept(now, lease, result.is_ok(), &mut self.readings);
+            Input::Standing(standing) => {
+                if standing.yields > self.standing.yields {
+                    let sentence = Reason::YieldedLeadership.sentence();
+                    let message = format!("controller {}: {sentence}", self.config.id);
+                    self.tell_of_cluster(EventType::Normal, Reason::YieldedLeadership, message);
+                }
+                self.standing = *standing;
+                self.order();
             }
             Input::FencerDone { id, outcome } => self.fencer_done(id, outcome),
             Input::HoldAsked { id, node, request } => {
@@ -197,7 +196,8 @@ impl Controller {
             }
             Input::Delivered { id, outcome } => self.delivered(id, outcome),
             Input::Tick => {}
-            Input::Shutdown => self.election.shut_down(),
+            // The election's own.
+            Input::LeaseGranted { .. } | Input::LeaseKept { .. } | Input::Orders(_) | Input::Shutdown => {}
         }
         let due = self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.looked_at + LOOK_EVERY_MS;
         if self.writes.settle(&self.world, &self.readings, now.raw) || due || self.is_a_node_late() {
@@ -207,7 +207,7 @@ impl Controller {
 
     /// The next thing that it asks for; to be called until it gives `None`, after each input or several.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        if self.effects.is_empty() && !self.ended {
+        if self.effects.is_empty() {
             self.advance();
         }
         self.effects.pop_front()
@@ -215,9 +215,6 @@ impl Controller {
 
     /// When to send [`Input::Tick`] on `now.raw`, and why then.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
-        if self.ended {
-            return None;
-        }
         let planner = self.planning().is_some().then(|| {
             let look = (self.looked_at + LOOK_EVERY_MS, "look at everything again");
             let pause = self.writes.deadline().map(|at| (at, "a pause after a refused write ends"));
@@ -225,7 +222,7 @@ impl Controller {
             let check = self.reservation.deadline().map(|at| (at, "the reservation check goes on"));
             [Some(look), self.wake, late, pause, check].into_iter().flatten().min()
         });
-        self.election.deadline().into_iter().chain(planner.flatten()).min()
+        planner.flatten()
     }
 
     /// Who this controller is.
@@ -235,7 +232,7 @@ impl Controller {
 
     /// The term, while this controller leads as far as it knows.
     pub fn term(&self) -> Option<Revision> {
-        self.election.leadership().map(Leadership::term)
+        self.standing.leadership.as_ref().map(Leadership::term)
     }
 
     /// What it knows of the cluster, for metrics and the API.
@@ -258,28 +255,21 @@ impl Controller {
         self.refused.as_deref()
     }
 
-    fn look_at_election(&mut self) {
-        let timings = self.world.timings();
-        self.election.set_timings(
-            timings.heartbeat_interval_ms,
-            timings.heartbeat_valid_ms,
-            timings.leader_lease_seconds(),
-        );
-        let view = ElectionView {
-            revision: self.world.revision,
-            leader: self.world.leader.clone(),
-            candidate: self.world.candidate_entries.get(&self.config.id).cloned(),
-            refresh: self.world.refresh_entries.get(&self.config.id).cloned(),
-            yields_until: self.yields_until(),
-        };
-        self.election.observe(&self.now, view, &self.readings);
+    /// How often this process has planned.
+    pub fn plans(&self) -> u64 {
+        self.plans
+    }
+
+    /// Tells the election what this view says of it, if that is news.
+    fn order(&mut self) {
+        let orders = Orders::of(&self.world.timings(), self.yields_until());
+        if self.ordered.as_ref() != Some(&orders) {
+            self.ordered = Some(orders.clone());
+            self.effects.push_back(Effect::Order(orders));
+        }
     }
 
     fn committed(&mut self, id: CommitId, outcome: &Outcome) {
-        if let Some(subject) = self.election_commits.remove(&id) {
-            self.election.committed(&self.now, subject, outcome, &mut self.readings);
-            return;
-        }
         if !self.writes.contains(id) {
             return;
         }
@@ -352,24 +342,6 @@ impl Controller {
 
     /// Goes on as far as it can without another input.
     fn advance(&mut self) {
-        while let Some(step) = self.election.poll(&self.now) {
-            let effect = match step {
-                Step::Commit(subject, transaction) => {
-                    let id = self.commit_id();
-                    self.election_commits.insert(id, subject);
-                    Effect::Commit { id, transaction }
-                }
-                Step::GrantLease { ttl_seconds } => Effect::GrantLease { ttl_seconds },
-                Step::KeepAlive(lease) => Effect::KeepAlive { lease },
-                Step::Revoke(lease) => Effect::Revoke { lease },
-            };
-            self.effects.push_back(effect);
-        }
-        if self.election.is_done() {
-            self.ended = true;
-            self.effects.push_back(Effect::Ended);
-            return;
-        }
         self.note_leadership();
         self.note_duplicate();
         self.plan();
@@ -389,7 +361,7 @@ impl Controller {
         if self.late_at.is_none_or(|at| now < at) {
             return false;
         }
-        let late_at = health::first_late_at(&self.world, self.election.commits(), &self.heard, now);
+        let late_at = health::first_late_at(&self.world, &self.standing.commits, &self.heard, now);
         if self.rests && late_at.is_some_and(|at| now < at) {
             self.late_at = late_at;
             return false;
@@ -400,9 +372,9 @@ impl Controller {
     /// As what this process may plan: it leads, knows that it is a candidate since when, and its view holds all that leaders
     /// before it wrote. What makes it so is an input; time alone does not.
     fn planning(&self) -> Option<(&Leadership, Membership)> {
-        let leadership = self.election.leadership()?;
-        let membership = self.election.membership()?;
-        let may_plan = self.world.revision >= leadership.term() && !self.election.is_shutting_down();
+        let leadership = self.standing.leadership.as_ref()?;
+        let membership = self.standing.membership?;
+        let may_plan = self.world.revision >= leadership.term() && !self.standing.is_ending;
         may_plan.then_some((leadership, membership))
     }
 
@@ -413,6 +385,7 @@ impl Controller {
         }
         let Some((leadership, membership)) = self.planning() else { return };
         let leadership = leadership.clone();
+        self.plans += 1;
         self.dirty = false;
         self.looked_at = self.now.raw;
         self.deliveries.settle(&self.world);
@@ -425,7 +398,7 @@ impl Controller {
             term: leadership.term(),
             config: &self.config,
             membership,
-            commits: self.election.commits(),
+            commits: &self.standing.commits,
             devices: &self.devices,
             probes: &self.probes,
             uneven: &self.uneven,
@@ -447,7 +420,7 @@ impl Controller {
             })
             .collect();
         self.heard = std::mem::take(&mut plan.heard);
-        self.late_at = health::first_late_at(&self.world, self.election.commits(), &self.heard, self.now.raw);
+        self.late_at = health::first_late_at(&self.world, &self.standing.commits, &self.heard, self.now.raw);
         self.rests = plan.rests();
         if let Some(view) = plan.view.take() {
             self.reservation.look_at(view, self.now.raw);
@@ -483,9 +456,4 @@ impl Controller {
         }
     }
 
-    fn commit_id(&mut self) -> CommitId {
-        let id = self.next_commit;
-        self.next_commit += 1;
-        id
-    }
 }

@@ -5,6 +5,7 @@
 
 mod commits;
 mod effects;
+mod election;
 mod holding;
 mod measured;
 mod members;
@@ -21,6 +22,7 @@ use crate::fencer::Fencer;
 use anyhow::Context;
 use commits::StoreLink;
 use effects::Effects;
+use election::ElectionTask;
 use futures::{FutureExt, StreamExt};
 use ha_api_types::keys::Keys;
 use ha_runtime::certificate::Certificates;
@@ -111,29 +113,30 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let refresher = watching::spawn(store.clone(), &keys, inputs.clone(), ready, controller_metrics.clone());
     let writer = EventWriter::spawn(store.clone(), keys.clone(), format!("controller-{}", config.id));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
+    let (candidacy, candidacy_received) = mpsc::unbounded_channel();
+    let task = ElectionTask {
+        config: config.clone(),
+        store: leadership.clone(),
+        link: StoreLink::new(leadership, candidacy.clone(), controller_metrics.clone()),
+        planner: inputs.clone(),
+        ended,
+    };
+    election::spawn(task, &candidacy, candidacy_received, clock);
     let mut effects = Effects {
-        store: StoreLink::new(
-            store,
-            leadership,
-            &keys,
-            &config.id,
-            inputs.clone(),
-            controller_metrics.clone(),
-        ),
+        store: StoreLink::new(store, inputs.clone(), controller_metrics.clone()),
         refresher,
         fencer: Fencer::new(options.fence_agent_path.clone()),
         events: writer.clone(),
         holding,
         metrics: core_metrics,
         inputs: inputs.clone(),
-        ended,
+        election: candidacy.clone(),
     };
     let told = shutdown.clone();
-    let farewell = inputs.clone();
     tokio::spawn(async move {
         told.requested().await;
         // The loop may have ended by itself.
-        let _ = farewell.send(Input::Shutdown);
+        let _ = candidacy.send(Input::Shutdown);
     });
     let stream = futures::stream::poll_fn({
         let mut received = received;

@@ -24,16 +24,16 @@ pub trait Core {
 
     /// The input that says nothing but that its time has come.
     fn due() -> Self::Input;
-}
 
-/// How many inputs that are there already are handled before effects are run and the deadline is looked at again.
-const BATCH: usize = 256;
+    /// How many inputs that are there already are handled before effects are run and the deadline is looked at again.
+    const BATCH: usize = 256;
+}
 
 /// Drives a core until `inputs` ends.
 ///
 /// # Guarantees
 /// `run` is called for every effect, in order, before further inputs are awaited; inputs keep their order; a deadline
-/// that has come is handled even while inputs never pause, after at most [`BATCH`] of them. Each input is handled with
+/// that has come is handled even while inputs never pause, after at most [`Core::BATCH`] of them. Each input is handled with
 /// a reading of the clock made for it.
 ///
 /// # Assumptions
@@ -57,7 +57,7 @@ pub async fn drive<C: Core>(
         };
         let Some(input) = input else { return };
         core.handle(&clock.now(), input);
-        for _ in 1..BATCH {
+        for _ in 1..C::BATCH {
             match inputs.next().now_or_never() {
                 Some(Some(input)) => core.handle(&clock.now(), input),
                 Some(None) => {

@@ -44,7 +44,7 @@ use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Millis;
 use ha_api_types::timing::Timings;
 use ha_api_types::usage::Usage;
-use ha_controller::core::Controller;
+use ha_controller::core::replica::Replica;
 use ha_node_agent::core::{AgentCore, Journal};
 use ha_node_agent::watchdog::core::Core as WatchdogCore;
 use ha_node_agent::watchdog::protocol::Privileges;
@@ -144,7 +144,7 @@ pub struct World {
     /// Until when the watches of a node's processes lag behind.
     lags_until: BTreeMap<String, Millis>,
     agents: BTreeMap<String, Process<AgentCore>>,
-    controllers: BTreeMap<String, Process<Controller>>,
+    controllers: BTreeMap<String, Process<Replica>>,
     deferred: Vec<(String, Event)>,
     /// What is cut.
     network: network::Network,
@@ -216,6 +216,7 @@ impl World {
                     storage_cut: false,
                     agent_restarts: false,
                     controller_restarts: false,
+                    plan_ms: 0,
                     expired: false,
                     boot: 0,
                     network: true,

@@ -19,6 +19,10 @@ metrics! { Controller:
         "Notifications that this controller, leading, delivered to a webhook or mail server (Sent), failed to and tries again (Failed), gave up for it (GivenUp), or dropped since too many waited (Dropped).";
     RECONCILE_DURATION = Histogram "hactl_reconcile_duration_seconds" []
         "How long the core took to decide what to do next.";
+    PLAN_DURATION = Gauge "hactl_plan_duration_seconds" []
+        "Time that the longest plan of the last ten minutes took.";
+    PLAN_LIMIT = Gauge "hactl_plan_limit_seconds" []
+        "Time within which a plan must be made: half the heartbeat lifetime or the leader lease, whichever is shorter.";
     RECONCILE_QUEUE = Gauge "hactl_reconcile_queue_length" []
         "Things that have happened and wait to be looked at.";
     RECONCILE_ERRORS = Counter "hactl_reconcile_errors_total" ["error"]

@@ -1,7 +1,8 @@
 //! Controllers that joined before and after each other: who may declare a node dead, who leads then, and which keys are left
 //! over (FENCING, section 9).
 
-use super::Controller;
+use super::candidacy::Orders;
+use super::{Controller, Effect};
 use super::health::hold_terms;
 use super::plan::{Note, Plan, Subject, cluster_event};
 use super::situation::Situation;
@@ -16,29 +17,23 @@ use ha_store::{Guard, Transaction};
 
 impl Controller {
     /// Until when an older controller counts as there that may conclude something from a node's silence, where this one may
-    /// not (R9.28). Only looked at while the leader key is absent.
+    /// not (R9.28).
     pub(super) fn yields_until(&self) -> Option<Mono> {
-        if self.world.leader.is_some() {
-            return None;
-        }
-        let joined = self.election.membership()?.joined;
+        let joined = self.standing.membership?.joined;
         let valid_ms = self.world.timings().heartbeat_valid_ms;
         let until = older(&self.world, joined).into_iter().map(|(_, refreshed)| refreshed.since + valid_ms);
         until.filter(|until| *until > self.now.raw).max()
     }
 
-    /// Gives the leader key up for an older controller (R9.29).
+    /// Asks the election to give the leader key up for an older controller, if it may (R9.29).
     pub(super) fn yield_to_older(&mut self) {
-        let now = self.now.clone();
-        if self.election.yield_to_older(&now) {
-            let message = format!("controller {}: {}", self.config.id, Reason::YieldedLeadership.sentence());
-            self.tell_of_cluster(EventType::Normal, Reason::YieldedLeadership, message);
-        }
+        let orders = Orders::of(&self.world.timings(), self.yields_until());
+        self.effects.push_back(Effect::Order(Orders { yields_now: true, ..orders }));
     }
 
     /// Reports once that another process refreshes this controller's keys (R9.14).
     pub(super) fn note_duplicate(&mut self) {
-        let machine = self.election.duplicate().map(str::to_owned);
+        let machine = self.standing.duplicate.clone();
         let is_news = machine.is_some() && !self.is_duplicate;
         self.is_duplicate = machine.is_some();
         if let (true, Some(machine)) = (is_news, machine) {

@@ -25,19 +25,19 @@ impl Controller {
                 request.candidate, self.config.id
             ));
         }
-        if self.ended || self.election.is_shutting_down() {
+        if self.standing.is_ending {
             return Some("this controller is ending".to_owned());
         }
         if self.world.revision == 0 {
             return Some("this controller has not read the store since it started".to_owned());
         }
-        if self.election.membership().is_none() {
+        if self.standing.membership.is_none() {
             return Some(format!(
                 "another process holds the candidate key of {}, or this one has not put it yet",
                 self.config.id
             ));
         }
-        let commits = self.election.commits();
+        let commits = &self.standing.commits;
         if !commits.has_committed() {
             return Some("this controller has committed nothing since it started".to_owned());
         }

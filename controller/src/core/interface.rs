@@ -2,6 +2,7 @@
 
 use super::counted::Counted;
 use super::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
+use super::candidacy::{Orders, Standing};
 use ha_api_types::event::Event;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
@@ -103,6 +104,10 @@ pub enum Input {
     },
     /// The time of [`crate::core::Controller::deadline`] has come, or the shell wants the core to look again.
     Tick,
+    /// To the planner: how the election stands.
+    Standing(Box<Standing>),
+    /// To the election: what the planner's view says of it.
+    Orders(Orders),
     /// Give up everything and end: answered by [`Effect::Ended`].
     Shutdown,
 }
@@ -158,6 +163,10 @@ pub enum Effect {
     },
     /// Count this; nothing is decided from it.
     Count(Counted),
+    /// Of the election, to the planner: [`Input::Standing`].
+    Tell(Box<Standing>),
+    /// Of the planner, to the election: [`Input::Orders`].
+    Order(Orders),
     /// The shutdown is done; nothing follows.
     Ended,
 }

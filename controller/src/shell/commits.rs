@@ -1,19 +1,16 @@
-//! What the core asks of the store, each beside the loop, leadership on channels of its own.
+//! What a core asks of etcd, each beside the loop.
 
 use super::Inputs;
 use super::metrics::ControllerMetrics;
 use crate::core::{CommitId, Input};
-use ha_api_types::keys::Keys;
 use ha_store::etcd::EtcdStore;
 use ha_store::{LeaseId, Outcome, Store, Transaction};
 use std::time::Duration;
 
-/// The ways to the store.
+/// The way to etcd, and back.
 #[derive(Clone)]
 pub(super) struct StoreLink {
-    ordinary: EtcdStore,
-    leadership: EtcdStore,
-    leadership_keys: [String; 2],
+    store: EtcdStore,
     inputs: Inputs,
     metrics: ControllerMetrics,
 }
@@ -22,23 +19,13 @@ pub(super) struct StoreLink {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl StoreLink {
-    pub(super) fn new(
-        ordinary: EtcdStore,
-        leadership: EtcdStore,
-        keys: &Keys,
-        id: &str,
-        inputs: Inputs,
-        metrics: ControllerMetrics,
-    ) -> StoreLink {
-        let leadership_keys = [keys.leader(), keys.candidate(id)];
-        StoreLink { ordinary, leadership, leadership_keys, inputs, metrics }
+    pub(super) fn new(store: EtcdStore, inputs: Inputs, metrics: ControllerMetrics) -> StoreLink {
+        StoreLink { store, inputs, metrics }
     }
 
     pub(super) fn commit(&self, id: CommitId, transaction: Transaction) {
         self.metrics.requested("commit");
-        let leads = self.leadership_keys.iter().any(|key| transaction.writes_key(key));
-        let store = if leads { self.leadership.clone() } else { self.ordinary.clone() };
-        let (inputs, metrics) = (self.inputs.clone(), self.metrics.clone());
+        let (store, inputs, metrics) = (self.store.clone(), self.inputs.clone(), self.metrics.clone());
         tokio::spawn(async move {
             let outcome = tokio::time::timeout(PATIENCE, store.commit(transaction))
                 .await
@@ -51,7 +38,7 @@ impl StoreLink {
 
     pub(super) fn grant(&self, ttl_seconds: i64) {
         self.metrics.requested("grant");
-        let (store, inputs) = (self.leadership.clone(), self.inputs.clone());
+        let (store, inputs) = (self.store.clone(), self.inputs.clone());
         tokio::spawn(async move {
             let result = store.grant_lease(ttl_seconds).await;
             let _ = inputs.send(Input::LeaseGranted { result });
@@ -60,7 +47,7 @@ impl StoreLink {
 
     pub(super) fn keep_alive(&self, lease: LeaseId) {
         self.metrics.requested("keep-alive");
-        let (store, inputs) = (self.leadership.clone(), self.inputs.clone());
+        let (store, inputs) = (self.store.clone(), self.inputs.clone());
         tokio::spawn(async move {
             let result = store.keep_alive(lease).await;
             let _ = inputs.send(Input::LeaseKept { lease, result });
@@ -69,7 +56,7 @@ impl StoreLink {
 
     pub(super) fn revoke(&self, lease: LeaseId) {
         self.metrics.requested("revoke");
-        let store = self.leadership.clone();
+        let store = self.store.clone();
         tokio::spawn(async move {
             if let Err(error) = store.revoke_lease(lease).await {
                 tracing::debug!(%error, "a lease was not revoked; it ends by itself");

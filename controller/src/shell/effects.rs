@@ -10,7 +10,6 @@ use crate::core::{Effect, Input};
 use crate::fencer::Fencer;
 use crate::notifier;
 use ha_store::event_writer::EventWriter;
-use tokio::sync::watch;
 
 /// Everything that effects need.
 pub(super) struct Effects {
@@ -21,7 +20,7 @@ pub(super) struct Effects {
     pub(super) holding: Holding,
     pub(super) metrics: CoreMetrics,
     pub(super) inputs: Inputs,
-    pub(super) ended: watch::Sender<bool>,
+    pub(super) election: Inputs,
 }
 
 impl Effects {
@@ -30,9 +29,6 @@ impl Effects {
         match effect {
             Effect::Commit { id, transaction } => self.store.commit(id, transaction),
             Effect::Refresh { id } => self.refresher.request(id),
-            Effect::GrantLease { ttl_seconds } => self.store.grant(ttl_seconds),
-            Effect::KeepAlive { lease } => self.store.keep_alive(lease),
-            Effect::Revoke { lease } => self.store.revoke(lease),
             Effect::RunFencer(run) => {
                 let (fencer, inputs) = (self.fencer.clone(), self.inputs.clone());
                 tokio::spawn(async move {
@@ -58,9 +54,16 @@ impl Effects {
             }
             Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),
             Effect::Count(counted) => self.metrics.count(&counted),
-            Effect::Ended => {
-                self.ended.send_replace(true);
+            Effect::Order(orders) => {
+                // Nobody listens any more once the election has ended.
+                let _ = self.election.send(Input::Orders(orders));
             }
+            // Of the election alone.
+            Effect::GrantLease { .. }
+            | Effect::KeepAlive { .. }
+            | Effect::Revoke { .. }
+            | Effect::Tell(_)
+            | Effect::Ended => {}
         }
     }
 }

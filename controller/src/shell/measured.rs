@@ -1,32 +1,57 @@
-//! The core as the loop drives it and as whoever reads metrics looks at it, with how long it takes to decide.
+//! The planner as the loop drives it and as whoever reads metrics looks at it, with how long it takes to decide.
 
 use crate::core::{Controller, Effect, Input};
 use ha_api_types::metric::controller;
 use ha_api_types::time::{Mono, Now};
 use ha_runtime::metrics::Metrics;
 use ha_runtime::reconcile::Core;
-use prometheus::Histogram;
+use prometheus::{Gauge, Histogram};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Upper bounds of the time that a decision takes, seconds.
 const BUCKETS: [f64; 9] = [0.000_1, 0.000_5, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0];
+/// For how long the longest plan is shown.
+const SHOWN: Duration = Duration::from_mins(10);
+
+/// How long decisions and plans take.
+pub(super) struct Durations {
+    reconcile: Histogram,
+    plan: Gauge,
+    limit: Gauge,
+    longest: Option<(Instant, Duration)>,
+}
+
+impl Durations {
+    pub(super) fn new(metrics: &Metrics) -> prometheus::Result<Durations> {
+        Ok(Durations {
+            reconcile: metrics.histogram(controller::RECONCILE_DURATION, &BUCKETS)?,
+            plan: metrics.gauge(controller::PLAN_DURATION)?,
+            limit: metrics.gauge(controller::PLAN_LIMIT)?,
+            longest: None,
+        })
+    }
+
+    /// A plan was made, which began then.
+    fn planned(&mut self, begun: Instant, took: Duration) {
+        let is_longest = self.longest.is_none_or(|(at, longest)| took >= longest || begun >= at + SHOWN);
+        if is_longest {
+            self.longest = Some((begun, took));
+            self.plan.set(took.as_secs_f64());
+        }
+    }
+}
 
 /// A core that others may look at between two of its steps.
 pub(super) struct Measured {
     core: Arc<Mutex<Controller>>,
-    reconcile: Histogram,
-}
-
-/// How long decisions take.
-pub(super) fn reconcile_duration(metrics: &Metrics) -> prometheus::Result<Histogram> {
-    metrics.histogram(controller::RECONCILE_DURATION, &BUCKETS)
+    durations: Durations,
 }
 
 impl Measured {
     /// Drives this core.
     pub(super) fn new(core: Arc<Mutex<Controller>>, metrics: &Metrics) -> prometheus::Result<Measured> {
-        Ok(Measured { core, reconcile: reconcile_duration(metrics)? })
+        Ok(Measured { core, durations: Durations::new(metrics)? })
     }
 
     fn core(&self) -> MutexGuard<'_, Controller> {
@@ -38,15 +63,26 @@ impl Core for Measured {
     type Input = Input;
     type Effect = Effect;
 
+    /// A plan that took long has left many heartbeats unseen: they count before the next plan.
+    const BATCH: usize = 65_536;
+
     fn handle(&mut self, now: &Now, input: Input) {
         self.core().handle(now, input);
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        let mut core = self.core();
-        let begun = Instant::now();
+        let core = Arc::clone(&self.core);
+        let mut core = core.lock().unwrap_or_else(PoisonError::into_inner);
+        let (begun, plans) = (Instant::now(), core.plans());
         let effect = core.poll_effect();
-        self.reconcile.observe(begun.elapsed().as_secs_f64());
+        let took = begun.elapsed();
+        self.durations.reconcile.observe(took.as_secs_f64());
+        if core.plans() != plans {
+            self.durations.planned(begun, took);
+            let timings = core.world().timings();
+            let limit_ms = (timings.heartbeat_valid_ms / 2).min(timings.leader_lease_ms);
+            self.durations.limit.set(limit_ms as f64 / 1000.0);
+        }
         effect
     }
 

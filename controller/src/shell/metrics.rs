@@ -11,7 +11,7 @@ use ha_runtime::metrics::Metrics;
 use ha_store::Outcome;
 use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// Upper bounds of phases of failovers, seconds.
 const PHASES: [f64; 11] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0];
@@ -131,11 +131,19 @@ impl CoreMetrics {
             controller::STORE_REVISION,
             controller::STORE_REVISION_LAG,
         ];
+        let last = Mutex::new(Vec::new());
         metrics.scraped(own.into_iter().chain(leader::ALL.iter().copied()), move || {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            // While the core plans, its last state is shown: the threads that serve also run the election.
+            let core = match core.try_lock() {
+                Ok(core) => core,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return Vec::clone(&last),
+            };
             let mut relocations = relocations.lock().unwrap_or_else(PoisonError::into_inner);
-            let core = core.lock().unwrap_or_else(PoisonError::into_inner);
             relocations.retain(|(name, _), _| core.world().resources.contains_key(name));
-            read(&core, &now(), store.newest(), &relocations)
+            last.clone_from(&read(&core, &now(), store.newest(), &relocations));
+            last.clone()
         })?;
         Ok(counted)
     }
@@ -247,7 +255,7 @@ mod tests {
     fn all_that_is_declared_is_registered_and_nothing_else() {
         let (metrics, _) = registered();
         crate::api::ApiMetrics::new(&metrics).unwrap();
-        super::super::measured::reconcile_duration(&metrics).unwrap();
+        super::super::measured::Durations::new(&metrics).unwrap();
         ha_runtime::certificate::Certificates::default().register(&metrics).unwrap();
         let declared = Metric::all().filter(|metric| metric.exposer != Exposer::Agent);
         let declared: std::collections::BTreeSet<&str> = declared.map(|metric| metric.name).collect();

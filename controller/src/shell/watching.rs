@@ -2,7 +2,8 @@
 
 use super::Inputs;
 use super::metrics::ControllerMetrics;
-use crate::core::{Input, RefreshId};
+use crate::core::candidacy::Candidacy;
+use crate::core::{Config, Input, RefreshId};
 use futures::StreamExt;
 use ha_api_types::keys::Keys;
 use ha_runtime::http::admin::Checks;
@@ -32,6 +33,33 @@ impl Refreshing {
         let waiting = asked.split_off(&(self.refresher.answered() + 1));
         std::mem::replace(&mut *asked, waiting).into_values().max().unwrap_or(0)
     }
+}
+
+/// Watches the election's keys for as long as its loop runs.
+pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) -> Refreshing {
+    let selectors = Candidacy::keys(config).to_vec();
+    let (refresher, mut items) = reflector(store, selectors, Options::default());
+    let refreshing = Refreshing { refresher, asked: Arc::default() };
+    let answers = refreshing.clone();
+    tokio::spawn(async move {
+        while let Some(item) = items.next().await {
+            let input = match item {
+                Item::Synced(reading) => Input::Synced {
+                    entries: reading.entries,
+                    revision: reading.revision,
+                    answers: answers.answered(),
+                },
+                Item::Changes { changes, revision } => Input::Changed { changes, revision },
+                Item::Progress(revision) => Input::Progress(revision),
+                // The other watch says so.
+                Item::Unavailable(_) => continue,
+            };
+            if inputs.send(input).is_err() {
+                return;
+            }
+        }
+    });
+    refreshing
 }
 
 /// Watches for as long as the loop runs.

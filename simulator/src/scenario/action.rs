@@ -34,6 +34,8 @@ pub enum Action {
     ClockRate { node: String, rate: f64 },
     /// `watchdog N stop DURATION`: its daemon stands still between looking at its clock and the pet that follows.
     Watchdog { node: String, length_ms: Millis },
+    /// `plan-time N DURATION`: how long each plan of its controller takes from now on.
+    PlanTime { node: String, length_ms: Millis },
     /// `watchdogd N kill|start`: its daemon dies, or is started again.
     WatchdogDaemon { node: String, start: bool },
     /// `pets N fail|fail-counting|ok|reopen`: whether its watchdog device takes pets.
@@ -145,6 +147,7 @@ impl Action {
             | Action::Suspend { node, .. }
             | Action::ClockRate { node, .. }
             | Action::Watchdog { node, .. }
+            | Action::PlanTime { node, .. }
             | Action::WatchdogDaemon { node, .. }
             | Action::Pets { node, .. }
             | Action::StoreLag { node, .. }

@@ -75,6 +75,15 @@ impl World {
                     machine.watchdog.stops_for_ms = Some(length_ms);
                 }
             }
+            Action::PlanTime { node, length_ms } => {
+                let node = self.machine_named(&node)?;
+                if let Some(machine) = self.machines.get_mut(&node) {
+                    machine.plan_ms = length_ms;
+                }
+                if let Some(process) = self.controllers.get_mut(&node) {
+                    process.core.plan_slowly(length_ms > 0);
+                }
+            }
             Action::WatchdogDaemon { node, start } => {
                 let node = self.machine_at_work(&node)?;
                 if start {

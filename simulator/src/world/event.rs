@@ -66,6 +66,8 @@ pub(crate) enum Event {
     WatchdogWake { node: String, boot: u64, at: Millis },
     /// An agent finds the watchdog daemon that was started.
     WatchdogConnects { node: String, generation: Generation },
+    /// A controller's plan is made.
+    PlanMade { node: String, generation: Generation },
     /// A watchdog daemon that stood still goes on.
     WatchdogGoesOn { node: String, boot: u64 },
     /// The watchdog device may have run out.

@@ -40,6 +40,8 @@ pub(crate) struct Machine {
     pub storage_cut: bool,
     /// The agent is started again as soon as it has ended.
     pub agent_restarts: bool,
+    /// How long each plan of its controller takes.
+    pub plan_ms: Millis,
     /// The controller's process is started again once it has ended.
     pub controller_restarts: bool,
     /// Counts boots.

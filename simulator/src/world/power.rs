@@ -6,7 +6,8 @@ use super::invariants::Bound;
 use super::process::{Generation, Process, Who};
 use crate::scenario::action::ProcessVerb;
 use ha_api_types::time::Millis;
-use ha_controller::core::{Config as ControllerConfig, Controller, Input as ControllerInput};
+use ha_controller::core::replica::Replica;
+use ha_controller::core::{Config as ControllerConfig, Input as ControllerInput};
 use ha_node_agent::core::{AgentCore, Command, Config as AgentConfig, Input as AgentInput, Shutdown};
 use ha_node_agent::watchdog::core::{Core as WatchdogCore, Input as WatchdogInput};
 use ha_node_agent::watchdog::protocol::Privileges;
@@ -174,7 +175,9 @@ impl World {
                 };
                 self.generations = generation;
                 let prefixes = vec![self.keys.root().to_owned()];
-                let process = Process::new(Controller::new(config), generation, prefixes);
+                let mut core = Replica::new(config);
+                core.plan_slowly(machine.plan_ms > 0);
+                let process = Process::new(core, generation, prefixes);
                 self.controllers.insert(node.clone(), process);
                 self.log(node, "controller", "starts");
             }

@@ -3,7 +3,7 @@
 use super::link::Token;
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Mono, Now};
-use ha_controller::core::Controller;
+use ha_controller::core::replica::Replica;
 use ha_node_agent::core::AgentCore;
 use ha_store::Change;
 use std::collections::BTreeSet;
@@ -54,10 +54,10 @@ impl Core for AgentCore {
     }
 }
 
-impl Core for Controller {
+impl Core for Replica {
     type Input = ha_controller::core::Input;
     fn deadline(&self) -> Option<(Mono, &'static str)> {
-        Controller::deadline(self)
+        Replica::deadline(self)
     }
 }
 
@@ -72,6 +72,8 @@ pub(crate) struct Process<C: Core> {
     pub hung: bool,
     /// Told to end.
     pub ending: bool,
+    /// The end of the plan that is under way is scheduled.
+    pub plans: bool,
     /// What waits.
     pub inbox: Vec<C::Input>,
     /// Requests that are not answered yet.
@@ -94,6 +96,7 @@ impl<C: Core> Process<C> {
             generation,
             hung: false,
             ending: false,
+            plans: false,
             inbox: Vec::new(),
             outstanding: BTreeSet::new(),
             cursor: None,

@@ -51,6 +51,7 @@ impl World {
             | Event::WatchdogWake { node, .. }
             | Event::WatchdogConnects { node, .. }
             | Event::WatchdogGoesOn { node, .. }
+            | Event::PlanMade { node, .. }
             | Event::DeviceDue { node, .. }
             | Event::OrderDue { node, .. }
             | Event::Delivery { node, .. }
@@ -132,6 +133,7 @@ impl World {
                 }
             }
             Event::WatchdogGoesOn { node, boot } => self.watchdog_goes_on(&node, boot),
+            Event::PlanMade { node, generation } => self.plan_made(&node, generation),
             Event::DeviceDue { node, boot, at } => self.device_due(&node, boot, at),
             Event::OrderDue { node, boot, order } => self.order_due(&node, boot, order),
             Event::Booted { node, boot } => self.booted(&node, boot),
@@ -307,7 +309,29 @@ impl World {
         {
             self.controller_effect(node, generation, effect);
         }
+        self.schedule_plan(node, generation);
         self.schedule_wake(&Who::Controller(node.to_owned()));
+    }
+
+    /// A plan that takes its time is under way: its end comes.
+    fn schedule_plan(&mut self, node: &str, generation: Generation) {
+        let plan_ms = self.machines.get(node).map_or(0, |machine| machine.plan_ms);
+        if let Some(process) = self.controllers.get_mut(node)
+            && process.core.is_planning()
+            && !process.plans
+        {
+            process.plans = true;
+            self.queue.push(self.now + plan_ms, Event::PlanMade { node: node.to_owned(), generation });
+        }
+    }
+
+    fn plan_made(&mut self, node: &str, generation: Generation) {
+        let now = self.clock_of(node);
+        if let Some(process) = self.controllers.get_mut(node).filter(|process| process.generation == generation) {
+            process.plans = false;
+            process.core.finish_plan(&now);
+            self.tell_controller(node, generation, controller::Input::Tick);
+        }
     }
 
     fn controller_effect(&mut self, node: &str, generation: Generation, effect: controller::Effect) {
@@ -333,7 +357,8 @@ impl World {
             }
             controller::Effect::Deliver(delivery) => self.begin_delivery(node, generation, delivery),
             controller::Effect::AnswerHold { id, answer } => self.answer_hold(id, answer),
-            controller::Effect::Count(_) => {}
+            // The last two are between the halves of the controller.
+            controller::Effect::Count(_) | controller::Effect::Tell(_) | controller::Effect::Order(_) => {}
             controller::Effect::Ended => {
                 self.log(node, "controller", "ends");
                 self.end_controller(node);

@@ -3,7 +3,8 @@
 use super::agent::Agent;
 use crate::core::counted::Counted;
 use crate::core::notifications::deliveries::DeliveryOutcome;
-use crate::core::{Config, Controller, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
+use crate::core::replica::Replica;
+use crate::core::{Config, Effect, FencerAction, FencerOutcome, FencerRun, Input, RefreshId};
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
 use ha_api_types::event::Event;
 use ha_api_types::keys::Keys;
@@ -25,7 +26,7 @@ pub(super) const TURN_MS: Millis = 100;
 
 /// One controller and its link to the store.
 pub(super) struct Member {
-    pub(super) core: Controller,
+    pub(super) core: Replica,
     pub(super) running: bool,
     /// Everything it has committed, with outcomes.
     pub(super) commits: Vec<(Option<Revision>, Transaction, Outcome)>,
@@ -108,7 +109,7 @@ impl Lab {
     }
 
     pub(super) fn add_controller(&mut self, id: &str, instance: &str) {
-        let core = Controller::new(Config {
+        let core = Replica::new(Config {
             cluster: "lab".to_owned(),
             id: id.to_owned(),
             url: format!("https://{id}:7443"),
@@ -337,6 +338,7 @@ impl Lab {
                 self.counted.push(counted);
                 None
             }
+            Effect::Tell(_) | Effect::Order(_) => unreachable!("they stay within the controller"),
             Effect::Ended => {
                 member.running = false;
                 None

@@ -1,7 +1,8 @@
 //! What must hold whatever happens: random faults over real cores, and random inputs into one.
 
 use super::lab::Lab;
-use crate::core::{Config, Controller, Effect, FencerOutcome, Input};
+use crate::core::replica::Replica;
+use crate::core::{Config, Effect, FencerOutcome, Input};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::NodeSpec;
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -312,7 +313,7 @@ proptest! {
     /// No sequence of inputs makes the core panic, ask without end, or write unsigned or unguarded.
     #[test]
     fn no_sequence_of_inputs_makes_it_panic(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
-        let mut core = Controller::new(Config {
+        let mut core = Replica::new(Config {
             cluster: "lab".to_owned(), id: "c0".to_owned(), instance: "c0-1".to_owned(), ..Config::default()
         });
         let keys = ha_api_types::keys::Keys::new("lab");

@@ -11,7 +11,7 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 39] = [
+const FORMS: [(&str, &str); 40] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
@@ -22,6 +22,7 @@ const FORMS: [(&str, &str); 39] = [
     ("suspend", "suspend N DURATION"),
     ("clock", "clock N rate NUMBER"),
     ("watchdog", "watchdog N stop DURATION"),
+    ("plan-time", "plan-time N DURATION"),
     ("watchdogd", "watchdogd N kill|start"),
     ("pets", "pets N fail|fail-counting|ok|reopen"),
     ("journal", "journal N full|ok|lost|old"),
@@ -129,6 +130,9 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         },
         ["watchdog", node, "stop", word] => {
             Ok(Action::Watchdog { node: owned(node), length_ms: length(word)? })
+        }
+        ["plan-time", node, word] => {
+            Ok(Action::PlanTime { node: owned(node), length_ms: length(word)? })
         }
         ["watchdogd", node, word] => {
             Ok(Action::WatchdogDaemon { node: owned(node), start: either(word, "start", "kill")? })

@@ -1,0 +1,247 @@
+//! The election of one controller: a core of its own beside the planner, so that no plan holds up refreshes and keep-alives.
+//!
+//! It tells the planner how things stand ([`Standing`]) and takes from it what only the planner's view shows ([`Orders`]).
+
+use super::interface::{CommitId, Config, Effect, Input};
+use ha_api_types::keys::Keys;
+use ha_api_types::protocol::Protocol;
+use ha_api_types::record::{Candidate, Revision};
+use ha_api_types::time::{Millis, Mono, Now};
+use ha_api_types::timing::Timings;
+use ha_store::election::{
+    CommitClock, Election, ElectionView, Leadership, Membership, Readings, Step, Subject,
+};
+use ha_store::{Change, Entry};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Where the numbers of this core's commits and readings begin: the planner's are below.
+pub(super) const FIRST_ID: u64 = 1 << 62;
+
+/// How the election stands, as the planner is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Leadership, while it is not known to be lost.
+    pub leadership: Option<Leadership>,
+    /// The own candidate key.
+    pub membership: Option<Membership>,
+    /// When this process committed.
+    pub commits: CommitClock,
+    /// The machine of another process that refreshes this controller's keys.
+    pub duplicate: Option<String>,
+    /// How often leadership was given up for an older controller.
+    pub yields: u32,
+    /// A shutdown was asked for.
+    pub is_ending: bool,
+}
+
+/// What the planner's view says of the election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orders {
+    /// The timings of the cluster.
+    pub interval_ms: Millis,
+    /// How long a refresh is good for.
+    pub valid_ms: Millis,
+    /// The time to live of the next leader lease.
+    pub lease_seconds: i64,
+    /// Until when an older controller is to lead (R9.28).
+    pub yields_until: Option<Mono>,
+    /// The leader cannot conclude what an older controller can: it yields, if it may (R9.29).
+    pub yields_now: bool,
+}
+
+impl Orders {
+    pub(super) fn of(timings: &Timings, yields_until: Option<Mono>) -> Orders {
+        Orders {
+            interval_ms: timings.heartbeat_interval_ms,
+            valid_ms: timings.heartbeat_valid_ms,
+            lease_seconds: timings.leader_lease_seconds(),
+            yields_until,
+            yields_now: false,
+        }
+    }
+}
+
+/// The election's core.
+#[derive(Debug)]
+pub struct Candidacy {
+    keys: Keys,
+    id: String,
+    now: Now,
+    election: Election,
+    readings: Readings,
+    view: ElectionView,
+    commits: BTreeMap<CommitId, Subject>,
+    next_commit: CommitId,
+    effects: VecDeque<Effect>,
+    told: Standing,
+    yields: u32,
+    ended: bool,
+}
+
+impl Candidacy {
+    /// A controller that has seen nothing yet: it asks for a first reading.
+    pub fn new(config: &Config) -> Candidacy {
+        let keys = Keys::new(&config.cluster);
+        let candidate = Candidate {
+            id: config.id.clone(),
+            url: config.url.clone(),
+            protocol: Protocol::CURRENT,
+            version: config.version.clone(),
+            instance: config.instance.clone(),
+            machine: config.machine.clone(),
+            sequence: 0,
+        };
+        Candidacy {
+            election: Election::new(keys.clone(), candidate, config.is_only_process),
+            keys,
+            id: config.id.clone(),
+            now: Now::default(),
+            readings: Readings::default(),
+            view: ElectionView::default(),
+            commits: BTreeMap::new(),
+            next_commit: FIRST_ID,
+            effects: VecDeque::new(),
+            told: Standing::default(),
+            yields: 0,
+            ended: false,
+        }
+    }
+
+    /// The keys that it must see.
+    pub fn keys(config: &Config) -> [String; 3] {
+        let keys = Keys::new(&config.cluster);
+        [keys.leader(), keys.candidate(&config.id), keys.refresh(&config.id)]
+    }
+
+    /// Takes in something that happened; inputs of the planner are none of its business.
+    pub fn handle(&mut self, now: &Now, input: Input) {
+        self.now = now.clone();
+        match input {
+            Input::Synced { entries, revision, answers } => {
+                self.readings.answer(answers.saturating_sub(FIRST_ID));
+                if revision >= self.view.revision {
+                    (self.view.leader, self.view.candidate, self.view.refresh) = (None, None, None);
+                    entries.into_iter().for_each(|entry| self.put(entry));
+                    self.view.revision = revision;
+                }
+                self.observe();
+            }
+            Input::Changed { changes, revision } => {
+                for change in changes {
+                    match change {
+                        Change::Put(entry) if entry.mod_revision > self.view.revision => self.put(entry),
+                        Change::Delete { key, revision } if revision > self.view.revision => self.remove(&key),
+                        Change::Put(_) | Change::Delete { .. } => {}
+                    }
+                }
+                self.seen(revision);
+            }
+            Input::Progress(revision) => self.seen(revision),
+            Input::Committed { id, outcome } => {
+                if let Some(subject) = self.commits.remove(&id) {
+                    self.election.committed(now, subject, &outcome, &mut self.readings);
+                }
+            }
+            Input::LeaseGranted { result } => self.election.lease_granted(now, result.ok()),
+            Input::LeaseKept { lease, result } => {
+                self.election.lease_kept(now, lease, result.is_ok(), &mut self.readings);
+            }
+            Input::Orders(orders) => {
+                self.election.set_timings(orders.interval_ms, orders.valid_ms, orders.lease_seconds);
+                self.view.yields_until = orders.yields_until;
+                if orders.yields_now && self.election.yield_to_older(now) {
+                    self.yields += 1;
+                }
+                self.observe();
+            }
+            Input::Shutdown => self.election.shut_down(),
+            Input::Tick
+            | Input::Standing(_)
+            | Input::FencerDone { .. }
+            | Input::HoldAsked { .. }
+            | Input::Delivered { .. } => {}
+        }
+    }
+
+    /// The next thing that it asks for; to be called until it gives `None`, after each input or several.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        if self.effects.is_empty() && !self.ended {
+            self.advance();
+        }
+        self.effects.pop_front()
+    }
+
+    /// When to send [`Input::Tick`] on `now.raw`, and why then.
+    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+        if self.ended { None } else { self.election.deadline() }
+    }
+
+    fn advance(&mut self) {
+        while let Some(step) = self.election.poll(&self.now) {
+            let effect = match step {
+                Step::Commit(subject, transaction) => {
+                    let id = self.next_commit;
+                    self.next_commit += 1;
+                    self.commits.insert(id, subject);
+                    Effect::Commit { id, transaction }
+                }
+                Step::GrantLease { ttl_seconds } => Effect::GrantLease { ttl_seconds },
+                Step::KeepAlive(lease) => Effect::KeepAlive { lease },
+                Step::Revoke(lease) => Effect::Revoke { lease },
+            };
+            self.effects.push_back(effect);
+        }
+        let standing = Standing {
+            leadership: self.election.leadership().cloned(),
+            membership: self.election.membership(),
+            commits: self.election.commits().clone(),
+            duplicate: self.election.duplicate().map(str::to_owned),
+            yields: self.yields,
+            is_ending: self.election.is_shutting_down(),
+        };
+        if standing != self.told {
+            self.told = standing.clone();
+            self.effects.push_back(Effect::Tell(Box::new(standing)));
+        }
+        if self.election.is_done() {
+            self.ended = true;
+            self.effects.push_back(Effect::Ended);
+        } else if let Some(id) = self.readings.begin() {
+            self.effects.push_back(Effect::Refresh { id: FIRST_ID + id });
+        }
+    }
+
+    fn seen(&mut self, revision: Revision) {
+        self.view.revision = self.view.revision.max(revision);
+        self.observe();
+    }
+
+    fn observe(&mut self) {
+        // Before the first reading nothing is known to be absent.
+        if self.view.revision > 0 {
+            self.election.observe(&self.now, self.view.clone(), &self.readings);
+        }
+    }
+
+    fn put(&mut self, entry: Entry) {
+        if let Some(slot) = self.slot(&entry.key) {
+            *slot = Some(entry);
+        }
+    }
+
+    fn remove(&mut self, key: &str) {
+        if let Some(slot) = self.slot(key) {
+            *slot = None;
+        }
+    }
+
+    fn slot(&mut self, key: &str) -> Option<&mut Option<Entry>> {
+        if key == self.keys.leader() {
+            return Some(&mut self.view.leader);
+        }
+        if key == self.keys.candidate(&self.id) {
+            return Some(&mut self.view.candidate);
+        }
+        (key == self.keys.refresh(&self.id)).then_some(&mut self.view.refresh)
+    }
+}

@@ -1,0 +1,156 @@
+//! A whole controller: the election and the planner, joined as the shell joins them, for the simulator and for tests.
+
+use super::candidacy::{Candidacy, FIRST_ID};
+use super::interface::{Config, Effect, Input};
+use super::Controller;
+use ha_api_types::time::{Mono, Now};
+use ha_store::Change;
+use std::collections::VecDeque;
+use std::ops::Deref;
+
+/// A plan that takes its time: what happens to the planner meanwhile, and what the plan asks for.
+#[derive(Debug, Default)]
+struct Planning {
+    inputs: VecDeque<Input>,
+    effects: VecDeque<Effect>,
+}
+
+/// Both cores of one controller. What is read of it is the planner's.
+#[derive(Debug)]
+pub struct Replica {
+    planner: Controller,
+    candidacy: Candidacy,
+    keys: [String; 3],
+    now: Now,
+    effects: VecDeque<Effect>,
+    plans_slowly: bool,
+    planning: Option<Planning>,
+}
+
+impl Deref for Replica {
+    type Target = Controller;
+    fn deref(&self) -> &Controller {
+        &self.planner
+    }
+}
+
+impl Replica {
+    /// A controller that has seen nothing yet.
+    pub fn new(config: Config) -> Replica {
+        Replica {
+            candidacy: Candidacy::new(&config),
+            keys: Candidacy::keys(&config),
+            planner: Controller::new(config),
+            now: Now::default(),
+            effects: VecDeque::new(),
+            plans_slowly: false,
+            planning: None,
+        }
+    }
+
+    /// Takes in something that happened.
+    pub fn handle(&mut self, now: &Now, input: Input) {
+        self.now = now.clone();
+        match input {
+            Input::Synced { entries, revision, answers } => {
+                let seen = entries.iter().filter(|entry| self.keys.contains(&entry.key)).cloned().collect();
+                let (planners, own) = if answers < FIRST_ID { (answers, 0) } else { (0, answers) };
+                self.candidacy.handle(now, Input::Synced { entries: seen, revision, answers: own });
+                self.tell_planner(Input::Synced { entries, revision, answers: planners });
+            }
+            Input::Changed { changes, revision } => {
+                let is_seen = |change: &&Change| self.keys.iter().any(|key| key == change.key());
+                let seen = changes.iter().filter(is_seen).cloned().collect();
+                self.candidacy.handle(now, Input::Changed { changes: seen, revision });
+                self.tell_planner(Input::Changed { changes, revision });
+            }
+            Input::Progress(_) | Input::Tick => {
+                self.candidacy.handle(now, input.clone());
+                self.tell_planner(input);
+            }
+            Input::Committed { id, .. } if id >= FIRST_ID => self.candidacy.handle(now, input),
+            Input::LeaseGranted { .. } | Input::LeaseKept { .. } | Input::Shutdown | Input::Orders(_) => {
+                self.candidacy.handle(now, input);
+            }
+            Input::Committed { .. }
+            | Input::FencerDone { .. }
+            | Input::Delivered { .. }
+            | Input::HoldAsked { .. }
+            | Input::Standing(_) => self.tell_planner(input),
+        }
+        self.poll_candidacy();
+    }
+
+    /// The next thing that it asks for; to be called until it gives `None`, after each input or several.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        loop {
+            if let Some(effect) = self.effects.pop_front() {
+                return Some(effect);
+            }
+            if self.planning.is_some() {
+                return None;
+            }
+            let plans = self.planner.plans();
+            let effect = self.planner.poll_effect();
+            if self.plans_slowly && self.planner.plans() != plans {
+                self.planning = Some(Planning { effects: effect.into_iter().collect(), ..Planning::default() });
+                continue;
+            }
+            self.take_from_planner(effect?);
+        }
+    }
+
+    /// When to send [`Input::Tick`] on `now.raw`, and why then.
+    pub fn deadline(&self) -> Option<(Mono, &'static str)> {
+        let planner = if self.planning.is_none() { self.planner.deadline() } else { None };
+        self.candidacy.deadline().into_iter().chain(planner).min()
+    }
+
+    /// From now on each plan takes its time, until [`Replica::finish_plan`].
+    pub fn plan_slowly(&mut self, slowly: bool) {
+        self.plans_slowly = slowly;
+    }
+
+    /// Whether a plan is under way.
+    pub fn is_planning(&self) -> bool {
+        self.planning.is_some()
+    }
+
+    /// The plan that is under way is made: what it asks for is begun, and what happened meanwhile is looked at.
+    pub fn finish_plan(&mut self, now: &Now) {
+        self.now = now.clone();
+        let Some(planning) = self.planning.take() else { return };
+        for effect in planning.effects {
+            self.take_from_planner(effect);
+        }
+        for input in planning.inputs {
+            self.planner.handle(now, input);
+        }
+    }
+
+    fn tell_planner(&mut self, input: Input) {
+        match &mut self.planning {
+            Some(planning) => planning.inputs.push_back(input),
+            None => self.planner.handle(&self.now, input),
+        }
+    }
+
+    fn take_from_planner(&mut self, effect: Effect) {
+        match effect {
+            Effect::Order(orders) => {
+                self.candidacy.handle(&self.now, Input::Orders(orders));
+                self.poll_candidacy();
+            }
+            other => self.effects.push_back(other),
+        }
+    }
+
+    fn poll_candidacy(&mut self) {
+        while let Some(effect) = self.candidacy.poll_effect() {
+            match effect {
+                Effect::Tell(standing) => self.tell_planner(Input::Standing(standing)),
+                other => self.effects.push_back(other),
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The election on a task of its own, with channels to etcd of its own: no plan holds up a refresh or a keep-alive.
+
+use super::Inputs;
+use super::commits::StoreLink;
+use super::watching::{self, Refreshing};
+use crate::core::candidacy::Candidacy;
+use crate::core::{Config, Effect, Input};
+use futures::stream::poll_fn;
+use ha_api_types::time::{Mono, Now};
+use ha_runtime::clock::SystemClock;
+use ha_runtime::reconcile::{Core, drive};
+use ha_store::etcd::EtcdStore;
+use tokio::sync::{mpsc, watch};
+
+/// What the election needs.
+pub(super) struct ElectionTask {
+    pub(super) config: Config,
+    pub(super) store: EtcdStore,
+    pub(super) link: StoreLink,
+    /// The planner's inputs.
+    pub(super) planner: Inputs,
+    pub(super) ended: watch::Sender<bool>,
+}
+
+impl Core for Candidacy {
+    type Input = Input;
+    type Effect = Effect;
+
+    fn handle(&mut self, now: &Now, input: Input) {
+        Candidacy::handle(self, now, input);
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        Candidacy::poll_effect(self)
+    }
+
+    fn deadline(&self) -> Option<(Mono, &'static str)> {
+        Candidacy::deadline(self)
+    }
+
+    fn due() -> Input {
+        Input::Tick
+    }
+}
+
+/// Runs the election for as long as the process lives. `inputs` are those that others send to it, `received` all of them.
+pub(super) fn spawn(task: ElectionTask, inputs: &Inputs, mut received: mpsc::UnboundedReceiver<Input>, clock: SystemClock) {
+    let ElectionTask { config, store, link, planner, ended } = task;
+    let refresher = watching::spawn_election(store, &config, inputs.clone());
+    tokio::spawn(async move {
+        let mut core = Candidacy::new(&config);
+        let inputs = poll_fn(move |context| received.poll_recv(context));
+        drive(&mut core, &clock, inputs, |effect| begin(effect, &link, &refresher, &planner, &ended)).await;
+    });
+}
+
+fn begin(
+    effect: Effect,
+    link: &StoreLink,
+    refresher: &Refreshing,
+    planner: &Inputs,
+    ended: &watch::Sender<bool>,
+) {
+    match effect {
+        Effect::Commit { id, transaction } => link.commit(id, transaction),
+        Effect::Refresh { id } => refresher.request(id),
+        Effect::GrantLease { ttl_seconds } => link.grant(ttl_seconds),
+        Effect::KeepAlive { lease } => link.keep_alive(lease),
+        Effect::Revoke { lease } => link.revoke(lease),
+        Effect::Tell(standing) => {
+            // Nobody listens any more once the planner has ended.
+            let _ = planner.send(Input::Standing(standing));
+        }
+        Effect::Ended => {
+            ended.send_replace(true);
+        }
+        // Of the planner alone.
+        Effect::RunFencer(_)
+        | Effect::Event { .. }
+        | Effect::Deliver(_)
+        | Effect::AnswerHold { .. }
+        | Effect::Count(_)
+        | Effect::Order(_) => {}
+    }
+}
