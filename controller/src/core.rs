@@ -455,5 +455,4 @@ impl Controller {
             self.yield_to_older();
         }
     }
-
 }

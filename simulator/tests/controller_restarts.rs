@@ -55,5 +55,10 @@ fn every_lost_node_is_fenced_within_the_bound() {
             failed.push(format!("seed {seed}\n{text}\n{:#}", world.summary()));
         }
     }
-    assert!(failed.is_empty(), "{} of {seeds}:\n{}", failed.len(), failed.first().cloned().unwrap_or_default());
+    assert!(
+        failed.is_empty(),
+        "{} of {seeds}:\n{}",
+        failed.len(),
+        failed.first().cloned().unwrap_or_default()
+    );
 }

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The topics in the order in which they are read, with what each is about; a folder without a line here comes after them.
-const TOPICS: [(&str, &str); 17] = [
+const TOPICS: [(&str, &str); 18] = [
     ("fencing", "A node fails, and what makes certain that nothing of it runs any more."),
     ("store", "The store is away, slow, compacted, or changes its leader."),
     ("leadership", "The leading controller fails, hangs, or is cut off."),
+    ("controllers", "Controllers restart, join, are deleted, and plan for long."),
     ("agent", "The agent fails, restarts, hangs, or cannot write its journal."),
     ("services", "Services start, fail, crash, and are stopped."),
     ("order", "Services start after others and stop before them."),

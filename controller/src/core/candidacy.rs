@@ -130,7 +130,9 @@ impl Candidacy {
                 for change in changes {
                     match change {
                         Change::Put(entry) if entry.mod_revision > self.view.revision => self.put(entry),
-                        Change::Delete { key, revision } if revision > self.view.revision => self.remove(&key),
+                        Change::Delete { key, revision } if revision > self.view.revision => {
+                            self.remove(&key)
+                        }
                         Change::Put(_) | Change::Delete { .. } => {}
                     }
                 }

@@ -2,11 +2,11 @@
 //! over (FENCING, section 9).
 
 use super::candidacy::Orders;
-use super::{Controller, Effect};
 use super::health::hold_terms;
 use super::plan::{Note, Plan, Subject, cluster_event};
 use super::situation::Situation;
 use super::world::{Refreshed, World};
+use super::{Controller, Effect};
 use ha_api_types::event::EventType;
 use ha_api_types::keys::Keys;
 use ha_api_types::kind::Kind;

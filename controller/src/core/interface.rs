@@ -1,8 +1,8 @@
 //! What can happen to the controller, and what it can ask for.
 
+use super::candidacy::{Orders, Standing};
 use super::counted::Counted;
 use super::notifications::deliveries::{Delivery, DeliveryId, DeliveryOutcome};
-use super::candidacy::{Orders, Standing};
 use ha_api_types::event::Event;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};

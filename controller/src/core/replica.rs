@@ -1,8 +1,8 @@
 //! A whole controller: the election and the planner, joined as the shell joins them, for the simulator and for tests.
 
+use super::Controller;
 use super::candidacy::{Candidacy, FIRST_ID};
 use super::interface::{Config, Effect, Input};
-use super::Controller;
 use ha_api_types::time::{Mono, Now};
 use ha_store::Change;
 use std::collections::VecDeque;
@@ -93,7 +93,8 @@ impl Replica {
             let plans = self.planner.plans();
             let effect = self.planner.poll_effect();
             if self.plans_slowly && self.planner.plans() != plans {
-                self.planning = Some(Planning { effects: effect.into_iter().collect(), ..Planning::default() });
+                self.planning =
+                    Some(Planning { effects: effect.into_iter().collect(), ..Planning::default() });
                 continue;
             }
             self.take_from_planner(effect?);

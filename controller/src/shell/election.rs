@@ -44,7 +44,12 @@ impl Core for Candidacy {
 }
 
 /// Runs the election for as long as the process lives. `inputs` are those that others send to it, `received` all of them.
-pub(super) fn spawn(task: ElectionTask, inputs: &Inputs, mut received: mpsc::UnboundedReceiver<Input>, clock: SystemClock) {
+pub(super) fn spawn(
+    task: ElectionTask,
+    inputs: &Inputs,
+    mut received: mpsc::UnboundedReceiver<Input>,
+    clock: SystemClock,
+) {
     let ElectionTask { config, store, link, planner, ended } = task;
     let refresher = watching::spawn_election(store, &config, inputs.clone());
     tokio::spawn(async move {

@@ -327,7 +327,9 @@ impl World {
 
     fn plan_made(&mut self, node: &str, generation: Generation) {
         let now = self.clock_of(node);
-        if let Some(process) = self.controllers.get_mut(node).filter(|process| process.generation == generation) {
+        if let Some(process) =
+            self.controllers.get_mut(node).filter(|process| process.generation == generation)
+        {
             process.plans = false;
             process.core.finish_plan(&now);
             self.tell_controller(node, generation, controller::Input::Tick);

@@ -131,9 +131,7 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         ["watchdog", node, "stop", word] => {
             Ok(Action::Watchdog { node: owned(node), length_ms: length(word)? })
         }
-        ["plan-time", node, word] => {
-            Ok(Action::PlanTime { node: owned(node), length_ms: length(word)? })
-        }
+        ["plan-time", node, word] => Ok(Action::PlanTime { node: owned(node), length_ms: length(word)? }),
         ["watchdogd", node, word] => {
             Ok(Action::WatchdogDaemon { node: owned(node), start: either(word, "start", "kill")? })
         }
