@@ -18,6 +18,7 @@ mod network;
 mod notifications;
 mod power;
 mod process;
+mod recorded;
 mod rules;
 mod run;
 mod slow_driver;
@@ -127,6 +128,8 @@ pub struct World {
     pub(crate) told: BTreeSet<(Reason, String)>,
     /// What users could read, if anybody collects it.
     vocabulary: Option<Box<Vocabulary>>,
+    /// The transactions that were applied, if they are recorded.
+    recorded: Option<Vec<ha_store::Transaction>>,
     keys: Keys,
     queue: Queue<Event>,
     random: Random,
@@ -268,6 +271,7 @@ impl World {
             timeline: Vec::new(),
             told: BTreeSet::new(),
             vocabulary: None,
+            recorded: None,
             keys: Keys::new(CLUSTER),
             queue: Queue::default(),
             random,

@@ -172,6 +172,9 @@ impl World {
             Request::Commit(transaction) => {
                 let before = self.store.revision();
                 let outcome = self.store.commit(&transaction);
+                if matches!(outcome, Outcome::Applied(_)) {
+                    self.note_commit(&transaction);
+                }
                 if self.store.revision() != before {
                     self.committed(before + 1);
                 }

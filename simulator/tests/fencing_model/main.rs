@@ -2,6 +2,7 @@
 
 mod action;
 mod agent;
+mod bound;
 mod bounds;
 mod check;
 mod configuration;

@@ -160,9 +160,10 @@ impl Write {
             Write::Release(node, proof) => {
                 let rests_on = match proof {
                     Proof::Silence => set(&[Key::Alive(node), Key::Candidate]),
-                    Proof::Device => 0,
+                    // (g) rests on the node's reports, which nothing changes after the close: every write of an agent guards
+                    // its epoch.
+                    Proof::Device | Proof::Inactive => 0,
                     Proof::Registration | Proof::Leave => Key::Member(node).bit(),
-                    Proof::Inactive => Key::Answer(node).bit(),
                 };
                 leader | rests_on | Key::Fence(node).bit()
             }

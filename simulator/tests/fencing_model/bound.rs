@@ -1,0 +1,385 @@
+//! What binds the model to the code: W, and the guards of the transactions that the cores commit in simulated clusters.
+
+use crate::bounds::{Bounds, Device};
+use crate::write::{Change, Key, Proof, Write};
+use ha_api_types::keys::{Key as Stored, Keys};
+use ha_api_types::record::{
+    Action as Ordered, Assignment, Fence, FenceState, Mode, NodeReport, Phase, Proof as Proven, ServiceReport,
+};
+use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
+use ha_simulator::scenario::Scenario;
+use ha_simulator::world::World;
+use ha_store::{Guard, Transaction, Write as Written};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// One tick of the model, milliseconds.
+const TICK_MS: u64 = 1_000;
+
+/// W of the code without any error of clocks and devices is the right side of the model's inequality: the model's W is the
+/// smallest whole number above it.
+#[test]
+fn w_is_that_of_the_code() {
+    for device in [Device::Sliding, Device::Fixed, Device::NotRetained] {
+        for (valid, timeout) in [(2, 1), (3, 2), (6, 5), (20, 15), (4, 2)] {
+            let bounds = Bounds { valid, margin: 1, timeout, device };
+            let ms = |ticks: i8| u64::try_from(ticks).expect("a time to come") * TICK_MS;
+            let timings = Timings {
+                heartbeat_valid_ms: ms(valid),
+                watchdog_timeout_ms: ms(timeout),
+                clock_rate_error_ppm: 0,
+                watchdog_rate_error_ppm: 0,
+                watchdog_lateness_ms: 0,
+                io_drain_ms: 0,
+                ..Timings::default()
+            };
+            let (sliding, descriptor_retained) = match device {
+                Device::Sliding => (true, true),
+                Device::Fixed => (false, true),
+                Device::NotRetained => (false, false),
+            };
+            let watchdog = WatchdogBounds { timeout_ms: ms(timeout), sliding, descriptor_retained };
+            assert_eq!(ms(bounds.wait() - 1), wait_ms(&timings, &watchdog), "{bounds:?}");
+        }
+    }
+}
+
+/// Scenarios in which the cores commit every write of the model.
+const SCENARIOS: [&str; 10] = [
+    "fencing/node-is-cut-off",
+    "fencing/a-fence-device-is-proof",
+    "fencing/an-idle-node-is-not-fenced",
+    "fencing/a-returning-node-starts-empty",
+    "fencing/a-node-that-reboots-quickly-is-not-declared-dead",
+    "agent/agent-is-killed-and-restarted",
+    "moves/migrate-live",
+    "moves/relocate",
+    "shutdown/failover-returns-late",
+    "services/states-as-requested",
+];
+
+/// Each transaction of the code guards what the model's write of the same meaning guards, and no other key of the model than
+/// those of [`surplus`].
+#[test]
+fn guards_are_those_of_the_code() {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = BTreeSet::new();
+    for name in SCENARIOS {
+        let path = Path::new("scenarios").join(format!("{name}.yaml"));
+        let text = std::fs::read_to_string(&path).expect("a scenario");
+        let folder = path.parent().expect("a directory");
+        let scenario = Scenario::parse(name, &text, folder).expect("a valid scenario");
+        let mut world = World::new(scenario).expect("a valid world");
+        world.record_commits();
+        world.run();
+        let mut reader = Reader::new(world.keys().clone());
+        for transaction in world.recorded_commits() {
+            for meant in reader.read(transaction) {
+                *seen.entry(title(meant.write)).or_default() += 1;
+                if let Some(difference) = reader.difference(transaction, &meant) {
+                    wrong.insert(difference);
+                }
+            }
+            reader.apply(transaction);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let missing: Vec<&str> = TITLES.into_iter().filter(|title| !seen.contains_key(title)).collect();
+    assert!(missing.is_empty(), "no scenario commits {missing:?}: {seen:?}");
+}
+
+/// Every write of the model that the scenarios must show.
+const TITLES: [&str; 16] = [
+    "heartbeat",
+    "heartbeat that arms",
+    "heartbeat that creates",
+    "permit",
+    "stopped",
+    "running",
+    "hand-over",
+    "register",
+    "leave",
+    "close on silence",
+    "close for a registration or a leave",
+    "release by silence",
+    "release by a device",
+    "release of an idle node",
+    "open",
+    "assign",
+];
+
+fn title(write: Write) -> &'static str {
+    match write {
+        Write::Heartbeat(_, Change::Keep | Change::Name) => "heartbeat",
+        Write::Heartbeat(_, Change::Arm | Change::Disarm) => "heartbeat that arms",
+        Write::Heartbeat(_, Change::Create) => "heartbeat that creates",
+        Write::Permit(_) => "permit",
+        Write::Stopped { .. } => "stopped",
+        Write::Running { .. } => "running",
+        Write::HandOver(_) => "hand-over",
+        Write::Register(_) => "register",
+        Write::Leave(_) => "leave",
+        Write::Close { on_silence: true, .. } => "close on silence",
+        Write::Close { on_silence: false, .. } => "close for a registration or a leave",
+        Write::Release(_, Proof::Silence) => "release by silence",
+        Write::Release(_, Proof::Device) => "release by a device",
+        Write::Release(_, Proof::Registration | Proof::Leave) => "release by a registration or a leave",
+        Write::Release(_, Proof::Inactive) => "release of an idle node",
+        Write::Open(_) => "open",
+        Write::Assign { .. } => "assign",
+    }
+}
+
+/// What the code guards beyond the model. The model is weaker there, so what it shows holds for the code.
+fn surplus(write: Write) -> u16 {
+    let keys: &[Key] = match write {
+        // Every close and release guards the report of the node; a close also what it has seen of the heartbeat, and by whom.
+        Write::Close { .. } => &[Key::Alive(0), Key::Candidate],
+        Write::Release(..) => &[Key::Member(0)],
+        // The report that it rests on may be one that says that nothing runs here.
+        Write::Assign { .. } => &[Key::Answer(0), Key::Answer(1), Key::Fence(0), Key::Fence(1)],
+        // It deletes `alive` at its revision.
+        Write::Leave(_) => &[Key::Alive(0)],
+        // Created anew under Absent.
+        Write::Heartbeat(_, Change::Create) => &[Key::Alive(0)],
+        // A start permit follows the node's own report.
+        Write::Permit(_) | Write::HandOver(_) => &[Key::Member(0)],
+        Write::Heartbeat(..)
+        | Write::Stopped { .. }
+        | Write::Running { .. }
+        | Write::Register(_)
+        | Write::Open(_) => &[],
+    };
+    keys.iter().fold(0, |set, key| set | key.bit())
+}
+
+/// A transaction as a write of the model: of `node`, which is the model's node 0, and `peer`, its node 1.
+struct Meant {
+    write: Write,
+    node: String,
+    peer: Option<String>,
+    resource: Option<String>,
+}
+
+impl Meant {
+    fn of(write: Write, node: &str) -> Meant {
+        Meant { write, node: node.to_owned(), peer: None, resource: None }
+    }
+}
+
+/// Tells what transactions mean, from what the keys said before.
+struct Reader {
+    keys: Keys,
+    values: BTreeMap<String, Vec<u8>>,
+    permitted: BTreeSet<(String, String)>,
+}
+
+fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value).ok()
+}
+
+impl Reader {
+    fn new(keys: Keys) -> Reader {
+        Reader { keys, values: BTreeMap::new(), permitted: BTreeSet::new() }
+    }
+
+    fn before<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        parsed(self.values.get(key)?)
+    }
+
+    fn apply(&mut self, transaction: &Transaction) {
+        for (key, write) in transaction.writes() {
+            match write {
+                Written::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
+                Written::Delete => self.values.remove(key),
+            };
+        }
+    }
+
+    /// The writes of the model that a transaction makes; a leader may join several.
+    fn read(&mut self, transaction: &Transaction) -> Vec<Meant> {
+        let mut found = Vec::new();
+        for (key, write) in transaction.writes() {
+            let Written::Put { value, .. } = write else { continue };
+            let meant = match self.keys.clone().parse(key) {
+                Some(Stored::Alive(node)) => Some(self.heartbeat(transaction, key, node)),
+                Some(Stored::NodeReport(node)) => node_report(value, node),
+                Some(Stored::ServiceReport(node, resource)) => self.service_report(value, node, resource),
+                Some(Stored::Fence(node)) => self.fence(key, value, node),
+                Some(Stored::Assignment(resource)) => self.assignment(key, value, resource),
+                Some(_) | None => None,
+            };
+            found.extend(meant);
+        }
+        found
+    }
+
+    fn heartbeat(&self, transaction: &Transaction, key: &str, node: &str) -> Meant {
+        let report_key = self.keys.node_report(node);
+        let said = |report: Option<NodeReport>| report.is_some_and(|report| report.armed);
+        let change = match transaction.writes().get(&report_key) {
+            _ if transaction.guards().get(key) == Some(&Guard::Absent) => Change::Create,
+            Some(Written::Put { value, .. }) if said(parsed(value)) != said(self.before(&report_key)) => {
+                Change::Arm
+            }
+            Some(_) | None => Change::Keep,
+        };
+        Meant::of(Write::Heartbeat(0, change), node)
+    }
+
+    fn service_report(&mut self, value: &[u8], node: &str, resource: &str) -> Option<Meant> {
+        let report: ServiceReport = parsed(value)?;
+        let uid = report.action_uid.clone()?;
+        let first = self.permitted.insert((uid, format!("{:?}", report.phase)));
+        let write = match report.phase {
+            Phase::Starting | Phase::Receiving if first => Write::Permit(0),
+            Phase::HandingOver if first => Write::HandOver(0),
+            Phase::Stopped | Phase::Failed | Phase::HandedOver => Write::Stopped { node: 0, current: true },
+            Phase::Running => Write::Running { node: 0, current: true },
+            Phase::Starting
+            | Phase::Receiving
+            | Phase::HandingOver
+            | Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Stopping
+            | Phase::StopFailed
+            | Phase::MoveFailed => return None,
+        };
+        let assignment: Option<Assignment> = self.before(&self.keys.assignment(resource));
+        let peer = assignment.and_then(|assignment| match assignment.action {
+            Ordered::Migrate { target, .. } if write == Write::HandOver(0) => Some(target),
+            Ordered::Migrate { .. }
+            | Ordered::Start
+            | Ordered::Restart
+            | Ordered::Stop { .. }
+            | Ordered::Leave => None,
+        });
+        Some(Meant { peer, resource: Some(resource.to_owned()), ..Meant::of(write, node) })
+    }
+
+    fn fence(&self, key: &str, value: &[u8], node: &str) -> Option<Meant> {
+        let fence: Fence = parsed(value)?;
+        let before: Option<Fence> = self.before(key);
+        let proof = match &fence.proof {
+            Some(Proven::Silence { .. }) => Some(Proof::Silence),
+            Some(Proven::Device { .. }) => Some(Proof::Device),
+            Some(Proven::NewBoot { .. } | Proven::Reregistered) => Some(Proof::Registration),
+            Some(Proven::CleanLeave { .. }) => Some(Proof::Leave),
+            Some(Proven::NothingActive) => Some(Proof::Inactive),
+            Some(Proven::Operator { .. }) | None => None,
+        };
+        // What a run begins with is not recorded: epochs that are open.
+        let before = before.map_or(FenceState::Open, |before| before.state);
+        let write = match (before, fence.state) {
+            (FenceState::Open, FenceState::Fencing) => Write::Close { node: 0, on_silence: true },
+            // Close and release at once: both writes of the model, and their guards.
+            (FenceState::Open, FenceState::Fenced | FenceState::Closed) => {
+                Write::Close { node: 0, on_silence: false }
+            }
+            (FenceState::Fencing, FenceState::Fenced | FenceState::Closed) => Write::Release(0, proof?),
+            (FenceState::Fenced | FenceState::Closed, FenceState::Open) => Write::Open(0),
+            (_, _) => return None,
+        };
+        Some(Meant::of(write, node))
+    }
+
+    /// An assignment. What it rests on follows from where the service was: FENCING R6.14, R6.16.
+    fn assignment(&self, key: &str, value: &[u8], resource: &str) -> Option<Meant> {
+        let assignment: Assignment = parsed(value)?;
+        let before: Option<Assignment> = self.before(key);
+        let node = assignment.node.as_str();
+        let from = before.as_ref().filter(|before| before.node != node);
+        let mut meant = Meant { resource: Some(resource.to_owned()), ..Meant::of(Write::Open(0), node) };
+        let mut fences = 1;
+        let mut answers = 0;
+        if let Some(from) = from {
+            meant.peer = Some(from.node.clone());
+            fences |= 2;
+            let fence: Option<Fence> = self.before(&self.keys.fence(&from.node));
+            let lives =
+                fence.is_some_and(|fence| fence.state == FenceState::Open && fence.epoch == from.epoch);
+            answers |= if lives { 2 } else { 0 };
+        }
+        meant.write = Write::Assign { work: crate::store::Work::Run(0), fences, answers };
+        Some(meant)
+    }
+
+    /// How the guards of a transaction differ from those of the model, if they do.
+    fn difference(&self, transaction: &Transaction, meant: &Meant) -> Option<String> {
+        let expected = meant.write.guards(None);
+        let found = self.guards(transaction, meant);
+        let missing = expected & !found;
+        // A key at its revision is still the one that was created.
+        let implied = if (expected | surplus(meant.write)) & Key::Alive(0).bit() != 0 {
+            Key::Created(0).bit()
+        } else {
+            0
+        };
+        let more = found & !expected & !surplus(meant.write) & !implied;
+        let listed = |set: u16| {
+            let keys = [0, 1].into_iter().flat_map(|node| {
+                [Key::Fence(node), Key::Member(node), Key::Created(node), Key::Alive(node), Key::Answer(node)]
+            });
+            let keys = keys.chain([Key::Leader, Key::Assignment, Key::Candidate]);
+            keys.filter(|key| set & key.bit() != 0).collect::<Vec<Key>>()
+        };
+        (missing != 0 || more != 0).then(|| {
+            format!(
+                "{}: the code does not guard {:?}, and guards {:?} besides",
+                title(meant.write),
+                listed(missing),
+                listed(more)
+            )
+        })
+    }
+
+    /// The guards of a transaction as keys of the model, of the nodes and the resource that are meant.
+    fn guards(&self, transaction: &Transaction, meant: &Meant) -> u16 {
+        let place = |node: &str| {
+            if node == meant.node {
+                Some(0)
+            } else if meant.peer.as_deref() == Some(node) {
+                Some(1)
+            } else {
+                None
+            }
+        };
+        let mut set = 0;
+        for (key, guard) in transaction.guards() {
+            let keys: Vec<Key> = match self.keys.parse(key) {
+                Some(Stored::Leader) => vec![Key::Leader],
+                Some(Stored::Assignment(name)) if meant.resource.as_deref().is_none_or(|own| own == name) => {
+                    vec![Key::Assignment]
+                }
+                Some(Stored::Fence(node)) => place(node).map(Key::Fence).into_iter().collect(),
+                Some(Stored::NodeReport(node)) => place(node).map(Key::Member).into_iter().collect(),
+                // A key at its revision is still the one that was created.
+                Some(Stored::Alive(node)) => match (guard, place(node)) {
+                    (Guard::Created(_), Some(node)) => vec![Key::Created(node)],
+                    (Guard::Unchanged(_), Some(node)) => vec![Key::Created(node), Key::Alive(node)],
+                    (Guard::Absent, Some(node)) => vec![Key::Alive(node)],
+                    (_, None) => Vec::new(),
+                },
+                Some(Stored::ServiceReport(node, name)) if meant.resource.as_deref() == Some(name) => {
+                    place(node).map(Key::Answer).into_iter().collect()
+                }
+                Some(Stored::Candidate(_)) => vec![Key::Candidate],
+                Some(_) | None => Vec::new(),
+            };
+            set = keys.iter().fold(set, |set, key| set | key.bit());
+        }
+        set
+    }
+}
+
+/// A report of a node without a heartbeat: it registers, or it leaves.
+fn node_report(value: &[u8], node: &str) -> Option<Meant> {
+    let report: NodeReport = parsed(value)?;
+    match report.mode {
+        Mode::Registering => Some(Meant::of(Write::Register(0), node)),
+        Mode::Left(_) => Some(Meant::of(Write::Leave(0), node)),
+        Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Restart | Mode::Disarmed => None,
+    }
+}
