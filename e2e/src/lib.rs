@@ -35,4 +35,5 @@ pub mod scrape;
 pub mod scratch;
 pub mod sinks;
 pub mod timeline;
+pub mod upgrade;
 pub mod wait;

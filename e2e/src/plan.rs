@@ -17,6 +17,7 @@ use crate::metal::{disk, qemu};
 use crate::network::Network;
 use crate::podman;
 use crate::registry::Lifetime;
+use crate::upgrade;
 
 /// The port of etcd's clients.
 pub const ETCD_CLIENT_PORT: u16 = 2379;
@@ -62,6 +63,10 @@ pub struct Plan {
     pub podman: bool,
     /// Whether each node has a libvirt of its own.
     pub libvirt: bool,
+    /// Programs of an older build with which controllers and nodes begin, to be upgraded by `upgrade::upgrade`; `None`: those of
+    /// this build.
+    #[serde(default)]
+    pub old_binaries: Option<PathBuf>,
 }
 
 impl Plan {
@@ -81,6 +86,7 @@ impl Plan {
             disk_kilobytes: None,
             podman: false,
             libvirt: false,
+            old_binaries: None,
         }
     }
 
@@ -207,11 +213,19 @@ impl Layout<'_> {
         Ok(self.machine(&name, Role::Etcd, ETCD_BASE + index, vec![program("etcd", command)]))
     }
 
+    /// A program of a machine: of this build, or a script that runs the one of the older build until it is upgraded.
+    fn own(&self, machine: &str, name: &str) -> Result<PathBuf> {
+        match &self.plan.old_binaries {
+            Some(old) => upgrade::script(&self.plan.folder, machine, name, old),
+            None => binaries::own(name),
+        }
+    }
+
     fn controller(&self, index: u8) -> Result<Machine> {
         let (name, address) = (format!("controller{index}"), self.network.address(CONTROLLER_BASE + index));
         let machine = self.machine(&name, Role::Controller, CONTROLLER_BASE + index, Vec::new());
         let fence_agents = binaries::own("fence_sandbox")?;
-        let mut command = vec![text(&binaries::own("ha-controller")?)];
+        let mut command = vec![text(&self.own(&name, "ha-controller")?)];
         command.extend(self.store_flags(&name));
         command.extend(flags(&[
             ("id", &name),
@@ -231,10 +245,10 @@ impl Layout<'_> {
         let (name, address) = (format!("node{index}"), self.network.address(NODE_BASE + index));
         let mut machine = self.machine(&name, Role::Node, NODE_BASE + index, Vec::new());
         let socket = machine.volatile.join("watchdogd.sock");
-        let mut watchdog = vec![text(&binaries::own("ha-watchdogd")?)];
+        let mut watchdog = vec![text(&self.own(&name, "ha-watchdogd")?)];
         watchdog
             .extend(flags(&[("socket", &text(&socket)), ("stand-in", &text(&stand_in_socket(&machine)))]));
-        let mut agent = vec![text(&binaries::own("ha-node-agent")?)];
+        let mut agent = vec![text(&self.own(&name, "ha-node-agent")?)];
         agent.extend(self.store_flags(&name));
         agent.extend(flags(&[
             ("node", &name),

@@ -1,0 +1,101 @@
+//! Rolling upgrades: machines run the programs of an older build through scripts, until each is upgraded to this build.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+
+use crate::binaries;
+use crate::cluster::Cluster;
+use crate::machine::{Machine, Role};
+use crate::wait::wait_until;
+
+/// The directory of an older build: its programs are `ha-controller`, `ha-node-agent` and `ha-watchdogd`.
+const OLD: &str = "HACTL_OLD_BINARIES";
+/// How long a program may take from the order to end until its next process runs.
+const RESTART: Duration = Duration::from_secs(60);
+
+/// Runs the build that the file beside it names, without the flags that this build does not have.
+const SCRIPT: &str = r#"#!/bin/sh
+program=$(cat "$0.build")
+known=$("$program" --help)
+count=$#
+skip=no
+while [ "$count" -gt 0 ]; do
+  word=$1
+  shift
+  count=$((count - 1))
+  case $word in
+  --*) case $known in *"$word "*) skip=no ;; *) skip=yes ;; esac ;;
+  esac
+  [ "$skip" = yes ] || set -- "$@" "$word"
+done
+exec "$program" "$@"
+"#;
+
+/// The directory of the older build: `$HACTL_OLD_BINARIES`, or that of this build, which then plays the older one.
+///
+/// # Errors
+/// When this build has no programs.
+pub fn old_binaries() -> Result<PathBuf> {
+    if let Some(folder) = std::env::var_os(OLD) {
+        return Ok(PathBuf::from(folder));
+    }
+    let program = binaries::own("ha-controller")?;
+    Ok(program.parent().context("a program is in a directory")?.to_owned())
+}
+
+/// The script that runs a machine's program of the older build.
+///
+/// # Errors
+/// When the older build does not have it, or the script cannot be written.
+pub fn script(folder: &Path, machine: &str, name: &str, old: &Path) -> Result<PathBuf> {
+    let path = script_path(folder, machine, name);
+    fs::create_dir_all(path.parent().context("a script is in a directory")?)?;
+    name_build(&path, &old.join(name))?;
+    fs::write(&path, SCRIPT).with_context(|| path.display().to_string())?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+fn script_path(folder: &Path, machine: &str, name: &str) -> PathBuf {
+    folder.join("programs").join(machine).join(name)
+}
+
+fn name_build(script: &Path, program: &Path) -> Result<()> {
+    anyhow::ensure!(program.is_file(), "{} does not exist", program.display());
+    let file = script.with_extension("build");
+    fs::write(&file, program.display().to_string()).with_context(|| file.display().to_string())
+}
+
+/// Upgrades a machine's programs to this build, as a package does: the new program is in place, then each process is
+/// restarted.
+///
+/// # Errors
+/// When a program does not come back.
+pub fn upgrade(cluster: &Cluster, name: &str) -> Result<()> {
+    let machine = cluster.machine(name)?;
+    let programs: &[(&str, Signal)] = match machine.role {
+        Role::Controller => &[("ha-controller", Signal::SIGTERM)],
+        // A daemon that holds an armed device does not end by itself: its successor takes the device over.
+        Role::Node => &[("ha-watchdogd", Signal::SIGKILL), ("ha-node-agent", Signal::SIGTERM)],
+        Role::Etcd | Role::Storage => &[],
+    };
+    for (program, signal) in programs {
+        name_build(&script_path(cluster.folder(), name, program), &binaries::own(program)?)?;
+        restart(machine, program, *signal)?;
+    }
+    Ok(())
+}
+
+fn restart(machine: &Machine, program: &str, signal: Signal) -> Result<()> {
+    let before = machine.program(program);
+    machine.signal(program, signal)?;
+    wait_until(&format!("another {program} on {}", machine.name), RESTART, || {
+        let now = machine.program(program);
+        now.is_some() && now != before
+    })
+}

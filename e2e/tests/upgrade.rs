@@ -1,0 +1,80 @@
+//! A cluster is upgraded one machine at a time, in either order, and a node dies in the middle.
+//!
+//! `dev/upgrade REVISION` runs this with a build of that revision as the older one. Otherwise this build plays both.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use ha_api_types::timing::{Profile, StoreTimes, Timings, WatchdogBounds, failover_bound_ms};
+use ha_e2e::machine::Role;
+use ha_e2e::plan::Plan;
+use ha_e2e::scenario::{CEILING, Scenario, WITNESS};
+use ha_e2e::scratch;
+use ha_e2e::upgrade::{old_binaries, upgrade};
+use ha_e2e::wait::wait_until;
+
+/// What a busy machine and the start of the service may add to the bound of a failover.
+const GRACE: Duration = Duration::from_secs(20);
+
+#[test]
+fn controllers_first_and_a_node_dies_in_the_middle() -> Result<()> {
+    rolling("upgrade-controllers", [Role::Controller, Role::Node])
+}
+
+#[test]
+fn agents_first_and_a_node_dies_in_the_middle() -> Result<()> {
+    rolling("upgrade-agents", [Role::Node, Role::Controller])
+}
+
+fn rolling(name: &str, order: [Role; 2]) -> Result<()> {
+    let plan = Plan { old_binaries: Some(old_binaries()?), ..Plan::test(&scratch::folder(name)?) };
+    let mut scenario = Scenario::start_with(plan)?;
+    let home = scenario.home(WITNESS)?;
+    let first = scenario.cluster.names(order[0]);
+    // The node that is to die is still of the older build, one controller or node is not.
+    let (early, late): (Vec<String>, Vec<String>) =
+        first.into_iter().partition(|machine| *machine != home && !machine.ends_with('3'));
+    ensure!(!early.is_empty(), "nothing is upgraded before the node dies");
+    for machine in &early {
+        advance(&scenario, machine)?;
+    }
+    scenario.cluster.power_off(&home)?;
+    let died = Instant::now();
+    let next = scenario.elsewhere(WITNESS, &home)?;
+    let took = died.elapsed();
+    ensure!(took <= bound() + GRACE, "recovered on {next} after {took:?}");
+    scenario.cluster.power_on(&home)?;
+    online(&scenario, &home)?;
+    for machine in late.iter().chain(&scenario.cluster.names(order[1])) {
+        advance(&scenario, machine)?;
+    }
+    // The same once more, in the upgraded cluster.
+    let home = scenario.home(WITNESS)?;
+    scenario.cluster.power_off(&home)?;
+    scenario.elsewhere(WITNESS, &home)?;
+    scenario.finish()
+}
+
+/// Upgrades one machine, and waits until it is at work again.
+fn advance(scenario: &Scenario, machine: &str) -> Result<()> {
+    upgrade(&scenario.cluster, machine)?;
+    if scenario.cluster.machine(machine)?.role == Role::Node {
+        return online(scenario, machine);
+    }
+    let api = scenario.cluster.api(machine)?;
+    wait_until(&format!("{machine} to be ready"), CEILING, || api.is_ready())
+}
+
+fn online(scenario: &Scenario, node: &str) -> Result<()> {
+    wait_until(&format!("{node} to be online"), CEILING, || {
+        scenario.object("nodes", node).is_some_and(|object| object["status"]["state"] == "Online")
+    })
+}
+
+/// The bound of a failover with the fast profile, the leader's node included.
+fn bound() -> Duration {
+    let timings = Timings::of_profile(Profile::Fast);
+    let watchdog =
+        WatchdogBounds { timeout_ms: timings.watchdog_timeout_ms, sliding: true, descriptor_retained: true };
+    Duration::from_millis(failover_bound_ms(&timings, &watchdog, &StoreTimes::default(), true))
+}
