@@ -227,6 +227,9 @@ pub struct NodeStatus {
     /// The watchdog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<WatchdogStatus>,
+    /// What keeps the machine awake: `NotNeeded`, `Masked`, `Inhibitor` or `None`. Empty where the agent does not say.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub sleep_protection: String,
     /// W for this node: how long an observer waits after its last heartbeat, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<Millis>,
@@ -277,6 +280,9 @@ pub struct WatchdogStatus {
     pub timeout_ms: Millis,
     /// Armed, as committed.
     pub armed: bool,
+    /// Whether the device refuses pets, as committed: exclusive services move away from the node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
     /// A pet can set a shorter timeout.
     pub sliding: bool,
     /// The descriptor outlives its holder.

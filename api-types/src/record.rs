@@ -6,6 +6,7 @@ mod candidate;
 mod doctor_report;
 mod fence;
 mod hold;
+mod machine_ids;
 mod node_report;
 mod notified;
 mod replacement;
@@ -21,7 +22,10 @@ pub use candidate::{Candidate, Leader, Refresh};
 pub use doctor_report::{DoctorReport, LastEnd, WatchdogSeen};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
-pub use node_report::{Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, WatchdogKind, WatchdogReport};
+pub use machine_ids::{MachineIds, SameMachine};
+pub use node_report::{
+    Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport,
+};
 pub use notified::{Notified, QueuedNotification, Told};
 pub use replacement::{Replacement, ReplacementPhase, ReplacementReport};
 pub use restored::{REVISION_RAISE, Restored, forgotten, rest_ms};

@@ -364,7 +364,7 @@ fn is_zero(number: &u32) -> bool {
 
 /// All that an agent needs to know of a service to run, stop and watch it: a copy travels in every assignment, so that
 /// a service is stopped as it was started even when its spec has changed or gone.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceDefinition {
     /// The resource's name.
@@ -379,11 +379,27 @@ pub struct ServiceDefinition {
     pub max_restart: u32,
     /// Higher goes first in the worker queue.
     pub priority: i32,
-    /// Whether promise 1 covers it.
+    /// Whether promise 1 covers it; one that does not say is covered.
     pub exclusive: bool,
     /// Names, without type, of resources that stop after it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
+}
+
+/// Nothing is known of it, so promise 1 covers it (FENCING R3.8, R4.38).
+impl Default for ServiceDefinition {
+    fn default() -> ServiceDefinition {
+        ServiceDefinition {
+            name: String::new(),
+            uid: String::new(),
+            driver: DriverSpec::default(),
+            timeouts: TimeoutsSpec::default(),
+            max_restart: 0,
+            priority: 0,
+            exclusive: true,
+            after: Vec::new(),
+        }
+    }
 }
 
 impl ServiceDefinition {

@@ -6,6 +6,7 @@
 mod arming;
 pub mod command;
 mod commits;
+mod config;
 mod disarm;
 mod driver_events;
 pub mod effect;
@@ -21,6 +22,7 @@ mod measuring;
 mod migration;
 mod moving_away;
 mod permit;
+mod pets;
 mod reception;
 mod registration;
 mod replacement;
@@ -39,6 +41,7 @@ mod watchdog_test;
 mod workers;
 
 pub use command::{Command, CommandId, CommandResult, DriverEvent, DriverFailure};
+pub use config::Config;
 pub use effect::{
     CommitId, Effect, Exit, HoldId, JournalWriteId, Lane, LeaseRequestId, Level, MeasureId, ReadId,
     WatchdogRequestId,
@@ -55,7 +58,6 @@ use commits::Purpose;
 use examining::Examining;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
-use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{NotStopped, Revision};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono, Now};
@@ -75,29 +77,6 @@ use watchdog_test::WatchdogTest;
 const CLOCK_CHECK_MS: Millis = 500;
 /// How often one input may be followed up at most: every follow-up is a step forward, so this is never reached.
 const MAX_ROUNDS: usize = 64;
-
-/// What an agent is told about itself once, at its start.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The cluster's key layout.
-    pub keys: Keys,
-    /// The node's name.
-    pub node: String,
-    /// This process: no two processes ever have the same.
-    pub instance: String,
-    /// The machine.
-    pub machine_id: String,
-    /// The boot.
-    pub boot_id: String,
-    /// The machine is itself virtual.
-    pub is_virtual: bool,
-    /// Drivers that it can serve, sorted.
-    pub drivers: Vec<String>,
-    /// What it has.
-    pub capacity: Amounts,
-    /// The agent's version.
-    pub version: String,
-}
 
 /// The prefixes of the store that an agent of this node needs to see; each ends in `/`.
 pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
@@ -290,6 +269,7 @@ impl AgentCore {
                 self.config.drivers = drivers;
                 self.config.capacity = capacity;
             }
+            Input::Sleep(protection) => self.config.sleep_protection = Some(protection),
             Input::Shutdown(shutdown) => {
                 self.shut_down(now, shutdown);
                 self.all_stale = true;
@@ -333,7 +313,7 @@ impl AgentCore {
             self.heartbeat_due().map(|at| (at, "a heartbeat or the lease is due")),
             self.hold_due().map(|at| (at, "controllers are asked to hold")),
             self.margin_due(self.last).map(|at| (at, "D − Ts: exclusive services are killed")),
-            self.watchdog.due().map(|at| (at, "the watchdog daemon is asked again")),
+            self.watchdog.due(self.last).map(|at| (at, "the watchdog daemon is asked again")),
             self.journal_due().map(|at| (at, "the journal is written again")),
             requesting.map(|at| (at, "the registration is tried again")),
             self.read_retry_at.map(|at| (at, "the store is read again")),

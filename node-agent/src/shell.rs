@@ -19,6 +19,7 @@ mod metrics;
 mod observed;
 mod options;
 mod signals;
+mod sleep;
 mod watchdog_link;
 mod watching;
 
@@ -78,8 +79,10 @@ async fn run(options: Options) -> anyhow::Result<()> {
         node: options.node.clone(),
         instance: uuid::Uuid::new_v4().to_string(),
         machine_id: identity::read_id(&options.machine_id_file, "--machine-id-file").map_err(unusable)?,
+        product_id: identity::product_id(&options.product_id_file),
         boot_id,
         is_virtual: options.machine_is_virtual(),
+        sleep_protection: Some(sleep::keep_awake(&options, inputs.clone()).await),
         drivers: drivers.able().await,
         capacity: identity::capacity(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -20,6 +20,12 @@ pub fn drives_away(reason: Reason) -> bool {
     .contains(&reason)
 }
 
+/// The same of a node: a watchdog that refuses pets drives exclusive services away, one that cannot be armed keeps new ones
+/// away.
+pub fn drives_from(node: &NodeFacts, reason: Reason) -> bool {
+    drives_away(reason) || (node.watchdog_failed && reason == Reason::WatchdogFailed)
+}
+
 /// Every reason against a node for a unit: of the service itself, of those that go there along with it, and of what all
 /// ask for together. None: the node may take them.
 pub fn refusals(view: &View, unit: &Unit<'_>, node_name: &str, node: &NodeFacts) -> Vec<Refusal> {
@@ -34,7 +40,7 @@ pub(crate) fn words(asked: &Asked<'_>, node_name: &str, node: &NodeFacts) -> Vec
         let there = member.facts.uses.contains(node_name);
         all_there &= there;
         of_member(member, node_name, node, &mut |reason, words| {
-            let Some(drives) = counts(at == 0, there, reason) else { return };
+            let Some(drives) = counts(node, at == 0, there, reason) else { return };
             let (message, remedy) = words();
             let same = |known: &&mut Refusal| known.reason == reason && known.message == message;
             if at == 0 {
@@ -67,7 +73,8 @@ pub(crate) fn allows(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
     let mut allowed = true;
     for (at, member) in asked.members.iter().enumerate() {
         of_member(member, node_name, node, &mut |reason, _| {
-            allowed &= counts(at == 0, member.facts.uses.contains(*node_name), reason).is_none();
+            let there = member.facts.uses.contains(*node_name);
+            allowed &= counts(node, at == 0, there, reason).is_none();
         });
         if !allowed {
             return false;
@@ -79,8 +86,8 @@ pub(crate) fn allows(asked: &Asked<'_>, candidate: &Candidate<'_>) -> bool {
 
 /// Whether what speaks against a node for a member counts, and if so whether it drives the member away. What only keeps new
 /// services away says nothing against a partner that is there.
-fn counts(is_first: bool, there: bool, reason: Reason) -> Option<bool> {
-    let drives = drives_away(reason) || (!is_first && !there);
+fn counts(node: &NodeFacts, is_first: bool, there: bool, reason: Reason) -> Option<bool> {
+    let drives = drives_from(node, reason) || (!is_first && !there);
     (is_first || drives).then_some(drives)
 }
 

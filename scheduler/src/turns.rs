@@ -9,7 +9,8 @@ use crate::filter::drives_away;
 use crate::place::{Verdict, place_unit};
 use crate::score::Class;
 use crate::unit::Unit;
-use crate::view::{ServiceFacts, View};
+use crate::view::{Refusal, ServiceFacts, View};
+use ha_api_types::reason::Reason;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -207,9 +208,14 @@ fn wishes(bare: &View, unit: &Together) -> Option<Wishes> {
     // Reasons that only keep new services away do not make it leave, nor long for elsewhere.
     if let Some(place) = &unit.place
         && let Some(Verdict::Refused(refusals)) = judged.verdicts.get(place)
-        && !refusals.iter().any(|refusal| drives_away(refusal.reason))
+        && !refusals.iter().any(makes_leave)
     {
         wishes.insert(place.clone(), 0);
     }
     Some(Wishes(wishes))
+}
+
+/// Whether a service leaves its place for this reason.
+fn makes_leave(refusal: &Refusal) -> bool {
+    drives_away(refusal.reason) || (refusal.drives && refusal.reason == Reason::WatchdogFailed)
 }

@@ -24,6 +24,9 @@ pub struct NodeFacts {
     /// Whether an exclusive service may be permitted there: it can be proven dead. Otherwise why not.
     #[serde(rename = "notFenceable", with = "unless", skip_serializing_if = "Result::is_ok")]
     pub fenceable: Result<(), Reason>,
+    /// Its watchdog refuses pets, so that no later loss of it could be proven: exclusive services leave it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub watchdog_failed: bool,
     /// Drivers that its agent can serve.
     pub drivers: BTreeSet<String>,
     /// Storage pools that it reaches.
@@ -43,6 +46,7 @@ impl Default for NodeFacts {
             maintenance: false,
             schedulable: true,
             fenceable: Ok(()),
+            watchdog_failed: false,
             drivers: BTreeSet::new(),
             storage_pools: BTreeSet::new(),
             capacity: Amounts::default(),

@@ -14,6 +14,7 @@ pub use step::{Doing, Moment, Step};
 
 use crate::duration::Duration;
 use ha_api_types::quantity::Amounts;
+use ha_api_types::record::SleepProtection;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::timing::TimingSpec;
 use ha_api_types::yaml;
@@ -66,6 +67,10 @@ pub struct Machine {
     pub watchdog: Device,
     /// It is itself virtual, so that it could be paused with its clock.
     pub is_virtual: bool,
+    /// What keeps it awake, as its agent says; `None`: the agent does not say, and it may sleep.
+    pub sleep: Option<SleepProtection>,
+    /// Another node whose ids it has: an image that was started twice.
+    pub clone_of: Option<String>,
 }
 
 /// On or off.

@@ -250,8 +250,12 @@ reasons! {
         /// A stand-in watchdog: not armed for real.
         WatchdogStandIn => "its watchdog is a stand-in and does not protect a real machine",
             "none in a sandbox; on a real machine, start ha-watchdogd without --stand-in",
-        /// The watchdog cannot be armed.
-        WatchdogFailed => "its watchdog cannot be armed", "hactl doctor NODE, and journalctl -u ha-watchdogd",
+        /// The watchdog cannot be armed, or refuses pets.
+        WatchdogFailed => "its watchdog cannot be armed, or refuses pets",
+            "hactl doctor NODE, and journalctl -u ha-watchdogd",
+        /// The machine can sleep, and nothing keeps it awake.
+        SleepUnprotected => "the machine can sleep, and nothing keeps it awake, so its silence proves nothing",
+            "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target on the node, or give the node a fence device",
         /// The watchdog was never seen to reset the machine, and `fencing.requireTested` asks for it.
         WatchdogUntested => "its watchdog was never tested, which fencing.requireTested asks for: hactl node test-watchdog",
             "in maintenance: hactl node test-watchdog NODE",

@@ -1,6 +1,6 @@
 //! A node's epoch and fencing state.
 
-use super::{HoldTerms, Revision};
+use super::{HoldTerms, MachineIds, Revision};
 use crate::reason::Reason;
 use crate::time::{Millis, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,9 @@ pub struct Fence {
     pub epoch: u64,
     /// The machine that holds the epoch, or held the one before it was closed.
     pub machine_id: String,
+    /// The product id of that machine's hardware; `None` where it could not be read, or was not asked for yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub product_id: Option<String>,
     /// The boot that holds the epoch, or held the one before it was closed.
     pub boot_id: String,
     /// The registration (revision of the node's report) that this epoch was opened for.
@@ -44,6 +47,13 @@ pub struct Fence {
     pub verify: bool,
     /// When the state changed, for people.
     pub at: Timestamp,
+}
+
+impl Fence {
+    /// The ids of the machine.
+    pub fn machine(&self) -> MachineIds<'_> {
+        MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }
+    }
 }
 
 /// The state of an epoch.

@@ -1,6 +1,6 @@
 //! What an agent states about its node: mode, watchdog, timings in force.
 
-use super::{HoldTerms, Leave, Revision, WatchdogTest};
+use super::{HoldTerms, Leave, MachineIds, Revision, WatchdogTest};
 use crate::cluster::OnStoreLoss;
 use crate::protocol::Protocol;
 use crate::quantity::Amounts;
@@ -17,6 +17,9 @@ pub struct NodeReport {
     pub instance: String,
     /// The machine.
     pub machine_id: String,
+    /// The product id of the machine's hardware; `None` where it cannot be read, or by an agent that did not say so yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub product_id: Option<String>,
     /// The boot.
     pub boot_id: String,
     /// The epoch it acts under; 0 while it registers for the first time.
@@ -25,6 +28,13 @@ pub struct NodeReport {
     pub mode: Mode,
     /// Whether the watchdog is armed: a committed fact (FENCING, section 4).
     pub armed: bool,
+    /// The watchdog refuses pets, so it proves nothing, in addition to what `armed` says. Absent in reports of agents that did
+    /// not say so yet.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub watchdog_failed: bool,
+    /// What keeps the machine awake; `None` in reports of agents that did not say so yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sleep_protection: Option<SleepProtection>,
     /// The watchdog.
     pub watchdog: WatchdogReport,
     /// The timings in force.
@@ -59,9 +69,39 @@ impl NodeReport {
         }
     }
 
+    /// The ids of the machine.
+    pub fn machine(&self) -> MachineIds<'_> {
+        MachineIds { machine_id: &self.machine_id, product_id: self.product_id.as_deref() }
+    }
+
     /// W for this node, milliseconds, from what it committed itself and from nothing else.
     pub fn wait_ms(&self) -> Millis {
         wait_ms(&self.timings, &self.watchdog.bounds())
+    }
+}
+
+/// What keeps a machine awake whose watchdog is armed: a machine that sleeps is neither heard nor reset in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SleepProtection {
+    /// The machine cannot sleep.
+    NotNeeded,
+    /// Sleep is switched off in the service manager: its targets are masked, or its settings allow none.
+    Masked,
+    /// The agent holds a blocking sleep inhibitor.
+    Inhibitor,
+    /// Nothing: the machine may sleep at any time.
+    None,
+}
+
+impl SleepProtection {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            SleepProtection::NotNeeded => "NotNeeded",
+            SleepProtection::Masked => "Masked",
+            SleepProtection::Inhibitor => "Inhibitor",
+            SleepProtection::None => "None",
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationSpec;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof};
+use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, SameMachine};
 use ha_store::{Guard, Transaction};
 
 /// One node as the fencing planner looks at it.
@@ -99,6 +99,9 @@ fn plan_open(
     if fence.value.verify && subject.node.is_heard() {
         verify(situation, subject, fence, plan);
     }
+    if learn_machine(situation, subject, fence, plan) {
+        return;
+    }
     match &subject.node.health {
         Health::Leaving(leave) => {
             if subject.node.active.is_empty() && !situation.world.alive.contains_key(subject.name) {
@@ -133,6 +136,29 @@ fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<
     let transaction =
         Transaction::new().put(world.keys.fence(name), Guard::Unchanged(fence.modified), stored(&value));
     plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
+}
+
+/// Adds the hardware's id to a fence that was opened before the agent told it, as after an upgrade of agents: the next boot of
+/// the machine is a proof only if both ids are known. Whether that was done.
+fn learn_machine(
+    situation: &Situation<'_>,
+    subject: &Subjected<'_>,
+    fence: &Versioned<Fence>,
+    plan: &mut Plan,
+) -> bool {
+    let Some(report) = subject.report.filter(|_| subject.node.is_heard()) else { return false };
+    let is_its_own = report.value.epoch == fence.value.epoch
+        && report.value.boot_id == fence.value.boot_id
+        && report.value.machine().same(fence.value.machine()) == SameMachine::Unclear
+        && fence.value.product_id.is_none()
+        && !fence.value.verify;
+    if !is_its_own {
+        return false;
+    }
+    let known = Fence { product_id: report.value.product_id.clone(), ..fence.value.clone() };
+    let transaction = rewrite(situation, subject, fence, &known);
+    plan.act(Subject::Fence(subject.name.to_owned()), transaction, Vec::new(), Note::None);
+    true
 }
 
 /// Says what holds a shutdown up.

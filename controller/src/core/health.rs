@@ -6,7 +6,8 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::FenceDevice;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
-    Action, Assignment, Fence, FenceState, HoldTerms, Leave, Mode, NodeReport, Proof, WatchdogKind,
+    Action, Assignment, Fence, FenceState, HoldTerms, Leave, Mode, NodeReport, Proof, SleepProtection,
+    WatchdogKind,
 };
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, Mono};
@@ -205,6 +206,9 @@ fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reas
         WatchdogKind::StandIn => return Err(Reason::WatchdogStandIn),
         WatchdogKind::None => return Err(watchdog.reason.unwrap_or(Reason::WatchdogMissing)),
     }
+    if report.watchdog_failed {
+        return Err(Reason::WatchdogFailed);
+    }
     if !watchdog.problem.is_empty() {
         let problem = watchdog.reason.unwrap_or(Reason::WatchdogFailed);
         if forgiven != Some(problem) {
@@ -249,6 +253,11 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
     watchdog_counts_but(world, &report.value, Some(Reason::WatchdogMissing))?;
     if report.value.is_virtual && !allow_unfenced {
         return Err(Reason::NoProofPossible);
+    }
+    // A machine that sleeps is paused with its watchdog (FENCING R5.32, R5.34). An agent that says nothing of it counts as
+    // before.
+    if report.value.sleep_protection == Some(SleepProtection::None) && !allow_unfenced {
+        return Err(Reason::SleepUnprotected);
     }
     Ok(report.value.wait_ms())
 }

@@ -153,6 +153,7 @@ fn node_facts(world: &World, nodes: &NodeTable, name: &str) -> Option<NodeFacts>
         maintenance: is_left(world, nodes, name),
         schedulable: spec.schedulable,
         fenceable: if disarmed { Err(Reason::Disarmed) } else { node.fenceable },
+        watchdog_failed: report.is_some_and(|report| report.watchdog_failed),
         drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),
         storage_pools: spec.storage_pools.iter().cloned().collect(),
         capacity: Amounts {

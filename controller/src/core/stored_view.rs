@@ -54,6 +54,7 @@ fn node_facts(world: &World, name: &str) -> Option<NodeFacts> {
         maintenance: spec.maintenance,
         schedulable: spec.schedulable,
         fenceable,
+        watchdog_failed: report.is_some_and(|report| report.watchdog_failed),
         drivers: report.map(|report| report.drivers.iter().cloned().collect()).unwrap_or_default(),
         storage_pools: spec.storage_pools.iter().cloned().collect(),
         capacity: Amounts {

@@ -210,19 +210,21 @@ fn load_softdog(rig: &Rig, node: &str, settings: &str) -> Result<()> {
 
 /// The agent's program is replaced and restarted, as a package does.
 pub fn upgrade_agent(rig: &mut Rig, node: &str) -> Result<()> {
-    upgrade(rig, node, "ha-node-agent", AGENT)
+    upgrade(rig, node, "ha-node-agent", AGENT, "systemctl restart")
 }
 
 /// The watchdog daemon's program is replaced and restarted, as a package does.
 pub fn upgrade_daemon(rig: &mut Rig, node: &str) -> Result<()> {
-    upgrade(rig, node, "ha-watchdogd", DAEMON)
+    // Its unit refuses to be stopped or restarted by hand.
+    upgrade(rig, node, "ha-watchdogd", DAEMON, "systemctl kill")
 }
 
-fn upgrade(rig: &mut Rig, node: &str, program: &str, unit: &str) -> Result<()> {
+fn upgrade(rig: &mut Rig, node: &str, program: &str, unit: &str, restart: &str) -> Result<()> {
     let path = disk::installed(program);
     rig.guest(node)?.run(&format!(
         "before=$(systemctl show -P MainPID {unit}) && cp {path} {path}.new && mv {path}.new {path} && \
-         systemctl restart {unit} && [ $(systemctl show -P MainPID {unit}) != $before ]"
+         {restart} {unit} && for i in $(seq 100); do now=$(systemctl show -P MainPID {unit}); \
+         [ $now != $before ] && [ $now != 0 ] && exit 0; sleep 0.1; done; exit 1"
     ))
 }
 

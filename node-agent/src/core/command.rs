@@ -1,5 +1,6 @@
 //! What the core asks of drivers, and what drivers say.
 
+use ha_api_types::driver::DriverKind;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
@@ -82,6 +83,32 @@ pub enum CommandResult {
     Cancelled,
 }
 
+impl CommandResult {
+    /// What comes of a command for a service whose driver this version does not know, as after a rollback: nobody here can
+    /// look for the service, or end it (FENCING R3.9).
+    pub fn without_driver(command: &Command, kind: Option<DriverKind>) -> CommandResult {
+        let name = kind.map_or("of its definition", DriverKind::name);
+        let failed = |class: FailureClass, reason: Reason| {
+            let message = format!("this node's agent does not know the driver {name}");
+            CommandResult::Failed(DriverFailure { class, reason, message })
+        };
+        match command {
+            Command::Probe => CommandResult::Observed(Observed::Unknown(format!(
+                "this node's agent does not know the driver {name}: install the version that started the service"
+            ))),
+            Command::Stop { .. } | Command::Kill | Command::EndReplacement | Command::EndMigration => {
+                failed(FailureClass::RetryHere, Reason::StopFailed)
+            }
+            Command::Start
+            | Command::Receive
+            | Command::Arrive { .. }
+            | Command::Migrate { .. }
+            | Command::CloseReception
+            | Command::ReplaceSecondary { .. } => failed(FailureClass::NeverHere, Reason::DriverMissing),
+        }
+    }
+}
+
 /// Why a command of a driver failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverFailure {
@@ -143,5 +170,22 @@ impl DriverEvent {
             | DriverEvent::Progress { name, uid, .. }
             | DriverEvent::Asks { name, uid, .. } => (name, uid),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_that_is_not_known_confirms_nothing() {
+        let of = |command: Command| CommandResult::without_driver(&command, None);
+        assert!(matches!(of(Command::Probe), CommandResult::Observed(Observed::Unknown(_))));
+        for command in [Command::Stop { graceful_ms: 1 }, Command::Kill, Command::EndReplacement] {
+            let CommandResult::Failed(failure) = of(command) else { panic!("something may be left running") };
+            assert_eq!(failure.reason, Reason::StopFailed);
+        }
+        let CommandResult::Failed(failure) = of(Command::Start) else { panic!("nothing can be started") };
+        assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::DriverMissing));
     }
 }

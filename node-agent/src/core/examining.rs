@@ -91,6 +91,7 @@ impl AgentCore {
         Circumstances {
             node: self.config.node.clone(),
             is_virtual: self.config.is_virtual,
+            sleep_protection: self.config.sleep_protection,
             has_other_proof: fencing.is_some_and(|fencing| {
                 fencing.allow_unfenced || fencing.devices.iter().any(FenceDevice::proves)
             }),

@@ -41,10 +41,13 @@ impl AgentCore {
         NodeReport {
             instance: self.config.instance.clone(),
             machine_id: self.config.machine_id.clone(),
+            product_id: self.config.product_id.clone(),
             boot_id: self.config.boot_id.clone(),
             epoch: self.registered().map_or(0, |registered| registered.epoch),
             mode: Mode::Active,
             armed: false,
+            watchdog_failed: !self.watchdog.takes_pets(),
+            sleep_protection: self.config.sleep_protection,
             watchdog: self.watchdog.report(timings.watchdog_timeout_ms),
             timings,
             is_virtual: self.config.is_virtual,
@@ -66,7 +69,8 @@ impl AgentCore {
         NodeReport { mode, armed, ..self.base_report() }
     }
 
-    /// What of the report may not wait for the next heartbeat: the mode, and whether it says armed.
+    /// What of the report may not wait for the next heartbeat: the mode, and whether it says armed. Likewise whether the
+    /// watchdog refuses pets, and what keeps the machine awake.
     fn wanted_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
@@ -146,9 +150,13 @@ impl AgentCore {
                 return;
             }
             let (mode, armed) = self.wanted_mode();
-            if committed.is_some_and(|report| report.armed == armed && report.mode == mode)
-                && !self.is_untold_that_nobody_pets()
-            {
+            let is_told = |report: &NodeReport| {
+                report.armed == armed
+                    && report.mode == mode
+                    && report.watchdog_failed != self.watchdog.takes_pets()
+                    && report.sleep_protection == self.config.sleep_protection
+            };
+            if committed.is_some_and(is_told) && !self.is_untold_that_nobody_pets() {
                 return;
             }
         }
@@ -299,8 +307,8 @@ impl AgentCore {
 
     /// The node's report was committed: the timings in it are in force from the heartbeat that brought it.
     fn report_committed(&mut self, report: NodeReport, revision: i64) {
-        let was_armed = self.node_report().is_some_and(|known| known.armed);
-        if report.armed && !was_armed {
+        let was_armed = self.node_report().is_some_and(|known| known.armed && !known.watchdog_failed);
+        if report.armed && !report.watchdog_failed && !was_armed {
             self.watchdog.armed_committed();
         }
         self.unseen_armed = false;

@@ -84,7 +84,9 @@ impl AgentCore {
     /// Whether there is something to be kept, and the node's committed report says Hold, for certain.
     fn may_be_held(&self, now: &Now) -> bool {
         let committed = self.node_report().is_some_and(|report| {
-            report.on_store_loss == OnStoreLoss::Hold && report.instance == self.config.instance
+            report.on_store_loss == OnStoreLoss::Hold
+                && report.instance == self.config.instance
+                && !report.watchdog_failed
         });
         let sends_another =
             self.unseen_report || self.beat_under_way().is_some_and(|beat| beat.report.is_some());
@@ -92,6 +94,8 @@ impl AgentCore {
             && !sends_another
             && self.active().is_some()
             && self.leaving.is_none()
+            // Without a watchdog nothing would end what goes on by grants (FENCING R4.21).
+            && self.watchdog.takes_pets()
             && self.may_be_committed_armed()
             && self.proven_deadline(now).is_some()
     }

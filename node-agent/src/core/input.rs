@@ -6,7 +6,7 @@ use super::measuring::Measured;
 use crate::doctor::MachineFacts;
 use crate::watchdog::protocol;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::{HoldAnswer, Leave, Revision};
+use ha_api_types::record::{HoldAnswer, Leave, Revision, SleepProtection};
 use ha_store::{Change, Entry, LeaseId, Outcome};
 
 /// What happened.
@@ -104,6 +104,8 @@ pub enum Input {
         /// What it has.
         capacity: Amounts,
     },
+    /// What keeps the machine awake has changed.
+    Sleep(SleepProtection),
     /// The agent is told to end.
     Shutdown(Shutdown),
     /// Time has passed.

@@ -110,3 +110,20 @@ pub struct JournalEntry {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub spent: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_whose_exclusivity_is_not_known_counts_as_exclusive() {
+        let check = |text: &str, expected: bool| {
+            let entry: JournalEntry = serde_json::from_str(text).unwrap();
+            assert_eq!(entry.definition.exclusive, expected, "{text}");
+        };
+        check("{}", true);
+        check(r#"{"definition": {"name": "web"}, "begun": "uid"}"#, true);
+        check(r#"{"definition": {"name": "web", "exclusive": true}}"#, true);
+        check(r#"{"definition": {"name": "web", "exclusive": false}}"#, false);
+    }
+}

@@ -5,7 +5,7 @@ use super::effect::Lane;
 use super::role::Role;
 use super::service::{Service, Step};
 use super::view::{Stored, peer};
-use super::{AgentCore, Now};
+use super::{AgentCore, Now, pets};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Phase, ServiceReport};
 use ha_store::{Guard, Transaction};
@@ -60,7 +60,7 @@ impl Permit {
 
 impl AgentCore {
     /// What a permit waits for; `None`: nothing.
-    pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool) -> Option<&'static str> {
+    pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool, phase: Phase) -> Option<&'static str> {
         if self.active().is_none() {
             return Some("a heartbeat under an open epoch");
         }
@@ -83,6 +83,13 @@ impl AgentCore {
             if let Some(missing) = self.armed_waits_for() {
                 return Some(missing);
             }
+            // What is handed over runs here already: it may leave a watchdog that refuses pets.
+            if phase == Phase::HandingOver {
+                return None;
+            }
+            if let Some(missing) = self.pets_wait_for() {
+                return Some(missing);
+            }
             if !self.watchdog.is_acknowledged() {
                 return Some("the watchdog daemon to acknowledge the deadline");
             }
@@ -100,10 +107,22 @@ impl AgentCore {
         self.may_be_taking_armed_back().then_some("a heartbeat that says otherwise to be answered")
     }
 
+    /// What is missing until the watchdog is a proof again that has refused pets (FENCING R4.19).
+    fn pets_wait_for(&self) -> Option<&'static str> {
+        let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
+        if !self.watchdog.takes_pets() {
+            return Some("the watchdog to take pets again");
+        }
+        committed.then_some("that the watchdog takes pets again being committed")
+    }
+
     /// Whether the watchdog is known not to be armable, for people why.
     pub(super) fn cannot_arm(&self) -> Option<String> {
         // A device that follows a deadline is armed, even if it refuses another timeout.
         let armed = self.watchdog.follows_deadline();
+        if !self.watchdog.takes_pets() {
+            return Some(pets::REFUSES_PETS.to_owned());
+        }
         (!self.watchdog.problem.is_empty() && !armed).then(|| self.watchdog.problem.clone())
     }
 
@@ -121,7 +140,10 @@ impl AgentCore {
         let in_time = self.before_margin(now) || (!exclusive && service.restarts > 0);
         // The permit may be older than a stay, or than a time in which the cluster was disarmed: what starts while the daemon
         // pets without a deadline, or while silence proves nothing, is guarded by nothing.
-        let guarded = !exclusive || (self.watchdog.follows_deadline() && self.armed_waits_for().is_none());
+        let guarded = !exclusive
+            || (self.watchdog.follows_deadline()
+                && self.armed_waits_for().is_none()
+                && self.pets_wait_for().is_none());
         permitted && begun && in_time && guarded && self.fence_is_own(registered)
     }
 
@@ -176,10 +198,10 @@ impl AgentCore {
                 return;
             }
         }
-        if self.refuse_without_watchdog(service, uid, definition.exclusive) {
+        if phase != Phase::HandingOver && self.refuse_without_watchdog(service, uid, definition.exclusive) {
             return;
         }
-        if self.permit_waits_for(now, definition.exclusive).is_some() {
+        if self.permit_waits_for(now, definition.exclusive, phase).is_some() {
             return;
         }
         let report = match phase {

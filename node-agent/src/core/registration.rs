@@ -6,7 +6,7 @@ use super::service::{KillReason, Presence};
 use super::session::{RETRY_MS, ReadFor, Requesting, Session};
 use super::steps::is_killing;
 use super::{AgentCore, Now};
-use ha_api_types::record::{FenceState, Mode, NodeReport, NotStopped, Revision};
+use ha_api_types::record::{FenceState, MachineIds, Mode, NodeReport, NotStopped, Revision, SameMachine};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Outcome, Transaction};
@@ -193,7 +193,11 @@ impl AgentCore {
     /// The name belongs to another machine that still has its `alive`.
     fn is_duplicate(&self) -> bool {
         self.fence().is_some_and(|fence| {
-            fence.state == FenceState::Open && fence.machine_id != self.config.machine_id
+            let machine = MachineIds {
+                machine_id: &self.config.machine_id,
+                product_id: self.config.product_id.as_deref(),
+            };
+            fence.state == FenceState::Open && fence.machine().same(machine) == SameMachine::No
         }) && self.view.alive.get(&self.config.node).is_some()
     }
 

@@ -143,7 +143,10 @@ impl AgentCore {
         let settled = service.write.is_none() && service.desired.is_none() && !service.reread;
         let later = service.write_not_before.is_some_and(|at| now.raw < at);
         let exclusive = self.is_exclusive(service);
-        if !settled || later || !self.runs_on(now, service) || self.permit_waits_for(now, exclusive).is_some()
+        if !settled
+            || later
+            || !self.runs_on(now, service)
+            || self.permit_waits_for(now, exclusive, Phase::Starting).is_some()
         {
             return;
         }

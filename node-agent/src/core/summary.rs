@@ -106,8 +106,11 @@ impl AgentCore {
     pub fn waiting(&self, now: &Now) -> Vec<(String, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Rest);
         busy.map(|service| {
-            let asks_permit = matches!(service.step, Step::Permit { .. });
-            let waits = self.permit_waits_for(now, service.definition.exclusive).filter(|_| asks_permit);
+            let waits = if let Step::Permit { phase, .. } = &service.step {
+                self.permit_waits_for(now, service.definition.exclusive, *phase)
+            } else {
+                None
+            };
             let what = match waits {
                 Some(what) => format!("{}: waits for {what}", service.step.name()),
                 None => service.step.name().to_owned(),

@@ -15,6 +15,7 @@ mod migrations;
 mod pen;
 mod permits;
 mod properties;
+mod refusing;
 mod registering;
 mod replacements;
 mod restarts;
@@ -26,6 +27,7 @@ use super::*;
 use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
+use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
     Observed, Phase, Replacement, ReplacementPhase, ServiceReport,
@@ -119,6 +121,8 @@ pub(super) struct World {
     pub(super) requests: Vec<protocol::Request>,
     /// What controllers answer, by id; the others do not.
     pub(super) controllers: BTreeMap<String, HoldAnswer>,
+    /// The watchdog device refuses pets, and cannot be opened.
+    pub(super) pets_fail: bool,
     /// What was asked of controllers: when, which question, where.
     pub(super) questions: Vec<(u64, HoldId, String, HoldRequest)>,
 }
@@ -129,8 +133,10 @@ pub(super) fn config(instance: &str, boot_id: &str) -> Config {
         node: NODE.to_owned(),
         instance: instance.to_owned(),
         machine_id: "machine-1".to_owned(),
+        product_id: None,
         boot_id: boot_id.to_owned(),
         is_virtual: false,
+        sleep_protection: None,
         drivers: vec!["simulated".to_owned()],
         capacity: Amounts::default(),
         version: "test".to_owned(),
@@ -185,11 +191,16 @@ impl World {
             busy: false,
             observed: (None, 1_000_000),
             requests: Vec::new(),
+            pets_fail: false,
             controllers: BTreeMap::new(),
             questions: Vec::new(),
         };
         world.boot_core();
         world
+    }
+
+    pub(super) fn in_force_timeout_ms(&self) -> u64 {
+        self.core.in_force.watchdog_timeout_ms
     }
 
     pub(super) fn now(&self) -> Now {

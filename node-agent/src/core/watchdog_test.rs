@@ -212,7 +212,7 @@ impl AgentCore {
         }
     }
 
-    fn end_test(&mut self, why: &str) {
+    pub(super) fn end_test(&mut self, why: &str) {
         if let Some(trial) = self.journal.trial.take() {
             self.log(Level::Error, format!("operation {}: {why}", trial.operation));
             self.watchdog_test.over.insert(trial.operation);

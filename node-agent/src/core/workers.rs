@@ -125,7 +125,7 @@ impl AgentCore {
             && service.write.is_none()
             && !service.reread
             && service.write_not_before.is_none_or(|at| now.raw >= at)
-            && self.permit_waits_for(now, service.definition.exclusive).is_none()
+            && self.permit_waits_for(now, service.definition.exclusive, Phase::HandingOver).is_none()
     }
 
     /// The command that the service's step asks for, if it may begin now.

@@ -4,7 +4,7 @@ use super::facts::{MachineFacts, PanicSettings, Sleep};
 use super::manager::ManagerSettings;
 use crate::watchdog::protocol::{Status, fix_for};
 use ha_api_types::check::Check;
-use ha_api_types::record::{SOFTDOG_IDENTITY, WatchdogKind, WatchdogReport};
+use ha_api_types::record::{SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport};
 use ha_api_types::timing::Timings;
 
 /// What else decides about a machine.
@@ -14,6 +14,8 @@ pub struct Circumstances {
     pub node: String,
     /// The machine is itself virtual.
     pub is_virtual: bool,
+    /// What keeps the machine awake; `None`: the agent does not say.
+    pub sleep_protection: Option<SleepProtection>,
     /// A fence device, or an operator who takes the risk, proves it dead (`Node.spec.fencing`).
     pub has_other_proof: bool,
     /// `Cluster.spec.fencing.requireTested`.
@@ -40,7 +42,7 @@ pub fn judge(
     }
     checks.push(margin(watchdog, daemon));
     checks.push(clock(facts, circumstances));
-    checks.push(sleep(&facts.sleep));
+    checks.push(sleep(&facts.sleep, circumstances));
     checks.push(panic(&facts.panic));
     checks.push(machine(circumstances));
     checks
@@ -74,7 +76,7 @@ fn device(watchdog: &WatchdogReport) -> Check {
             format!(
                 "{shown}: softdog is the weaker kind, it cannot reset a machine whose kernel has stopped"
             ),
-            "name the driver of this machine's hardware as WATCHDOG_MODULE in /etc/default/ha-watchdogd, then systemctl restart ha-watchdogd",
+            "name the driver of this machine's hardware as WATCHDOG_MODULE in /etc/default/ha-watchdogd, then systemctl kill ha-watchdogd",
         ),
         (WatchdogKind::Kernel, None) if !watchdog.descriptor_retained => Check::warn(
             name,
@@ -106,7 +108,7 @@ fn nowayout(daemon: &Status) -> Check {
         Some(device) if device.nowayout => Check::warn(
             name,
             "the device cannot be stopped once started, so stopping ha-watchdogd alone resets the machine",
-            "load the driver with nowayout=0 (/etc/modprobe.d/), or restart ha-watchdogd and never stop it",
+            "load the driver with nowayout=0 (/etc/modprobe.d/)",
         ),
         Some(_) => Check::ok(name, "the device can be stopped (magic close)"),
         None => Check::ok(name, "nothing is armed"),
@@ -204,8 +206,25 @@ fn clock(facts: &MachineFacts, circumstances: &Circumstances) -> Check {
     Check::warn(name, beyond, worst.mend)
 }
 
-fn sleep(sleep: &Sleep) -> Check {
+fn sleep(sleep: &Sleep, circumstances: &Circumstances) -> Check {
     let name = "sleep";
+    let help = "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target suspend-then-hibernate.target";
+    match circumstances.sleep_protection {
+        Some(SleepProtection::NotNeeded) => return Check::ok(name, "this machine cannot sleep"),
+        Some(SleepProtection::Masked) => return Check::ok(name, "sleep is switched off in systemd"),
+        Some(SleepProtection::Inhibitor) => {
+            return Check::ok(name, "the agent holds an inhibitor that keeps this machine awake");
+        }
+        Some(SleepProtection::None) if circumstances.has_other_proof => {
+            return Check::warn(name, "this machine can sleep, and nothing keeps it awake", help);
+        }
+        Some(SleepProtection::None) => {
+            let seen = "this machine can sleep, and nothing keeps it awake: its silence proves nothing, and its services \
+                        are not recovered";
+            return Check::fail(name, seen, help);
+        }
+        None => {}
+    }
     if sleep.states.is_empty() {
         return Check::ok(name, "this machine cannot sleep");
     }
@@ -219,7 +238,7 @@ fn sleep(sleep: &Sleep) -> Check {
             "this machine can sleep ({}), and a node that sleeps is fenced: only an armed node keeps it awake",
             sleep.states.join(", ")
         ),
-        "systemctl mask sleep.target suspend.target hibernate.target hybrid-sleep.target",
+        help,
     )
 }
 

@@ -13,9 +13,8 @@ use crate::driver::program::ProgramSettings;
 use crate::driver::simulated::SimulatedDriver;
 use crate::driver::systemd::{SystemdDriver, SystemdSettings};
 use anyhow::Context;
-use ha_api_types::driver::DriverKind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FailureClass, Observed};
+use ha_api_types::record::FailureClass;
 use ha_api_types::resource::ServiceDefinition;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -120,7 +119,7 @@ impl Drivers {
         let driver = service.driver.kind().and_then(|kind| self.by_name.get(kind.name()).cloned());
         let inputs = self.inputs.clone();
         let Some(driver) = driver else {
-            let result = missing(&command, service.driver.kind());
+            let result = CommandResult::without_driver(&command, service.driver.kind());
             // Nobody listens any more once the loop has ended; so below.
             let _ = inputs.send(Input::Ended { id, result });
             return;
@@ -192,26 +191,5 @@ async fn execute(driver: &dyn Driver, command: &Command, service: &ServiceDefini
     match result {
         Ok(()) => CommandResult::Done,
         Err(failure) => CommandResult::Failed(failure),
-    }
-}
-
-/// Without its driver nothing of a service can run here, nor be looked for.
-fn missing(command: &Command, kind: Option<DriverKind>) -> CommandResult {
-    let name = kind.map_or("none", DriverKind::name);
-    match command {
-        Command::Probe => CommandResult::Observed(Observed::NotRunning),
-        Command::Stop { .. } | Command::Kill | Command::EndReplacement | Command::EndMigration => {
-            CommandResult::Done
-        }
-        Command::Start
-        | Command::Receive
-        | Command::Arrive { .. }
-        | Command::Migrate { .. }
-        | Command::CloseReception
-        | Command::ReplaceSecondary { .. } => CommandResult::Failed(DriverFailure {
-            class: FailureClass::NeverHere,
-            reason: Reason::DriverMissing,
-            message: format!("this node has no driver {name}"),
-        }),
     }
 }

@@ -16,6 +16,20 @@ pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
     Ok(id.to_owned())
 }
 
+/// The product id of the hardware; `None` where it cannot be read or names nothing.
+pub(super) fn product_id(path: &Path) -> Option<String> {
+    product_id_of(&std::fs::read_to_string(path).ok()?)
+}
+
+/// What firmware says that was not given an id is the same on many machines.
+fn product_id_of(text: &str) -> Option<String> {
+    let id = text.trim().to_ascii_lowercase();
+    let digits = || id.chars().filter(|character| *character != '-');
+    let is_filler = digits().all(|digit| digit == '0') || digits().all(|digit| digit == 'f');
+    let known_filler = id == "03000200-0400-0500-0006-000700080009";
+    (!id.is_empty() && id.len() <= 128 && !is_filler && !known_filler).then_some(id)
+}
+
 /// Cores and memory of this machine; what cannot be told does not limit.
 pub(super) fn capacity() -> Amounts {
     let cores =
@@ -51,6 +65,16 @@ pub(super) fn looks_virtual() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_product_id_that_many_machines_have_is_none() {
+        let check = |text: &str, expected: Option<&str>| assert_eq!(product_id_of(text).as_deref(), expected);
+        check("4C4C4544-0042-3510-8054-B4C04F4E3532\n", Some("4c4c4544-0042-3510-8054-b4c04f4e3532"));
+        check("00000000-0000-0000-0000-000000000000\n", None);
+        check("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF\n", None);
+        check("03000200-0400-0500-0006-000700080009\n", None);
+        check("\n", None);
+    }
 
     #[test]
     fn memory_is_read_in_bytes() {

@@ -1,6 +1,5 @@
 //! The core as the loop drives it, with how it stands shown in metrics, `/readyz` and the service manager's status line.
 
-use super::inhibitor::SleepInhibitor;
 use super::metrics::AgentMetrics;
 use crate::core::{AgentCore, Effect, Input};
 use ha_api_types::time::{Mono, Now};
@@ -19,7 +18,6 @@ const EXTEND_BY: Duration = Duration::from_secs(60);
 pub(super) struct ObservedCore {
     core: AgentCore,
     metrics: AgentMetrics,
-    inhibitor: SleepInhibitor,
     look_at: Mono,
     extend_at: Mono,
     shown: String,
@@ -27,11 +25,9 @@ pub(super) struct ObservedCore {
 
 impl ObservedCore {
     pub(super) fn new(core: AgentCore, metrics: AgentMetrics) -> ObservedCore {
-        let inhibitor = SleepInhibitor::new();
         ObservedCore {
             core,
             metrics,
-            inhibitor,
             look_at: Mono::default(),
             extend_at: Mono::default(),
             shown: String::new(),
@@ -41,7 +37,6 @@ impl ObservedCore {
     fn show(&mut self, now: &Now) {
         let summary = self.core.summary(now);
         self.metrics.show(&summary);
-        self.inhibitor.set(summary.armed);
         if summary.ending && now.raw >= self.extend_at {
             self.extend_at = now.raw + EXTEND_EVERY_MS;
             ha_runtime::notify::extend_timeout(EXTEND_BY);

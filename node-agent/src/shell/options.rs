@@ -41,6 +41,9 @@ pub struct Options {
     /// Where this machine's id is read
     #[arg(long, default_value = "/etc/machine-id", value_name = "FILE")]
     pub machine_id_file: PathBuf,
+    /// Where the product id of this machine's hardware is read; it tells a machine from one with a copy of its disk
+    #[arg(long, default_value = "/sys/class/dmi/id/product_uuid", value_name = "FILE")]
+    pub product_id_file: PathBuf,
     /// The socket of ha-watchdogd
     #[arg(long, default_value = crate::watchdog::protocol::DEFAULT_SOCKET, value_name = "PATH")]
     pub watchdog_socket: PathBuf,
@@ -53,9 +56,21 @@ pub struct Options {
     /// Whether this machine is itself virtual, so that it can be paused with its clock
     #[arg(long = "virtual", value_enum, default_value_t = Virtual::Auto, value_name = "WHETHER")]
     pub virtual_machine: Virtual,
+    /// Whether this machine can sleep, so that something must keep it awake
+    #[arg(long, value_enum, default_value_t = Sleeps::Auto, value_name = "WHETHER")]
+    pub sleeps: Sleeps,
     /// Logging
     #[command(flatten)]
     pub logging: LogOptions,
+}
+
+/// Whether the machine can sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Sleeps {
+    /// Found out.
+    Auto,
+    /// It cannot, as in a container whose host never sleeps.
+    No,
 }
 
 /// Whether the machine is virtual.

@@ -30,6 +30,9 @@ use std::collections::VecDeque;
 /// How often the device is petted, in milliseconds; `FENCING.md` 4 asks for every 250 or faster.
 pub const PET_INTERVAL_MS: u64 = 200;
 
+/// How often a reset that has not happened is tried again, in milliseconds.
+const RESET_RETRY_MS: u64 = 1000;
+
 /// Nanoseconds in a second.
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -86,23 +89,59 @@ pub enum Effect {
     Reply(Reply),
     /// Close the connection.
     Disconnect,
+    /// Reset the machine now, without the device: it refuses pets, so perhaps it does not count either.
+    Reset,
 }
 
 /// The request whose effect is under way.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Nothing,
-    Open { number: u64, arm: Arm },
-    Pet { number: u64, outcome: Outcome, undo: Undo },
-    Close { number: u64, outcome: Outcome },
+    /// `again`: in the place of a device that refuses pets.
+    Open {
+        number: u64,
+        arm: Arm,
+        again: bool,
+    },
+    Pet {
+        number: u64,
+        outcome: Outcome,
+        undo: Undo,
+    },
+    Close {
+        number: u64,
+        outcome: Outcome,
+    },
 }
 
 /// What to do if the pet that completes a request fails.
 #[derive(Clone, Copy, Debug)]
 enum Undo {
     Nothing,
-    Restore { timing: Option<Timing>, state: State },
+    Restore {
+        timing: Option<Timing>,
+        state: State,
+        arm: Arm,
+    },
     Close,
+    /// The pet under the timing before, after a change was refused.
+    Again {
+        arm: Arm,
+    },
+    /// The device was opened again: there is nothing to go back to.
+    Reopened,
+}
+
+/// Whether the device takes pets (FENCING R4.17 to R4.24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pets {
+    Taken,
+    /// It has refused one.
+    Refused,
+    /// It was armed again after it had refused one, and has taken every pet since.
+    Returning {
+        since: Moment,
+    },
 }
 
 /// The daemon's state.
@@ -120,7 +159,7 @@ pub struct Core {
     fires_at: Option<Moment>,
     smallest_margin_ms: Option<u32>,
     worst_lateness_ms: Option<u32>,
-    device_fails: bool,
+    pets: Pets,
     privileges: Privileges,
     effects: VecDeque<Effect>,
 }
@@ -141,7 +180,7 @@ impl Core {
             fires_at: None,
             smallest_margin_ms: None,
             worst_lateness_ms: None,
-            device_fails: false,
+            pets: Pets::Taken,
             privileges,
             effects: VecDeque::with_capacity(EFFECTS),
         }
@@ -158,6 +197,9 @@ impl Core {
         };
         self.state = saved.state;
         self.timing = saved.timing;
+        if saved.takes_no_pets {
+            self.pets = Pets::Refused;
+        }
         if saved.device.is_some() {
             self.device = saved.device;
         }
@@ -179,6 +221,7 @@ impl Core {
             // The device says these itself.
             time_left_seconds: None,
             pretimeout_seconds: None,
+            takes_no_pets: !self.takes_pets(),
         }
     }
 
@@ -200,8 +243,14 @@ impl Core {
                     Some((passed_ns, "deadline"))
                 }
             }
-            State::Expired { .. } => None,
+            State::Expired { .. } if self.takes_pets() => None,
+            State::Expired { .. } => Some((self.pet_due.monotonic_raw_ns, "reset")),
         }
+    }
+
+    /// Whether the device is known to refuse no pets.
+    fn takes_pets(&self) -> bool {
+        self.pets == Pets::Taken
     }
 
     /// Takes in what has happened.
@@ -235,6 +284,13 @@ impl Core {
             self.state = State::Expired { deadline };
             self.save();
             self.reply(0, Outcome::Notice(Notice::Expired));
+            self.reset_if_unguarded(now);
+            return;
+        }
+        if now.monotonic_raw_ns >= self.pet_due.monotonic_raw_ns
+            && matches!(self.state, State::Expired { .. })
+        {
+            self.reset_if_unguarded(now);
             return;
         }
         if now.monotonic_raw_ns >= self.pet_due.monotonic_raw_ns {
@@ -245,6 +301,15 @@ impl Core {
             // A pet that does not fit any more must not leave the loop with a moment that is past.
             self.pet_due = now.plus_ms(PET_INTERVAL_MS);
             self.pet(now, false);
+        }
+    }
+
+    /// The deadline has passed: a device that refuses pets may not reset the machine, so the daemon does. Should that fail,
+    /// it is tried again.
+    fn reset_if_unguarded(&mut self, now: Moment) {
+        if !self.takes_pets() {
+            self.pet_due = now.plus_ms(RESET_RETRY_MS);
+            self.effects.push_back(Effect::Reset);
         }
     }
 
@@ -294,13 +359,12 @@ impl Core {
             }
             self.fires_at = Some(now.plus_ms(u64::from(read_back) * 1000));
             self.last_pet = Some(now);
-            self.device_fails = false;
+            self.pet_was_taken(now);
         }
         match (std::mem::replace(&mut self.pending, Pending::Nothing), result) {
             (Pending::Nothing, Ok(read_back)) => self.check_sliding(asked, read_back),
             (Pending::Nothing, Err(errno)) => {
-                if !self.device_fails {
-                    self.device_fails = true;
+                if self.pet_was_refused() {
                     self.reply(0, Outcome::Notice(Notice::DeviceFailed { errno }));
                 }
             }
@@ -312,6 +376,26 @@ impl Core {
                 self.pending = pending;
             }
         }
+    }
+
+    /// Pets that succeed for a whole timeout after the device was armed again make good an earlier refusal.
+    fn pet_was_taken(&mut self, now: Moment) {
+        let Pets::Returning { since } = self.pets else { return };
+        let seconds = self.device.map_or(0, |device| self.full_timeout_seconds(&device));
+        if since.plus_ms(u64::from(seconds) * 1000).left_ns(now).is_some() {
+            self.pets = Pets::Taken;
+            self.save();
+        }
+    }
+
+    /// Notes that the device has refused a pet; whether that is news.
+    fn pet_was_refused(&mut self) -> bool {
+        let is_news = self.pets != Pets::Refused;
+        if is_news {
+            self.pets = Pets::Refused;
+            self.save();
+        }
+        is_news
     }
 
     /// A driver that gives more than it was asked for does not slide, whatever it seemed when it was opened.
@@ -331,6 +415,7 @@ impl Core {
             state: self.state,
             device: self.device,
             timing: self.timing,
+            takes_no_pets: !self.takes_pets(),
         }));
     }
 

@@ -11,7 +11,7 @@ mod service_manager;
 
 use super::core::Core;
 use super::device::{Device, KernelDevice, Place, StandInDevice};
-use super::protocol::{DEFAULT_SOCKET, Privileges, State};
+use super::protocol::{DEFAULT_SOCKET, Privileges, Saved, State};
 use super::{clock, seqpacket, system_calls, system_conf};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
@@ -196,9 +196,16 @@ fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &R
     let (device, facts) = match (place, stored) {
         (Place::Kernel(path), Some(descriptor)) => match KernelDevice::inherit(descriptor, path) {
             Ok((device, facts)) => (Device::Kernel(device), facts),
-            Err(errno) => {
-                error!(errno, "the stored descriptor is no watchdog device: it is left alone");
-                return None;
+            Err((errno, descriptor)) => {
+                error!(errno, "the stored descriptor does not answer as a watchdog device");
+                let saved = record.read()?;
+                // Its deadline goes on without it: nothing else would end what it has guarded.
+                let (State::Armed { .. } | State::Expired { .. }, Some(facts)) = (saved.state, saved.device)
+                else {
+                    return None;
+                };
+                core.resume(clock::now(), facts, Some(Saved { takes_no_pets: true, ..saved }));
+                return Some(Device::Kernel(KernelDevice::inherit_failed(descriptor, path)));
             }
         },
         (Place::StandIn(socket), _) => {

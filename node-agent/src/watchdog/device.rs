@@ -9,6 +9,7 @@ pub(super) use kernel::KernelDevice;
 pub(super) use stand_in::StandInDevice;
 
 use super::protocol::{DeviceFacts, Name, Refusal};
+use super::system_calls;
 use nix::errno::Errno;
 use nix::sys::stat::stat;
 use std::path::PathBuf;
@@ -92,6 +93,14 @@ impl Device {
         match self {
             Self::Kernel(device) => device.says(),
             Self::StandIn(_) => (None, None),
+        }
+    }
+
+    /// Resets what the device should have reset: the machine, or the simulated node. Returns only if that failed.
+    pub(super) fn reset_machine(&mut self) {
+        match self {
+            Self::Kernel(_) => system_calls::reset_machine(),
+            Self::StandIn(device) => device.expire(),
         }
     }
 

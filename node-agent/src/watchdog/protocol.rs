@@ -163,6 +163,9 @@ pub struct Status {
     pub time_left_seconds: Option<u32>,
     /// The pretimeout in force, in seconds; it should be 0. `None` where the driver has none.
     pub pretimeout_seconds: Option<u32>,
+    /// The device has refused a pet, and has not taken pets for a whole timeout since it was armed again. The daemon resets
+    /// the machine itself when the deadline passes.
+    pub takes_no_pets: bool,
 }
 
 /// What the system permitted the daemon; it works without, but less surely on a starved machine.
@@ -318,7 +321,7 @@ pub struct Timing {
 
 /// What the daemon keeps outside itself next to the retained descriptor, so that the next daemon goes on
 /// exactly where this one ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// The state.
     pub state: State,
@@ -326,4 +329,6 @@ pub struct Saved {
     pub device: Option<DeviceFacts>,
     /// The timing, once armed.
     pub timing: Option<Timing>,
+    /// The device has refused a pet, as in [`Status::takes_no_pets`].
+    pub takes_no_pets: bool,
 }

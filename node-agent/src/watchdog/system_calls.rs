@@ -99,6 +99,19 @@ pub(super) fn get_pretimeout(device: &impl AsFd) -> Result<u32, Errno> {
     u32::try_from(pretimeout).map_err(|_| Errno::ERANGE)
 }
 
+/// Resets the machine now, as its watchdog would. Returns only if the kernel refuses.
+///
+/// The emergency restart of the kernel (`b` of its system request) asks no driver. `reboot(2)` comes second: it shuts devices
+/// down first, which takes time while services still run, and may hang with the very device that has failed.
+pub(super) fn reset_machine() {
+    let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
+    if let Ok(request) = nix::fcntl::open(c"/proc/sysrq-trigger", flags, nix::sys::stat::Mode::empty()) {
+        let _ = nix::unistd::write(&request, b"b");
+    }
+    // SAFETY: the call takes an integer.
+    unsafe { libc::reboot(libc::RB_AUTOBOOT) };
+}
+
 /// Gives this thread first-in-first-out real-time priority, not inherited by children.
 ///
 /// The kernel itself is asked: musl's function of that name refuses always, since it cannot do what POSIX says of it.

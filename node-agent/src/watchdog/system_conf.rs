@@ -10,6 +10,14 @@ use std::path::{Path, PathBuf};
 /// Where systemd looks, the strongest first.
 const FOLDERS: [&str; 4] = ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
 
+/// Ways to sleep: the setting that allows one, and the target that begins it.
+const SLEEPS: [(&str, &str); 4] = [
+    ("AllowSuspend", "suspend.target"),
+    ("AllowHibernation", "hibernate.target"),
+    ("AllowHybridSleep", "hybrid-sleep.target"),
+    ("AllowSuspendThenHibernate", "suspend-then-hibernate.target"),
+];
+
 /// The setting that pets the watchdog while the machine runs, and what it is if nobody sets it.
 const RUNTIME: (&str, &str) = ("RuntimeWatchdogSec", "0");
 
@@ -45,13 +53,44 @@ pub fn settings(root: &Path) -> Option<ManagerSettings> {
     Some(ManagerSettings { runtime: value(RUNTIME), reboot: value(REBOOT) })
 }
 
+/// Whether the service manager puts this machine to sleep in no way: its targets are masked, or its settings allow none.
+pub fn sleep_is_off(root: &Path) -> bool {
+    if !root.join("run/systemd/system").is_dir() {
+        return false;
+    }
+    let is_masked = |target: &str| {
+        ["etc", "run"].iter().any(|place| {
+            let path = root.join(place).join("systemd/system").join(target);
+            std::fs::read_link(path).is_ok_and(|to| to == Path::new("/dev/null"))
+        })
+    };
+    if is_masked("sleep.target") {
+        // Every way to sleep requires it.
+        return true;
+    }
+    let set = values_of(root, "sleep.conf", &SLEEPS.map(|(setting, _)| setting));
+    SLEEPS
+        .iter()
+        .all(|(setting, target)| is_masked(target) || set.get(*setting).is_some_and(|value| is_no(value)))
+}
+
+fn is_no(value: &str) -> bool {
+    ["no", "n", "false", "f", "off", "0"].iter().any(|no| value.eq_ignore_ascii_case(no))
+}
+
 /// The last value of each setting, in systemd's order: the main file, then the drop-ins by name.
 fn set_values(root: &Path) -> BTreeMap<String, String> {
+    values_of(root, "system.conf", &[RUNTIME.0, REBOOT.0])
+}
+
+/// The same of any of systemd's configuration files.
+fn values_of(root: &Path, file_name: &str, wanted: &[&str]) -> BTreeMap<String, String> {
     let folders = || FOLDERS.iter().map(|folder| root.join(folder));
-    let main = folders().map(|folder| folder.join("system.conf")).find(|file| file.exists());
+    let main = folders().map(|folder| folder.join(file_name)).find(|file| file.exists());
     let mut drop_ins: BTreeMap<std::ffi::OsString, PathBuf> = BTreeMap::new();
     for folder in folders() {
-        for entry in std::fs::read_dir(folder.join("system.conf.d")).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(folder.join(format!("{file_name}.d"))).into_iter().flatten().flatten()
+        {
             if entry.path().extension().is_some_and(|extension| extension == "conf") {
                 // A file in a stronger folder hides one of the same name.
                 drop_ins.entry(entry.file_name()).or_insert_with(|| entry.path());
@@ -66,7 +105,7 @@ fn set_values(root: &Path) -> BTreeMap<String, String> {
                 "ShutdownWatchdogSec" => REBOOT.0,
                 name => name,
             };
-            if [RUNTIME.0, REBOOT.0].contains(&name) {
+            if wanted.contains(&name) {
                 // Set to nothing: back to the default.
                 match value.trim() {
                     "" => settings.remove(name),
@@ -99,6 +138,43 @@ mod tests {
         let (runtime, reboot) = (shared("RuntimeWatchdogSec"), shared("RebootWatchdogSec"));
         let refused = Refusal::SharedWithManager { runtime, reboot };
         assert_eq!(refusal(root.path()), (runtime || reboot).then_some(refused));
+    }
+
+    #[test]
+    fn sleep_is_off_only_if_every_way_is() {
+        let shipped = (
+            "usr/lib/systemd/sleep.conf.d/50-hactl.conf",
+            include_str!("../../../manifests/systemd/sleep.conf.d/50-hactl.conf"),
+        );
+        let check = |files: &[(&str, &str)], masked: &[&str], expected: bool| {
+            let root = tempfile::tempdir().unwrap();
+            for (path, text) in files {
+                let path = root.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            for target in masked {
+                let link = root.path().join("etc/systemd/system").join(target);
+                std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink("/dev/null", link).unwrap();
+            }
+            assert_eq!(sleep_is_off(root.path()), expected, "{files:?} {masked:?}");
+        };
+        check(&[RUNNING], &[], false);
+        check(&[shipped], &[], false);
+        check(&[RUNNING, shipped], &[], true);
+        check(&[RUNNING], &["sleep.target"], true);
+        check(&[RUNNING], &["suspend.target", "hibernate.target", "hybrid-sleep.target"], false);
+        check(
+            &[RUNNING, shipped, ("etc/systemd/sleep.conf.d/90-mine.conf", "AllowSuspend=yes\n")],
+            &[],
+            false,
+        );
+        check(
+            &[RUNNING, shipped, ("etc/systemd/sleep.conf.d/90-mine.conf", "AllowSuspend=yes\n")],
+            &["suspend.target"],
+            true,
+        );
     }
 
     const RUNNING: (&str, &str) = ("run/systemd/system/any", "");

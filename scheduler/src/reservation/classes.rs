@@ -46,7 +46,7 @@ pub(super) fn class(view: &View, name: &str, service: &ServiceFacts) -> Class {
     let refused = |at: usize, only_driving: bool| {
         let (node_name, node) = nodes[at];
         against(view, name, service, node_name, node)
-            .is_some_and(|reason| !only_driving || crate::filter::drives_away(reason))
+            .is_some_and(|reason| !only_driving || crate::filter::drives_from(node, reason))
     };
     // What drives a service away is asked for first, so the first reason tells.
     Class {
@@ -65,6 +65,9 @@ pub(crate) fn against(
 ) -> Option<Reason> {
     if node.maintenance {
         return Some(Reason::NodeInMaintenance);
+    }
+    if service.exclusive && node.watchdog_failed {
+        return Some(Reason::WatchdogFailed);
     }
     match view.rules.node_rule(name) {
         Some(rule) if rule.strict && !rule.nodes.0.contains_key(node_name) => {

@@ -7,6 +7,7 @@ mod read;
 pub use command::Command;
 pub use place::End;
 
+use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_api_types::usage::Usage;
 
@@ -22,8 +23,9 @@ pub enum Action {
     Reboot { node: String },
     /// `shutdown N`: in order, as the shutdown policy says.
     Shutdown { node: String },
-    /// `replace N`: another machine under the same name, with an empty disk; the old one is switched off.
-    Replace { node: String },
+    /// `replace N [clone]`: another machine under the same name, with an empty disk or a copy of the disk; the old one is
+    /// switched off.
+    Replace { node: String, clone: bool },
     /// `agent N stop|start|restart|kill|hang|resume`.
     Agent { node: String, verb: ProcessVerb },
     /// `controller N stop|start|restart|kill|hang|resume`.
@@ -40,6 +42,10 @@ pub enum Action {
     WatchdogDaemon { node: String, start: bool },
     /// `pets N fail|fail-counting|ok|reopen`: whether its watchdog device takes pets.
     Pets { node: String, pets: Pets },
+    /// `sleep N never|masked|inhibitor|unprotected`: what keeps the machine awake from now on.
+    Sleep { node: String, protection: SleepProtection },
+    /// `drivers N unknown|known`: whether its agent knows the drivers of services, as a version that was rolled back may not.
+    Drivers { node: String, known: bool },
     /// `journal N full|ok|lost|old`: the disk with the agent's journal.
     Journal { node: String, what: JournalFault },
     /// `link A B off|on [one-way]`: packets from A to B, and, unless one-way, from B to A.
@@ -141,7 +147,7 @@ impl Action {
             | Action::Network { node, .. }
             | Action::Reboot { node }
             | Action::Shutdown { node }
-            | Action::Replace { node }
+            | Action::Replace { node, .. }
             | Action::Agent { node, .. }
             | Action::Controller { node, .. }
             | Action::Suspend { node, .. }
@@ -150,6 +156,8 @@ impl Action {
             | Action::PlanTime { node, .. }
             | Action::WatchdogDaemon { node, .. }
             | Action::Pets { node, .. }
+            | Action::Sleep { node, .. }
+            | Action::Drivers { node, .. }
             | Action::StoreLag { node, .. }
             | Action::Journal { node, .. }
             | Action::MigrationNetwork { node, .. }

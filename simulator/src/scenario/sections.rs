@@ -8,6 +8,7 @@ use ha_api_types::cluster::CLUSTER_NAME;
 use ha_api_types::driver::DriverKind;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::quantity::{Amounts, Quantity};
+use ha_api_types::record::SleepProtection;
 use ha_api_types::resource::ServiceState;
 use ha_api_types::timing::TimingSpec;
 use ha_api_types::{names, schema, validation};
@@ -37,7 +38,8 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
     let mut machines: Vec<Machine> = Vec::new();
     for (at, item) in reader.list(value, "nodes").iter().enumerate() {
         let path = format!("nodes[{at}]");
-        let known = ["name", "power", "controller", "capacity", "drivers", "watchdog", "virtual"];
+        let known =
+            ["name", "power", "controller", "capacity", "drivers", "watchdog", "virtual", "sleep", "cloneOf"];
         let Some(fields) = reader.fields(item, &path, &known) else { continue };
         let name = fields.get("name").and_then(|name| reader.text(name, &fields.at("name")));
         let Some(name) = name else {
@@ -58,6 +60,14 @@ pub(super) fn nodes(reader: &mut Reader<'_>, value: &Value) -> Vec<Machine> {
     machines
 }
 
+/// What keeps a machine awake, in the words of scenario files.
+pub(super) const SLEEPS: [(&str, SleepProtection); 4] = [
+    ("never", SleepProtection::NotNeeded),
+    ("masked", SleepProtection::Masked),
+    ("inhibitor", SleepProtection::Inhibitor),
+    ("unprotected", SleepProtection::None),
+];
+
 fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machine {
     let word = |reader: &mut Reader<'_>| {
         let words = [("on", Power::On), ("off", Power::Off)];
@@ -73,6 +83,12 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
             ("none", Device::Missing),
         ];
         fields.get("watchdog").and_then(|value| reader.word(value, &fields.at("watchdog"), &words))
+    };
+    let sleep = |reader: &mut Reader<'_>| {
+        fields.get("sleep").and_then(|value| reader.word(value, &fields.at("sleep"), &SLEEPS))
+    };
+    let clone_of = |reader: &mut Reader<'_>| {
+        fields.get("cloneOf").and_then(|value| reader.text(value, &fields.at("cloneOf")))
     };
     let drivers = DriverKind::ALL.map(|kind| (kind.name(), kind));
     let named = |reader: &mut Reader<'_>| {
@@ -107,6 +123,8 @@ fn machine(reader: &mut Reader<'_>, fields: &Fields<'_>, name: String) -> Machin
         drivers: named(reader).unwrap_or(every),
         watchdog: device(reader).unwrap_or_default(),
         is_virtual: truth(reader, "virtual", false),
+        sleep: sleep(reader),
+        clone_of: clone_of(reader),
         name,
     }
 }

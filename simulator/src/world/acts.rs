@@ -41,9 +41,9 @@ impl World {
                 let node = self.machine_named(&node)?;
                 self.shut_down(&node, Leave::Poweroff)?;
             }
-            Action::Replace { node } => {
+            Action::Replace { node, clone } => {
                 let node = self.machine_named(&node)?;
-                self.replace(&node);
+                self.replace(&node, clone);
             }
             Action::Agent { node, verb } => {
                 let node = self.machine_at_work(&node)?;
@@ -95,6 +95,16 @@ impl World {
             Action::Pets { node, pets } => {
                 let node = self.machine_named(&node)?;
                 self.set_pets(&node, pets);
+            }
+            Action::Sleep { node, protection } => {
+                let node = self.machine_named(&node)?;
+                self.set_sleep(&node, protection);
+            }
+            Action::Drivers { node, known } => {
+                let node = self.machine_named(&node)?;
+                if let Some(machine) = self.machines.get_mut(&node) {
+                    machine.knows_drivers = known;
+                }
             }
             Action::Journal { node, what } => {
                 let node = self.machine_named(&node)?;

@@ -73,6 +73,7 @@ impl World {
         let starts = starts.then(|| service.name.clone());
         if !ordered
             && matches!(command, Command::Start)
+            && machine.knows_drivers
             && !simulated.missing.iter().any(|missing| missing == node)
         {
             // From the first instruction on it may touch its data.
@@ -113,6 +114,9 @@ impl World {
     }
 
     fn result_of(&mut self, node: &str, running: &Running) -> CommandResult {
+        if self.machines.get(node).is_some_and(|machine| !machine.knows_drivers) {
+            return CommandResult::without_driver(&running.command, None);
+        }
         let simulated = pretence(&running.service);
         let name = &running.service.name;
         if self.machines.get(node).is_some_and(|machine| machine.drivers_hang) {

@@ -32,10 +32,12 @@ impl World {
         let ran: Vec<String> = ran.map(|(name, _)| name.clone()).collect();
         let report = last_report(machine, node, Timings::from(&self.scenario.timing), !ran.is_empty());
         let (machine_id, boot_id) = (report.machine_id.clone(), report.boot_id.clone());
+        let product_id = report.product_id.clone();
         self.remember(self.keys.node_report(node), &report)?;
         let fence = Fence {
             epoch: EPOCH,
             machine_id,
+            product_id,
             boot_id: boot_id.clone(),
             request: Some(self.store.revision()),
             state: FenceState::Open,
@@ -110,6 +112,7 @@ fn last_report(machine: &Machine, node: &str, timings: Timings, armed: bool) -> 
     NodeReport {
         instance: ACTION.to_owned(),
         machine_id: machine.machine_id(node),
+        product_id: Some(machine.product_id(node)),
         boot_id: machine.boot_id(node),
         epoch: EPOCH,
         mode: Mode::Active,

@@ -104,12 +104,17 @@ impl World {
     }
 
     /// Another machine takes the place of one, under the same name: switched on, with an empty disk.
-    pub(super) fn replace(&mut self, node: &str) {
-        self.log(node, "machine", "is switched off and replaced by another");
+    pub(super) fn replace(&mut self, node: &str, clone: bool) {
+        let by = if clone { "one with a copy of its disk" } else { "another" };
+        self.log(node, "machine", &format!("is switched off and replaced by {by}"));
         self.lose_everything(node);
         if let Some(machine) = self.machines.get_mut(node) {
-            machine.number += 1;
-            machine.journal = ha_node_agent::core::Journal::default();
+            if clone {
+                machine.copy += 1;
+            } else {
+                machine.number += 1;
+                machine.journal = ha_node_agent::core::Journal::default();
+            }
         }
         self.power_on(node, REBOOT_MS);
     }

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
 use ha_api_types::quantity::Amounts;
-use ha_api_types::record::{Leave, Observed};
+use ha_api_types::record::{Leave, Observed, SleepProtection};
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_node_agent::core::{Command, CommandId, Journal, WatchdogRequestId};
@@ -28,6 +28,14 @@ pub(crate) struct Machine {
     pub expired: bool,
     /// Which machine of this name it is.
     pub number: u64,
+    /// Which of the machines with one disk it is.
+    pub copy: u64,
+    /// Another node whose ids it has.
+    pub clone_of: Option<String>,
+    /// What keeps it awake, as its agent says.
+    pub sleep: Option<SleepProtection>,
+    /// Its agent knows the drivers of services.
+    pub knows_drivers: bool,
     /// Drivers that it can serve, sorted.
     pub drivers: Vec<String>,
     /// It is itself virtual.
@@ -174,7 +182,14 @@ impl Machine {
 
     /// Its machine id: a replaced machine has another.
     pub(crate) fn machine_id(&self, name: &str) -> String {
+        let name = self.clone_of.as_deref().unwrap_or(name);
         if self.number == 0 { format!("machine-{name}") } else { format!("machine-{name}-{}", self.number) }
+    }
+
+    /// The product id of its hardware: a machine with a copy of its disk has another.
+    pub(crate) fn product_id(&self, name: &str) -> String {
+        let name = self.clone_of.as_deref().unwrap_or(name);
+        format!("product-{name}-{}-{}", self.number, self.copy)
     }
 
     /// Whether a service runs here.

@@ -5,6 +5,7 @@ use super::event::Event;
 use super::invariants::Bound;
 use super::process::{Generation, Process, Who};
 use crate::scenario::action::ProcessVerb;
+use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
 use ha_controller::core::replica::Replica;
 use ha_controller::core::{Config as ControllerConfig, Input as ControllerInput};
@@ -147,8 +148,10 @@ impl World {
                     node: node.clone(),
                     instance: format!("agent-{generation}"),
                     machine_id: machine.machine_id(node),
+                    product_id: Some(machine.product_id(node)),
                     boot_id: machine.boot_id(node),
                     is_virtual: machine.is_virtual,
+                    sleep_protection: machine.sleep,
                     drivers: machine.drivers.clone(),
                     capacity: machine.capacity,
                     version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -301,6 +304,13 @@ impl World {
     /// Suspends a whole machine.
     pub(super) fn suspend(&mut self, node: &str, length_ms: Millis) {
         let now = self.now;
+        match self.machines.get(node).and_then(|machine| machine.sleep) {
+            Some(SleepProtection::NotNeeded | SleepProtection::Masked | SleepProtection::Inhibitor) => {
+                self.log(node, "machine", "stays awake although it was told to sleep");
+                return;
+            }
+            Some(SleepProtection::None) | None => {}
+        }
         if let Some(machine) = self.machines.get_mut(node).filter(|machine| machine.works()) {
             machine.suspended = true;
             machine.clock.set_suspended(now, true);
@@ -309,6 +319,17 @@ impl World {
             machine.bound.proven_at += length_ms;
             self.log(node, "machine", "is suspended");
             self.queue.push(now + length_ms, Event::Awake { node: node.to_owned() });
+        }
+    }
+
+    /// Something else keeps a machine awake from now on, or nothing does; its agent looks every few seconds.
+    pub(super) fn set_sleep(&mut self, node: &str, protection: SleepProtection) {
+        if let Some(machine) = self.machines.get_mut(node) {
+            machine.sleep = Some(protection);
+        }
+        self.log(node, "machine", &format!("is kept awake by {}", protection.name()));
+        if let Some(generation) = self.agents.get(node).map(|process| process.generation) {
+            self.tell_agent(node, generation, AgentInput::Sleep(protection));
         }
     }
 

@@ -274,6 +274,7 @@ impl World {
                     }
                 }
                 Effect::Disconnect => {}
+                Effect::Reset => self.reset(node),
                 Effect::Reply(reply) => {
                     let id = self
                         .machines

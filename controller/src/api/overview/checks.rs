@@ -20,7 +20,43 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Check> {
         tested(world, &nodes),
         kinds(&nodes),
         versions(overview, &nodes),
+        clones(world, &nodes),
     ]
+}
+
+/// Machines that were made of one image tell only by their hardware that they are two.
+fn clones(world: &World, nodes: &[&NodeOverview]) -> Check {
+    let name = "machine-ids";
+    let mut machines: BTreeMap<&str, Vec<(&str, Option<&str>)>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(report) = world.node_reports.get(&node.name).map(|report| &report.value)
+            && !report.machine_id.is_empty()
+        {
+            let known = machines.entry(&report.machine_id).or_default();
+            known.push((&node.name, report.product_id.as_deref()));
+        }
+    }
+    let shared = machines.values().filter(|nodes| nodes.len() > 1);
+    let mut is_one_machine = false;
+    let shown: Vec<String> = shared
+        .map(|nodes| {
+            let hardware: BTreeSet<Option<&str>> = nodes.iter().map(|(_, product)| *product).collect();
+            is_one_machine |= hardware.len() < nodes.len() && !hardware.contains(&None);
+            nodes.iter().map(|(name, _)| *name).collect::<Vec<&str>>().join(", ")
+        })
+        .collect();
+    if shown.is_empty() {
+        return Check::ok(name, "every node has a machine id of its own");
+    }
+    let seen = format!("one machine id on several nodes: {}", shown.join("; "));
+    let help =
+        "give each a machine id of its own: rm /etc/machine-id && systemd-machine-id-setup, then reboot it";
+    if is_one_machine {
+        let why = "their hardware does not tell them apart either, so the next boot of one is refused";
+        Check::fail(name, format!("{seen}; {why}"), help)
+    } else {
+        Check::warn(name, seen, help)
+    }
 }
 
 fn members(overview: &Overview) -> Check {

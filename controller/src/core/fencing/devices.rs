@@ -52,6 +52,11 @@ pub(in crate::core) fn cut_off<'a>(
     cut.filter(|device| device.kind == FenceKind::Fabric && names.contains(&device.name)).collect()
 }
 
+/// Returns `true` if the device of this name switches the node's power: what it confirmed off is not just cut off.
+pub(super) fn is_power(situation: &Situation<'_>, node: &str, name: &str) -> bool {
+    devices(situation, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
+}
+
 fn devices<'a>(situation: &Situation<'a>, node: &str) -> Vec<&'a FenceDevice> {
     let mut devices: Vec<&FenceDevice> = situation
         .world

@@ -8,7 +8,7 @@ use crate::core::world::{Versioned, guard_of};
 use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Fence, FenceState, Proof};
+use ha_api_types::record::{Fence, FenceState, Proof, SameMachine};
 use ha_store::Guard;
 
 /// Looks for a proof for a node that is Fencing. The view holds the close, so it holds every report that was committed
@@ -70,13 +70,16 @@ pub(super) fn plan(
 /// machine or anew by the same boot. Every permit guards the node's report, so nothing was started after it.
 fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
     let report = subject.registration()?;
-    if report.value.machine_id != fence.value.machine_id || fence.value.request == Some(report.modified) {
+    if fence.value.request == Some(report.modified) {
         return None;
     }
-    if report.value.boot_id != fence.value.boot_id {
-        return Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() });
+    let same_boot = report.value.boot_id == fence.value.boot_id;
+    match report.value.machine().same(fence.value.machine()) {
+        SameMachine::Yes | SameMachine::Unclear if same_boot => Some(Proof::Reregistered),
+        SameMachine::Yes => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
+        // Only one side tells its hardware: it may be a clone of the machine that is still cut off.
+        SameMachine::No | SameMachine::Unclear => None,
     }
-    Some(Proof::Reregistered)
 }
 
 /// Leaves Fencing with a proof.

@@ -1,6 +1,6 @@
 //! Admitting nodes: an open old epoch is closed first, and only the registration that was looked at is admitted.
 
-use super::{Subjected, close};
+use super::{Subjected, close, devices};
 use crate::core::plan::{Note, Plan, Subject, node_event, stored};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
@@ -8,7 +8,7 @@ use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Assignment, Fence, FenceState, NodeReport, Proof};
+use ha_api_types::record::{Assignment, Fence, FenceState, MachineIds, NodeReport, Proof, SameMachine};
 use ha_api_types::resource::ServiceState;
 use ha_store::{Guard, Transaction};
 
@@ -21,7 +21,9 @@ pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan:
         modified: 0,
         seen: report.seen,
     };
-    if errors_pending(situation, subject.name, &fence, report, plan) {
+    if is_clone(situation, subject.name, report, plan)
+        || errors_pending(situation, subject.name, &fence, report, plan)
+    {
         return;
     }
     admit(situation, subject, Guard::Absent, 1, report, plan);
@@ -39,7 +41,8 @@ pub(super) fn plan_close(
     plan: &mut Plan,
 ) {
     let name = subject.name;
-    if report.value.machine_id != fence.value.machine_id {
+    let same_machine = report.value.machine().same(fence.value.machine());
+    if same_machine == SameMachine::No {
         plan.wait(Kind::Node, name, Reason::DuplicateNode, duplicate(name, report, fence));
         return;
     }
@@ -62,12 +65,13 @@ pub(super) fn plan_close(
         plan.wait(Kind::Node, name, Reason::Registering, message);
         return;
     }
-    let proof = if same_boot {
-        Proof::Reregistered
-    } else {
-        Proof::NewBoot { boot_id: report.value.boot_id.clone() }
+    let proof = match (same_boot, same_machine) {
+        (true, _) => Some(Proof::Reregistered),
+        (false, SameMachine::Yes) => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
+        // One side does not tell its hardware, so it may be a clone: its boot proves nothing (FENCING R5.27).
+        (false, SameMachine::Unclear | SameMachine::No) => None,
     };
-    close(situation, subject, fence, Some(&proof), Note::None, plan);
+    close(situation, subject, fence, proof.as_ref(), Note::None, plan);
 }
 
 /// A closed epoch: a registration that was not admitted before is admitted.
@@ -78,11 +82,25 @@ pub(super) fn plan_admission(
     plan: &mut Plan,
 ) {
     let Some(report) = subject.registration() else { return };
-    let known_machine =
-        fence.value.machine_id.is_empty() || report.value.machine_id == fence.value.machine_id;
-    let confirmed_gone = matches!(fence.value.proof, Some(Proof::Operator { .. }));
+    let known_machine = fence.value.machine_id.is_empty()
+        || report.value.machine().same(fence.value.machine()) != SameMachine::No;
+    let confirmed_gone = match &fence.value.proof {
+        Some(Proof::Operator { .. }) => true,
+        Some(Proof::Device { name }) => devices::is_power(situation, subject.name, name),
+        Some(
+            Proof::Silence { .. }
+            | Proof::NewBoot { .. }
+            | Proof::CleanLeave { .. }
+            | Proof::Reregistered
+            | Proof::NothingActive,
+        )
+        | None => false,
+    };
     if !known_machine && !confirmed_gone {
         plan.wait(Kind::Node, subject.name, Reason::DuplicateNode, duplicate(subject.name, report, fence));
+        return;
+    }
+    if is_clone(situation, subject.name, report, plan) {
         return;
     }
     if fence.value.request == Some(report.modified) {
@@ -97,12 +115,43 @@ pub(super) fn plan_admission(
     admit(situation, subject, Guard::Unchanged(fence.modified), fence.value.epoch, report, plan);
 }
 
+/// Whether a node registers with both ids of another one that is reachable: one machine under two names, which would be fenced
+/// for each other (FENCING R5.28).
+fn is_clone(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport>, plan: &mut Plan) -> bool {
+    let world = situation.world;
+    let other = world.fences.iter().find(|(other, fence)| {
+        let machine = fence.value.machine();
+        other.as_str() != name
+            && fence.value.state == FenceState::Open
+            && report.value.machine().is_surely(machine)
+            && world.alive.get(other.as_str()).is_some_and(|alive| alive.value.epoch == fence.value.epoch)
+            && world
+                .observations
+                .get(other.as_str())
+                .is_some_and(|observed| situation.now.raw < observed.since + world.heartbeat_valid_ms(other))
+    });
+    let Some((other, _)) = other else { return false };
+    let message = format!(
+        "the machine registers as {name} and as {other}: stop one of the two agents, or, if these are two machines, give          each a machine id of its own (rm /etc/machine-id && systemd-machine-id-setup)"
+    );
+    plan.wait(Kind::Node, name, Reason::DuplicateNode, message);
+    true
+}
+
 fn duplicate(name: &str, report: &Versioned<NodeReport>, fence: &Versioned<Fence>) -> String {
     format!(
         "machine {} registers under the name of machine {}: give it another name, or, if the old machine is off for \
          good, confirm that with hactl node confirm-fenced {name}",
-        report.value.machine_id, fence.value.machine_id
+        shown(report.value.machine()),
+        shown(fence.value.machine())
     )
+}
+
+fn shown(machine: MachineIds<'_>) -> String {
+    match machine.product_id {
+        Some(product_id) => format!("{} (hardware {product_id})", machine.machine_id),
+        None => machine.machine_id.to_owned(),
+    }
 }
 
 /// Whether services that the agent could not stop have still to be made unconfirmed Errors; the service planner does
@@ -177,6 +226,7 @@ fn admit(
     let open = Fence {
         epoch,
         machine_id: report.value.machine_id.clone(),
+        product_id: report.value.product_id.clone(),
         boot_id: report.value.boot_id.clone(),
         request: Some(report.modified),
         state: FenceState::Open,

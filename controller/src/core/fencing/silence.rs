@@ -63,12 +63,17 @@ pub(super) fn plan(
     }
     if node.silence_proves.is_err() && !node.has_device {
         let services: Vec<&str> = node.active.iter().map(String::as_str).collect();
+        let (reason, why) = match node.silence_proves {
+            Err(reason @ (Reason::WatchdogFailed | Reason::SleepUnprotected)) => {
+                (reason, format!("heartbeats missed, and {}", reason.sentence()))
+            }
+            Ok(_) | Err(_) => (Reason::NoProofPossible, Reason::NoProofPossible.sentence().to_owned()),
+        };
         let message = format!(
-            "{}; {} may still run there: confirm it off with hactl node confirm-fenced {name}",
-            Reason::NoProofPossible.sentence(),
+            "{why}; {} may still run there: confirm it off with hactl node confirm-fenced {name}",
             services.join(", ")
         );
-        wait(plan, Reason::NoProofPossible, message);
+        wait(plan, reason, message);
         return;
     }
     if !budget.take() {

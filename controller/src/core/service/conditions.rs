@@ -56,7 +56,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
     }
     // What keeps it from going on is told once, when it begins.
     let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice | Reason::Preempting)
-        || (draft.infeasible && reason == Reason::MaintenanceMove);
+        || (draft.infeasible && matches!(reason, Reason::MaintenanceMove | Reason::WatchdogFailed));
     let is_new = before.as_ref().is_none_or(|(known, _)| *known != reason)
         || (draft.blocked && before.is_none_or(|(_, known)| known != message));
     if draft.told.is_empty() && is_new && (wants_attention || draft.blocked) {

@@ -57,6 +57,8 @@ pub(super) fn improve(
     };
     let reason = if driven.contains(&Reason::NodeInMaintenance) {
         Reason::MaintenanceMove
+    } else if driven.contains(&Reason::WatchdogFailed) {
+        Reason::WatchdogFailed
     } else if !makes_room.is_empty() {
         Reason::MakesRoom
     } else if driven.contains(&Reason::PositivePartner) || placement.reason == Reason::AlreadyThere {
@@ -106,7 +108,7 @@ fn cannot_leave(
     reason: Reason,
 ) {
     // Partners that wait to come here say so themselves.
-    let own = driven.iter().any(|reason| drives_away(*reason));
+    let own = driven.iter().any(|reason| drives_away(*reason) || *reason == Reason::WatchdogFailed);
     if !own || placement.node.is_some() {
         return;
     }

@@ -13,7 +13,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::{NodeState, NodeStatus, WatchdogStatus};
 use ha_api_types::quantity::{Amounts, Quantity};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, WatchdogKind};
+use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, SleepProtection, WatchdogKind};
 use ha_api_types::time::Millis;
 use std::collections::BTreeMap;
 
@@ -226,6 +226,8 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
     status.capacity = report.capacity;
     status.wait_ms = Some(report.wait_ms());
     status.timings = Some(report.timings);
+    status.sleep_protection =
+        report.sleep_protection.map_or_else(String::new, |protection| protection.name().to_owned());
     let watchdog = &report.watchdog;
     status.watchdog = Some(WatchdogStatus {
         kind: watchdog.kind.name().to_owned(),
@@ -233,6 +235,7 @@ fn describe(status: &mut NodeStatus, report: &NodeReport) {
         device: watchdog.device.clone(),
         timeout_ms: watchdog.timeout_ms,
         armed: report.armed,
+        failed: report.watchdog_failed,
         sliding: watchdog.sliding,
         descriptor_retained: watchdog.descriptor_retained,
         tested: watchdog.tested,
@@ -280,6 +283,13 @@ fn conditions(
         Err(reason) => (false, reason, problem),
     };
     condition(situation, list, "Watchdog", holds, reason, message, generation);
+    let sleeps = report.is_some_and(|report| report.sleep_protection == Some(SleepProtection::None));
+    if sleeps {
+        let reason = Reason::SleepUnprotected;
+        condition(situation, list, "Awake", false, reason, reason.sentence().to_owned(), generation);
+    } else {
+        list.retain(|condition| condition.kind != "Awake");
+    }
 }
 
 fn devices_gone(situation: &Situation<'_>, name: &str) -> bool {

@@ -7,7 +7,7 @@ use ha_api_types::protocol::Protocol;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, Mode, NodeReport, NotStopped, Phase,
-    Revision, ServiceReport, WatchdogKind, WatchdogReport, WatchdogTest,
+    Revision, ServiceReport, SleepProtection, WatchdogKind, WatchdogReport, WatchdogTest,
 };
 use ha_api_types::resource::{RequestedState, Resource};
 use ha_api_types::time::{Millis, Mono};
@@ -52,6 +52,10 @@ pub(super) struct Agent {
     /// The operation of the test that its watchdog has passed.
     pub(super) tested: Option<String>,
     pub(super) is_virtual: bool,
+    /// Its watchdog refuses pets.
+    pub(super) watchdog_failed: bool,
+    pub(super) sleep_protection: Option<SleepProtection>,
+    pub(super) product_id: Option<String>,
     pub(super) faults: Faults,
     pub(super) timings: Timings,
     pub(super) protocol: Protocol,
@@ -102,6 +106,9 @@ impl Agent {
             kind: WatchdogKind::Kernel,
             tested: None,
             is_virtual: false,
+            watchdog_failed: false,
+            sleep_protection: None,
+            product_id: None,
             faults: Faults::default(),
             hold: None,
             timings: Timings::default(),
@@ -178,6 +185,9 @@ impl Agent {
             },
             timings: self.timings,
             is_virtual: self.is_virtual,
+            watchdog_failed: self.watchdog_failed,
+            sleep_protection: self.sleep_protection,
+            product_id: self.product_id.clone(),
             candidate_generation: self.hold.unwrap_or_default(),
             on_store_loss: if self.hold.is_some() { OnStoreLoss::Hold } else { OnStoreLoss::Stop },
             protocol: self.protocol,

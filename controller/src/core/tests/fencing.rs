@@ -5,7 +5,7 @@ use ha_api_types::cluster::{ClusterSpec, CountOrPercent};
 use ha_api_types::node::{NodeSpec, NodeState};
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{FenceState, Mode, Proof, WatchdogKind};
+use ha_api_types::record::{FenceState, Mode, Proof, SleepProtection, WatchdogKind};
 use ha_api_types::resource::ServiceState;
 
 pub(super) const TH: u64 = 6_000;
@@ -355,4 +355,123 @@ fn where_nothing_is_to_be_done_heartbeats_in_time_cost_no_plan() {
     let looked_at = lab.members[0].core.looked_at;
     lab.run(4 * TH);
     assert_eq!(lab.members[0].core.looked_at, looked_at);
+}
+
+#[test]
+fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_nothing() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    lab.agent(&node).watchdog_failed = true;
+    lab.until(20_000, "moved", |lab| {
+        lab.is("web", ServiceState::Started) && lab.places("web").iter().all(|place| *place != node)
+    });
+    assert!(lab.node_is(&node, NodeState::Online), "it is not in maintenance");
+    let condition = |lab: &Lab, kind: &str| {
+        lab.node(&node).conditions.iter().find(|condition| condition.kind == kind).map(|found| found.reason)
+    };
+    assert_eq!(condition(&lab, "Watchdog"), Some(Reason::WatchdogFailed));
+    assert!(lab.node(&node).watchdog.unwrap().failed);
+
+    // Where nothing can leave, the loss is not proven by silence.
+    let (mut lab, node) = running_on(&["node1"]);
+    lab.agent(&node).watchdog_failed = true;
+    lab.run(5_000);
+    assert_eq!(lab.places("web"), [node.as_str()]);
+    lab.agent(&node).die();
+    lab.run(60_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    let ready = lab.node(&node).conditions.into_iter().find(|condition| condition.kind == "Ready");
+    assert_eq!(ready.unwrap().reason, Reason::WatchdogFailed);
+}
+
+#[test]
+fn the_silence_of_a_machine_that_may_sleep_proves_nothing_unless_that_is_allowed() {
+    let check = |protection: Option<SleepProtection>, allowed: bool, fenced: bool| {
+        let (mut lab, node) = running_on(&["node1", "node2"]);
+        lab.agent(&node).sleep_protection = protection;
+        lab.edit::<NodeSpec>(&node, |object| object.spec.fencing.allow_unfenced = allowed);
+        lab.run(3_000);
+        assert_eq!(lab.places("web"), [node.as_str()], "it moves nothing");
+        lab.agent(&node).die();
+        lab.run(30_000);
+        assert_eq!(lab.fence(&node).state == FenceState::Fenced, fenced, "{protection:?} {allowed}");
+    };
+    check(None, false, true);
+    check(Some(SleepProtection::NotNeeded), false, true);
+    check(Some(SleepProtection::Masked), false, true);
+    check(Some(SleepProtection::Inhibitor), false, true);
+    check(Some(SleepProtection::None), false, false);
+    check(Some(SleepProtection::None), true, true);
+}
+
+#[test]
+fn another_boot_is_a_proof_only_on_the_same_hardware() {
+    let boots = |before: Option<&str>, after: Option<&str>| {
+        let mut lab = Lab::new(1, &["node1", "node2"]);
+        for node in ["node1", "node2"] {
+            lab.agent(node).product_id = before.map(str::to_owned).map(|id| format!("{id}-{node}"));
+        }
+        lab.settle();
+        lab.start("web");
+        let node = lab.status("web").node.unwrap();
+        lab.agent(&node).die();
+        lab.run(1_000);
+        lab.agent(&node).product_id = after.map(|id| format!("{id}-{node}"));
+        lab.agent(&node).boot();
+        lab.run(TH + 3_000);
+        (lab, node)
+    };
+    let check = |before: Option<&str>, after: Option<&str>| {
+        let (lab, node) = boots(before, after);
+        let fence = lab.fence(&node);
+        assert_eq!((fence.state, fence.epoch), (FenceState::Open, 2), "{before:?} {after:?}");
+    };
+    check(None, None);
+    check(Some("p"), Some("p"));
+    // Of two that do not both tell, it cannot be said: it is closed, and no boot proves it.
+    let (lab, node) = boots(Some("p"), None);
+    assert_eq!(lab.fence(&node).state, FenceState::Fencing);
+    // A copy of its disk in another machine.
+    let (lab, node) = boots(Some("p"), Some("q"));
+    assert_ne!(lab.fence(&node).epoch, 3);
+    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
+    assert!(lab.places("web").is_empty());
+}
+
+#[test]
+fn a_fence_of_before_the_upgrade_learns_the_hardware_while_its_node_is_heard() {
+    let (mut lab, node) = running_on(&["node1", "node2"]);
+    assert_eq!(lab.fence(&node).product_id, None);
+    lab.agent(&node).product_id = Some("p".to_owned());
+    lab.until(5_000, "learned", |lab| lab.fence(&node).product_id.as_deref() == Some("p"));
+    assert_eq!(lab.fence(&node).epoch, 1);
+    assert_eq!(lab.places("web"), [node.as_str()]);
+    lab.agent(&node).die();
+    lab.run(1_000);
+    lab.agent(&node).boot();
+    lab.until(TH + 1_500, "admitted", |lab| lab.fence(&node).epoch == 2);
+}
+
+#[test]
+fn a_machine_under_two_names_is_refused_while_the_first_is_reachable() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    let ids = |agent: &mut super::agent::Agent, product: &str| {
+        agent.machine_id = "machine".to_owned();
+        agent.product_id = Some(product.to_owned());
+    };
+    ids(lab.agent("node1"), "p");
+    lab.agent("node2").die();
+    lab.until(20_000, "the first is online", |lab| lab.node_is("node1", NodeState::Online));
+    ids(lab.agent("node2"), "p");
+    lab.agent("node2").boot();
+    lab.run(10_000);
+    assert_ne!(lab.fence("node2").state, FenceState::Open);
+    assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
+    lab.agent("node1").die();
+    lab.until(30_000, "admitted", |lab| lab.fence("node2").state == FenceState::Open);
+    // Two machines of one image tell their hardware apart.
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    ids(lab.agent("node1"), "p");
+    ids(lab.agent("node2"), "q");
+    lab.settle();
+    assert!(lab.node_is("node1", NodeState::Online) && lab.node_is("node2", NodeState::Online));
 }

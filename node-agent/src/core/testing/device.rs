@@ -7,6 +7,11 @@ impl World {
         self.daemon.handle(self.moment(), input);
         while let Some(effect) = self.daemon.poll_effect() {
             let answer = match effect {
+                daemon::Effect::Open { .. } if self.pets_fail => {
+                    let place = protocol::Name::new(b"/dev/watchdog");
+                    daemon::Input::Opened(Err(protocol::Refusal::NoDevice { errno: 19, place }))
+                }
+                daemon::Effect::Pet { .. } if self.pets_fail => daemon::Input::Petted(Err(19)),
                 daemon::Effect::Open { timeout_seconds } => {
                     self.pet(u64::from(timeout_seconds) * 1000);
                     daemon::Input::Opened(Ok(protocol::DeviceFacts {
@@ -31,6 +36,10 @@ impl World {
                     daemon::Input::Closed(Ok(()))
                 }
                 daemon::Effect::Save(_) | daemon::Effect::Disconnect => continue,
+                daemon::Effect::Reset => {
+                    self.fires_at_ms = Some(self.now_ms);
+                    continue;
+                }
                 daemon::Effect::Reply(reply) => {
                     self.reply(reply);
                     continue;

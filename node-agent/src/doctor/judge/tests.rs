@@ -4,7 +4,7 @@ use super::*;
 use crate::doctor::{ManagerSettings, Owner, TimeDaemon};
 use crate::watchdog::protocol::{DeviceFacts, DeviceKind, Name, Privileges};
 use ha_api_types::check::Verdict;
-use ha_api_types::record::WatchdogTest;
+use ha_api_types::record::{SleepProtection, WatchdogTest};
 
 /// A machine of which there is nothing to say.
 #[derive(Clone)]
@@ -193,6 +193,23 @@ fn the_machine_around_it_is_judged() {
         "systemctl mask sleep.target",
     );
     check(sleeps(&["suspend.target"]), "sleep", Ok, "masked", "");
+    let protected = |protection: SleepProtection, other: bool| {
+        move |m: &mut Machine| {
+            m.circumstances.sleep_protection = Some(protection);
+            m.circumstances.has_other_proof = other;
+        }
+    };
+    check(protected(SleepProtection::NotNeeded, false), "sleep", Ok, "cannot sleep", "");
+    check(protected(SleepProtection::Masked, false), "sleep", Ok, "switched off", "");
+    check(protected(SleepProtection::Inhibitor, false), "sleep", Ok, "inhibitor", "");
+    check(
+        protected(SleepProtection::None, false),
+        "sleep",
+        Fail,
+        "silence proves nothing",
+        "systemctl mask sleep.target",
+    );
+    check(protected(SleepProtection::None, true), "sleep", Warn, "nothing keeps it awake", "systemctl mask");
     check(
         |m| m.facts.panic.panic = Some(0),
         "panic",

@@ -1,8 +1,8 @@
 //! What each request does to the state, from the message to its answer.
 
 use super::{
-    Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, Refusal, Request,
-    State, Timing, Undo,
+    Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, Pets, Refusal,
+    Request, State, Timing, Undo,
 };
 
 impl Core {
@@ -43,7 +43,7 @@ impl Core {
             None => {
                 self.smallest_margin_ms = None;
                 self.worst_lateness_ms = None;
-                self.pending = Pending::Open { number, arm };
+                self.pending = Pending::Open { number, arm, again: false };
                 self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
             }
             Some(device) => self.arm_again(now, number, arm, device),
@@ -60,7 +60,7 @@ impl Core {
         if let Some(refusal) = too_long(&device, arm.timeout_seconds, &arm) {
             return self.refuse(number, refusal);
         }
-        let undo = Undo::Restore { timing: self.timing, state: self.state };
+        let undo = Undo::Restore { timing: self.timing, state: self.state, arm };
         self.timing = Some(timing_of(&arm, arm.timeout_seconds));
         self.state = state_of(&arm);
         self.save();
@@ -69,8 +69,8 @@ impl Core {
     }
 
     pub(super) fn opened(&mut self, now: Moment, result: Result<DeviceFacts, Refusal>) {
-        let (number, arm) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
-            Pending::Open { number, arm } => (number, arm),
+        let (number, arm, again) = match std::mem::replace(&mut self.pending, Pending::Nothing) {
+            Pending::Open { number, arm, again } => (number, arm, again),
             pending @ (Pending::Nothing | Pending::Pet { .. } | Pending::Close { .. }) => {
                 self.pending = pending;
                 return;
@@ -80,6 +80,9 @@ impl Core {
             Ok(device) => device,
             Err(refusal) => return self.refuse(number, refusal),
         };
+        if again {
+            return self.opened_again(now, number, &arm, device);
+        }
         self.device = Some(device);
         self.timing = Some(timing_of(&arm, device.timeout_seconds));
         if let Some(refusal) = too_long(&device, device.timeout_seconds, &arm) {
@@ -93,6 +96,32 @@ impl Core {
         self.save();
         self.pet(now, true);
         self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Close };
+    }
+
+    /// Opens the device that refuses pets again: a driver that was bound again has another one under the same name, and the
+    /// open one never works again.
+    fn open_again(&mut self, number: u64, arm: Arm) {
+        self.pending = Pending::Open { number, arm, again: true };
+        self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
+    }
+
+    /// The device was there again, and takes the place of the one that refuses pets. Until it has taken pets for a whole
+    /// timeout it counts as failed, whatever it is like: it is not closed, so that the deadline goes on.
+    fn opened_again(&mut self, now: Moment, number: u64, arm: &Arm, device: DeviceFacts) {
+        self.device = Some(device);
+        self.fires_at = None;
+        self.save();
+        if let Some(refusal) = too_long(&device, device.timeout_seconds, arm) {
+            return self.refuse(number, refusal);
+        }
+        if arm.deadline.is_some_and(|deadline| !self.pet_fits(now, deadline)) {
+            return self.refuse(number, Refusal::DeadlinePassed);
+        }
+        self.timing = Some(timing_of(arm, device.timeout_seconds));
+        self.state = state_of(arm);
+        self.save();
+        self.pet(now, true);
+        self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Reopened };
     }
 
     fn set_deadline(&mut self, now: Moment, number: u64, deadline: Moment) {
@@ -171,6 +200,8 @@ impl Core {
         };
         self.device = None;
         self.timing = None;
+        // Nothing is guarded by it any more.
+        self.pets = Pets::Taken;
         self.fires_at = None;
         self.last_pet = None;
         self.save();
@@ -194,11 +225,11 @@ impl Core {
             Ok(read_back) => {
                 // For a deadline the pet was taken, if with too much time: that is a notice, not a refusal.
                 match undo {
-                    Undo::Nothing => {
+                    Undo::Nothing | Undo::Again { .. } => {
                         self.check_sliding(asked, read_back);
                         None
                     }
-                    Undo::Restore { .. } | Undo::Close => self.too_much(asked, read_back),
+                    Undo::Restore { .. } | Undo::Close | Undo::Reopened => self.too_much(asked, read_back),
                 }
             }
             Err(errno) => Some(Refusal::DeviceFailed { errno }),
@@ -207,21 +238,40 @@ impl Core {
             if let (Undo::Restore { .. }, Ok(read_back)) = (undo, result) {
                 self.timeout_changed(read_back);
             }
+            match undo {
+                // Armed again, and petted.
+                Undo::Restore { .. } | Undo::Reopened if self.pets == Pets::Refused => {
+                    self.pets = Pets::Returning { since: now };
+                }
+                Undo::Restore { .. } | Undo::Again { .. } | Undo::Reopened | Undo::Nothing | Undo::Close => {}
+            }
             return self.reply(number, outcome);
         };
         match undo {
-            Undo::Nothing => self.refuse(number, refusal),
+            Undo::Nothing | Undo::Reopened => {
+                if result.is_err() {
+                    self.pet_was_refused();
+                }
+                self.refuse(number, refusal);
+            }
+            Undo::Again { arm } => {
+                self.pet_was_refused();
+                self.open_again(number, arm);
+            }
             Undo::Close => self.close(number, Outcome::Refused(refusal)),
-            Undo::Restore { timing, state } => {
+            Undo::Restore { timing, state, arm } => {
                 let refused_state = std::mem::replace(&mut self.state, state);
                 self.timing = timing;
                 self.save();
                 if let State::Armed { deadline } = refused_state {
                     self.shorten(deadline);
                 }
-                if self.pet(now, true) {
-                    self.pending =
-                        Pending::Pet { number, outcome: Outcome::Refused(refusal), undo: Undo::Nothing };
+                if result.is_err() && self.pets == Pets::Refused {
+                    self.open_again(number, arm);
+                } else if self.pet(now, true) {
+                    // What it refuses may be the timeout alone.
+                    let undo = if result.is_err() { Undo::Again { arm } } else { Undo::Nothing };
+                    self.pending = Pending::Pet { number, outcome: Outcome::Refused(refusal), undo };
                 } else {
                     self.refuse(number, refusal);
                 }

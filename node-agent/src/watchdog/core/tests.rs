@@ -1,6 +1,7 @@
 //! The daemon's core against a device under a virtual clock.
 
 mod properties;
+mod refusing;
 
 use super::super::protocol::{DeviceKind, LargestTimeouts, Name};
 use super::*;
@@ -24,6 +25,10 @@ struct World {
     /// How long the process is stopped between deciding on a pet and petting, once.
     stall_ns: u64,
     pets: usize,
+    /// The device refuses pets, and cannot be opened.
+    refuses: bool,
+    /// The daemon has asked for a reset.
+    resets: usize,
 }
 
 fn facts(sliding: bool, nowayout: bool) -> DeviceFacts {
@@ -56,6 +61,8 @@ impl World {
             saved: None,
             stall_ns: 0,
             pets: 0,
+            refuses: false,
+            resets: 0,
         };
         world.input(Input::Connected);
         world
@@ -74,6 +81,14 @@ impl World {
         self.core.handle(self.now, input);
         while let Some(effect) = self.core.poll_effect() {
             let answer = match effect {
+                Effect::Open { .. } if self.refuses => {
+                    Input::Opened(Err(Refusal::NoDevice { errno: 19, place: Name::default() }))
+                }
+                Effect::Pet { .. } if self.refuses => Input::Petted(Err(19)),
+                Effect::Reset => {
+                    self.resets += 1;
+                    continue;
+                }
                 Effect::Open { timeout_seconds } => {
                     self.open = true;
                     self.timeout_seconds = timeout_seconds;

@@ -219,19 +219,29 @@ impl EventLoop {
                     self.core.handle(clock::now(), Input::Disconnected);
                     continue;
                 }
+                Effect::Reset => {
+                    if let Some(device) = &mut self.device {
+                        device.reset_machine();
+                    }
+                    continue;
+                }
             };
             self.core.handle(clock::now(), answer);
         }
     }
 
     fn open(&mut self, timeout_seconds: u32) -> Input {
-        // Nothing is armed yet, so files may be read: what an operator has mended counts at once.
+        // Nothing is armed yet, or the device takes no pets anyway, so files may be read: what an operator has corrected
+        // counts immediately.
         if let (Place::Kernel(_), Some(refusal)) = (&self.place, system_conf::refusal(Path::new("/"))) {
             return Input::Opened(Err(refusal));
         }
         let opened = Device::open(&self.place, timeout_seconds, self.manager.retains());
         Input::Opened(opened.map(|(device, mut facts)| {
             if let Device::Kernel(kernel) = &device {
+                if self.device.is_some() {
+                    self.manager.remove(STORED_DEVICE);
+                }
                 facts.descriptor_retained = self.manager.store(STORED_DEVICE, kernel.descriptor());
             }
             self.device = Some(device);

@@ -54,7 +54,7 @@ mod tests {
     fn is_read_by_the_next_holder_of_the_descriptor() {
         let record = Record::new(None).unwrap();
         assert_eq!(record.read(), None);
-        let saved = Saved { state: State::Armed { deadline: Moment::both(7) }, device: None, timing: None };
+        let saved = Saved { state: State::Armed { deadline: Moment::both(7) }, ..Saved::default() };
         record.write(&saved);
         let next = Record::new(Some(record.descriptor.try_clone().unwrap())).unwrap();
         drop(record);

@@ -56,9 +56,16 @@ impl KernelDevice {
 
     /// Takes over a device that is open already, without touching it. What is known of it comes from the
     /// record that the earlier daemon kept; without one it counts as fixed.
-    pub(crate) fn inherit(descriptor: OwnedFd, place: &Path) -> Result<(Self, DeviceFacts), u32> {
-        let info = system_calls::get_support(&descriptor).map_err(number)?;
-        let timeout_seconds = system_calls::get_timeout(&descriptor).map_err(number)?;
+    ///
+    /// # Errors
+    /// The error number of a descriptor that does not answer as a watchdog device, and the descriptor.
+    pub(crate) fn inherit(descriptor: OwnedFd, place: &Path) -> Result<(Self, DeviceFacts), (u32, OwnedFd)> {
+        let support = system_calls::get_support(&descriptor);
+        let answers = support.and_then(|info| Ok((info, system_calls::get_timeout(&descriptor)?)));
+        let (info, timeout_seconds) = match answers {
+            Ok(answers) => answers,
+            Err(errno) => return Err((number(errno), descriptor)),
+        };
         let device = Self { descriptor, place: name_of(place), timeout_seconds };
         let listed = device.listed();
         let nowayout = listed.as_ref().is_none_or(|listed| listed.nowayout.unwrap_or(true));
@@ -74,6 +81,11 @@ impl KernelDevice {
             nowayout,
         };
         Ok((device, facts))
+    }
+
+    /// A device that an earlier daemon left behind and that does not answer any more: it takes no pets.
+    pub(crate) fn inherit_failed(descriptor: OwnedFd, place: &Path) -> Self {
+        Self { descriptor, place: name_of(place), timeout_seconds: 0 }
     }
 
     /// Its descriptor, for the service manager's store.

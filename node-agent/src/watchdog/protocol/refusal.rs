@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum Refusal {
     /// The peer speaks another version of the protocol.
     #[error(
-        "agent and ha-watchdogd speak different versions (the daemon speaks {daemon}): install the same release of both and restart ha-watchdogd"
+        "agent and ha-watchdogd speak different versions (the daemon speaks {daemon}): install the same release of both and run systemctl kill ha-watchdogd, which starts it again"
     )]
     Version {
         /// The daemon's version.
@@ -63,7 +63,7 @@ pub enum Refusal {
     },
     /// The device is not there.
     #[error(
-        "there is no watchdog device {place} (error {errno}): load a driver, for example set WATCHDOG_MODULE (or another WATCHDOG_DEVICE) in /etc/default/ha-watchdogd and restart ha-watchdogd"
+        "there is no watchdog device {place} (error {errno}): load a driver, for example set WATCHDOG_MODULE (or another WATCHDOG_DEVICE) in /etc/default/ha-watchdogd and run systemctl kill ha-watchdogd, which starts it again"
     )]
     NoDevice {
         /// The error number the kernel gave.
@@ -208,7 +208,7 @@ mod tests {
         check(
             Refusal::NoDevice { errno: 2, place: Name::new(b"/dev/watchdog7") },
             "no watchdog device /dev/watchdog7",
-            "in /etc/default/ha-watchdogd and restart ha-watchdogd",
+            "in /etc/default/ha-watchdogd and run systemctl kill ha-watchdogd, which starts it again",
         );
         let busy = Refusal::DeviceBusy { pid: 1, name: Name::new(b"systemd") };
         check(busy, "held by process 1 (systemd)", "RebootWatchdogSec=0 in /etc/systemd/system.conf.d/");

@@ -12,6 +12,11 @@ pub const MESSAGE_BYTES: usize = 256;
 /// The first bytes of each message.
 const MAGIC: u32 = u32::from_le_bytes(*b"HAWD");
 
+/// The version of the saved record, counted apart from [`VERSION`] of the messages: a daemon that another release starts
+/// again must read what the one before kept, or it lets the machine be reset. A field that is added at the end, where an
+/// earlier release leaves zeros, needs no new version; any other change does, and the reader then reads both.
+const RECORD_VERSION: u16 = 1;
+
 /// Where the checksum of saved bytes stands.
 const CHECKSUM_AT: usize = MESSAGE_BYTES - 8;
 
@@ -84,6 +89,7 @@ pub fn encode_reply(reply: &Reply) -> [u8; MESSAGE_BYTES] {
     out.option(reply.status.worst_lateness_ms, Writer::u32);
     out.option(reply.status.time_left_seconds, Writer::u32);
     out.option(reply.status.pretimeout_seconds, Writer::u32);
+    out.bool(reply.status.takes_no_pets);
     out.bytes
 }
 
@@ -103,6 +109,7 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, DecodeError> {
             worst_lateness_ms: input.option(Reader::u32)?,
             time_left_seconds: input.option(Reader::u32)?,
             pretimeout_seconds: input.option(Reader::u32)?,
+            takes_no_pets: input.bool()?,
         },
     })
 }
@@ -110,7 +117,7 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, DecodeError> {
 /// The bytes of what is saved, with a checksum: a daemon that died while writing leaves nothing that looks valid.
 pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
     let mut out = Writer::new();
-    out.header(200, 0);
+    out.header_of(RECORD_VERSION, 200, 0);
     out.state(saved.state);
     out.option(saved.device, Writer::device);
     out.option(saved.timing, |out, timing| {
@@ -118,16 +125,20 @@ pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
         out.limits(timing.largest);
         out.u32(timing.heartbeat_valid_ms);
     });
+    // Later fields come at the end: a daemon of an earlier release leaves zeros here and passes them over.
+    out.bool(saved.takes_no_pets);
     let checksum = checksum(&out.bytes);
     out.at = CHECKSUM_AT;
     out.u64(checksum);
     out.bytes
 }
 
-/// Reads what was saved.
+/// Reads what was saved, by this release or the one before.
 pub fn decode_saved(bytes: &[u8]) -> Result<Saved, DecodeError> {
     let mut input = Reader::new(bytes)?;
-    let (200, _) = input.header()? else { return Err(DecodeError::Malformed) };
+    let (200, _) = input.header_of(RECORD_VERSION - 1..=RECORD_VERSION)? else {
+        return Err(DecodeError::Malformed);
+    };
     let saved = Saved {
         state: input.state()?,
         device: input.option(Reader::device)?,
@@ -138,6 +149,7 @@ pub fn decode_saved(bytes: &[u8]) -> Result<Saved, DecodeError> {
                 heartbeat_valid_ms: input.u32()?,
             })
         })?,
+        takes_no_pets: input.bool()?,
     };
     input.at = CHECKSUM_AT;
     if input.u64()? == checksum(bytes) { Ok(saved) } else { Err(DecodeError::Malformed) }
@@ -193,8 +205,12 @@ impl Writer {
     }
 
     fn header(&mut self, tag: u16, number: u64) {
+        self.header_of(VERSION, tag, number);
+    }
+
+    fn header_of(&mut self, version: u16, tag: u16, number: u64) {
         self.u32(MAGIC);
-        self.u16(VERSION);
+        self.u16(version);
         self.u16(tag);
         self.u64(number);
     }
@@ -326,11 +342,15 @@ impl<'a> Reader<'a> {
     }
 
     fn header(&mut self) -> Result<(u16, u64), DecodeError> {
+        self.header_of(VERSION..=VERSION)
+    }
+
+    fn header_of(&mut self, versions: std::ops::RangeInclusive<u16>) -> Result<(u16, u64), DecodeError> {
         if self.u32()? != MAGIC {
             return Err(DecodeError::Malformed);
         }
         let version = self.u16()?;
-        if version != VERSION {
+        if !versions.contains(&version) {
             return Err(DecodeError::Version(version));
         }
         Ok((self.u16()?, self.u64()?))

@@ -64,6 +64,7 @@ fn every_reply_survives_the_wire() {
                     worst_lateness_ms: last_pet.map(|_| 12),
                     time_left_seconds: device.map(|_| 5),
                     pretimeout_seconds: last_pet.map(|_| 0),
+                    takes_no_pets: device.is_some(),
                 };
                 let reply = Reply { answers: 12, outcome, status };
                 assert_eq!(decode_reply(&encode_reply(&reply)), Ok(reply));
@@ -115,7 +116,7 @@ fn saved_state_is_checked() {
     for state in every_state() {
         let timing =
             Timing { timeout_seconds: 5, largest: LargestTimeouts::default(), heartbeat_valid_ms: 6000 };
-        let saved = Saved { state, device: Some(a_device()), timing: Some(timing) };
+        let saved = Saved { state, device: Some(a_device()), timing: Some(timing), takes_no_pets: true };
         let bytes = encode_saved(&saved);
         assert_eq!(decode_saved(&bytes), Ok(saved));
         let mut half_written = bytes;
@@ -141,4 +142,42 @@ proptest! {
         bytes[..8].copy_from_slice(&[b'H', b'A', b'W', b'D', 1, 0, tag, 0]);
         let _ = (decode_request(&bytes), decode_reply(&bytes), decode_saved(&bytes));
     }
+}
+
+/// The bytes with another version and a checksum that fits.
+fn record_of_version(saved: &Saved, version: u16) -> [u8; MESSAGE_BYTES] {
+    let mut bytes = encode_saved(saved);
+    bytes[4..6].copy_from_slice(&version.to_le_bytes());
+    let checksum = checksum(&bytes);
+    bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn a_record_is_read_by_the_next_release_whatever_the_version_of_the_messages() {
+    let saved = Saved { state: State::Staying, device: Some(a_device()), timing: None, takes_no_pets: false };
+    let check = |version: u16, expected: Result<Saved, DecodeError>| {
+        assert_eq!(decode_saved(&record_of_version(&saved, version)), expected);
+    };
+    check(RECORD_VERSION, Ok(saved));
+    check(RECORD_VERSION - 1, Ok(saved));
+    check(RECORD_VERSION + 1, Err(DecodeError::Version(RECORD_VERSION + 1)));
+}
+
+#[test]
+fn a_record_of_a_release_that_knew_of_no_refused_pets_is_read() {
+    // What releases before 0.2 keep for an armed device, byte by byte up to its last field.
+    let mut bytes = [0; MESSAGE_BYTES];
+    bytes[..4].copy_from_slice(b"HAWD");
+    bytes[4] = 1;
+    bytes[6] = 200;
+    bytes[16] = 1;
+    bytes[17] = 7;
+    bytes[25] = 8;
+    let checksum = checksum(&bytes);
+    bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+    let deadline = Moment { monotonic_raw_ns: 7, boottime_ns: 8 };
+    let expected = Saved { state: State::Armed { deadline }, ..Saved::default() };
+    assert_eq!(decode_saved(&bytes), Ok(expected));
+    assert_eq!(encode_saved(&expected), bytes, "and such a release reads ours");
 }

@@ -44,7 +44,8 @@ impl Timer {
         if self.expires_at_ns.is_some_and(|at| at <= now_ns) {
             return Answer::Failed(INVALID);
         }
-        if self.refuses {
+        // What it would reset is reset all the same.
+        if self.refuses && operation != Operation::Expire {
             return Answer::Failed(INPUT_OUTPUT);
         }
         match operation {
@@ -71,6 +72,10 @@ impl Timer {
             }
             Operation::MagicClose => {
                 self.expires_at_ns = None;
+                Answer::Value(0)
+            }
+            Operation::Expire => {
+                self.expires_at_ns = Some(now_ns);
                 Answer::Value(0)
             }
         }
@@ -126,5 +131,13 @@ mod tests {
         timer.set_refuses(false);
         assert_eq!(timer.handle(2_000_000_000, Operation::KeepAlive), Answer::Value(5));
         assert_eq!(timer.expires_at_ns(), Some(7_000_000_000));
+    }
+
+    #[test]
+    fn is_told_to_fire() {
+        let mut timer = Timer::new();
+        assert_eq!(timer.handle(SECOND, Operation::Start), Answer::Value(60));
+        assert_eq!(timer.handle(2 * SECOND, Operation::Expire), Answer::Value(0));
+        assert_eq!(timer.expires_at_ns(), Some(2 * SECOND));
     }
 }

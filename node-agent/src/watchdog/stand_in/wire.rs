@@ -21,6 +21,8 @@ pub(crate) enum Operation {
     TimeLeft,
     /// Stops the timer.
     MagicClose,
+    /// Lets the timer fire now.
+    Expire,
 }
 
 /// What the stand-in answers.
@@ -41,6 +43,7 @@ pub(crate) fn encode(number: u32, operation: Operation) -> [u8; MESSAGE_BYTES] {
         Operation::KeepAlive => (4, 0),
         Operation::TimeLeft => (5, 0),
         Operation::MagicClose => (6, 0),
+        Operation::Expire => (7, 0),
     };
     pack(number, tag, argument)
 }
@@ -55,6 +58,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(u32, Operation)> {
         4 => Operation::KeepAlive,
         5 => Operation::TimeLeft,
         6 => Operation::MagicClose,
+        7 => Operation::Expire,
         _ => return None,
     };
     Some((number, operation))
@@ -105,6 +109,7 @@ mod tests {
             Operation::KeepAlive,
             Operation::TimeLeft,
             Operation::MagicClose,
+            Operation::Expire,
         ] {
             assert_eq!(decode(&encode(9, operation)), Some((9, operation)));
         }

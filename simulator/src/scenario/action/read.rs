@@ -3,6 +3,7 @@
 use super::{Action, Command, End, JournalFault, Pets, ProcessVerb, bare};
 use crate::duration::Duration;
 use crate::scenario::reader::one_of;
+use crate::scenario::sections::SLEEPS;
 use ha_api_types::kind::Kind;
 use ha_api_types::quantity::{Quantity, QuantityError};
 use ha_api_types::schema;
@@ -11,12 +12,12 @@ use ha_api_types::usage::Usage;
 use serde_json::{Value, json};
 
 /// The first word of an action, and how it is written.
-const FORMS: [(&str, &str); 40] = [
+const FORMS: [(&str, &str); 42] = [
     ("power", "power N on|off"),
     ("network", "network N on|off"),
     ("reboot", "reboot N"),
     ("shutdown", "shutdown N"),
-    ("replace", "replace N"),
+    ("replace", "replace N [clone]"),
     ("agent", "agent N stop|start|restart|kill|hang|resume"),
     ("controller", "controller N stop|start|restart|kill|hang|resume"),
     ("suspend", "suspend N DURATION"),
@@ -25,6 +26,8 @@ const FORMS: [(&str, &str); 40] = [
     ("plan-time", "plan-time N DURATION"),
     ("watchdogd", "watchdogd N kill|start"),
     ("pets", "pets N fail|fail-counting|ok|reopen"),
+    ("sleep", "sleep N never|masked|inhibitor|unprotected"),
+    ("drivers", "drivers N unknown|known"),
     ("journal", "journal N full|ok|lost|old"),
     ("link", "link A B off|on [one-way]"),
     ("migration-network", "migration-network N off|on"),
@@ -120,7 +123,8 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         ["network", node, word] => Ok(Action::Network { node: owned(node), on: either(word, "on", "off")? }),
         ["reboot", node] => Ok(Action::Reboot { node: owned(node) }),
         ["shutdown", node] => Ok(Action::Shutdown { node: owned(node) }),
-        ["replace", node] => Ok(Action::Replace { node: owned(node) }),
+        ["replace", node] => Ok(Action::Replace { node: owned(node), clone: false }),
+        ["replace", node, "clone"] => Ok(Action::Replace { node: owned(node), clone: true }),
         ["agent", node, verb] => Ok(Action::Agent { node: owned(node), verb: process_verb(verb)? }),
         ["controller", node, verb] => Ok(Action::Controller { node: owned(node), verb: process_verb(verb)? }),
         ["suspend", node, word] => Ok(Action::Suspend { node: owned(node), length_ms: length(word)? }),
@@ -144,6 +148,13 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
                 _ => return Err(misfit(words)),
             };
             Ok(Action::Pets { node: owned(node), pets })
+        }
+        ["sleep", node, word] => match SLEEPS.iter().find(|(known, _)| known == word) {
+            Some((_, protection)) => Ok(Action::Sleep { node: owned(node), protection: *protection }),
+            None => Err(misfit(words)),
+        },
+        ["drivers", node, word] => {
+            Ok(Action::Drivers { node: owned(node), known: either(word, "known", "unknown")? })
         }
         ["journal", node, word] => Ok(Action::Journal { node: owned(node), what: journal_fault(word)? }),
         ["link", from, to, word, rest @ ..] if matches!(rest, [] | ["one-way"]) => Ok(Action::Link {

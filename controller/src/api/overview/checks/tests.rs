@@ -152,3 +152,24 @@ fn a_test_of_the_watchdog_may_be_required() {
     overview.nodes[0].watchdog.as_mut().expect("one").tested = false;
     judged(&required, &overview, "watchdogs-tested", Verdict::Fail, "requireTested asks for it");
 }
+
+#[test]
+fn nodes_of_one_image_are_named() {
+    use Verdict::{Fail, Ok, Warn};
+    let check = |machines: [(&str, Option<&str>); 2], verdict: Verdict, seen: &str| {
+        let mut world = world(&[]);
+        let keys = Keys::new("test");
+        let entry = |(at, (machine_id, product_id)): (usize, &(&str, Option<&str>))| Entry {
+            key: keys.node_report(&format!("node{}", at + 1)),
+            value: json!({"machineId": machine_id, "productId": product_id}).to_string().into_bytes().into(),
+            create_revision: 1,
+            mod_revision: 1,
+            lease: 0,
+        };
+        world.replace(machines.iter().enumerate().map(entry).collect(), 1, Mono(0));
+        judged(&world, &well(), "machine-ids", verdict, seen);
+    };
+    check([("a", Some("p")), ("b", Some("p"))], Ok, "of its own");
+    check([("a", Some("p")), ("a", Some("q"))], Warn, "one machine id on several nodes: node1, node2");
+    check([("a", Some("p")), ("a", Some("p"))], Fail, "the next boot of one is refused");
+}

@@ -1,0 +1,92 @@
+//! A watchdog device that refuses pets, and when it counts again (FENCING R4.17 to R4.24).
+
+use super::AgentCore;
+use super::arming::Watchdog;
+use super::effect::Level;
+use crate::watchdog::protocol::{Arm, Request};
+use ha_api_types::time::{Millis, Mono, Now};
+
+/// What is said of a watchdog that refuses pets.
+pub(super) const REFUSES_PETS: &str =
+    "it refuses pets: its driver was unbound, or its device has failed; see the kernel's log";
+/// How long to wait before asking again whether the device takes pets.
+pub(super) const LOOK_AGAIN_MS: Millis = 500;
+/// Whether the device takes pets (FENCING R4.17 to R4.24). It is this process's own memory: a daemon of an earlier release
+/// does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pets {
+    #[default]
+    Taken,
+    /// It has refused a pet or a deadline.
+    Refused,
+    /// It was armed again after that, and has taken every pet since.
+    Returning { since: Mono },
+}
+
+impl Watchdog {
+    /// Whether the device has refused no pet, or has made good for it.
+    pub(super) fn takes_pets(&self) -> bool {
+        self.pets == Pets::Taken
+    }
+
+    /// When pets have succeeded for a whole timeout since the device was armed again.
+    pub(super) fn returned_at(&self) -> Option<Mono> {
+        let Pets::Returning { since } = self.pets else { return None };
+        let timeout_ms = self.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
+        Some(since + timeout_ms)
+    }
+}
+
+impl AgentCore {
+    /// The device has refused a pet or a deadline.
+    pub(super) fn pets_refused(&mut self, errno: Option<u32>) {
+        let is_news = self.watchdog.takes_pets();
+        self.watchdog.pets = Pets::Refused;
+        self.watchdog.acknowledged = None;
+        if is_news {
+            let errno = errno.map_or_else(String::new, |errno| format!(" (error {errno})"));
+            let text =
+                format!("the watchdog refuses pets{errno}: exclusive services move away from this node");
+            self.log(Level::Error, text);
+            self.changed = true;
+            self.all_stale = true;
+            if self.watchdog_test.is_under_way() {
+                // The reset that follows is not the device's.
+                self.end_test("the watchdog refuses pets");
+            }
+        }
+    }
+
+    /// Ends what a refused pet has begun, once the device was armed again and has taken pets for its whole timeout.
+    pub(super) fn look_at_pets(&mut self, now: &Now) {
+        let returned = self.watchdog.returned_at().is_some_and(|at| now.raw >= at);
+        if returned && !self.watchdog.status.takes_no_pets {
+            self.watchdog.pets = Pets::Taken;
+            self.log(Level::Info, "the watchdog takes pets again".to_owned());
+            self.changed = true;
+            self.all_stale = true;
+        }
+    }
+
+    /// What is asked of a device that has refused pets while nothing is active: it is kept without a deadline, armed again, and
+    /// let go only once it has taken pets for its timeout (FENCING R4.18, R4.24).
+    pub(super) fn mending_request(&self, now: &Now) -> Option<Request> {
+        if !self.watchdog.is_staying() {
+            return Some(Request::Stay);
+        }
+        match self.watchdog.pets {
+            Pets::Refused if self.may_rearm(now) => {
+                Some(Request::Arm(Arm::of_timings(&self.arming_timings(), None)))
+            }
+            Pets::Returning { .. } if self.watchdog.returned_at().is_some_and(|at| now.raw >= at) => {
+                Some(Request::Query)
+            }
+            Pets::Taken | Pets::Refused | Pets::Returning { .. } => None,
+        }
+    }
+
+    /// Whether the device that runs may be armed again: not so soon after that was refused.
+    pub(super) fn may_rearm(&self, now: &Now) -> bool {
+        self.watchdog.rearm_at.is_none_or(|at| now.raw >= at)
+    }
+}

@@ -1,0 +1,132 @@
+//! FENCING R4.17 to R4.24: a watchdog that refuses pets, as the agent sees it.
+
+use super::*;
+use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnStoreLoss};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Candidate, HoldAnswer, SleepProtection};
+
+/// The driver is unbound: the device refuses pets, and does not count any more.
+fn fail(world: &mut World) {
+    world.pets_fail = true;
+    world.fires_at_ms = None;
+}
+
+/// A node that runs `web`, and whose device refuses pets since a moment ago.
+fn refusing() -> World {
+    let mut world = World::running();
+    fail(&mut world);
+    world.advance(1_500);
+    world
+}
+
+#[test]
+fn it_is_committed_beside_armed_and_the_device_is_kept() {
+    let mut world = refusing();
+    let report = world.report();
+    assert!(report.armed && report.watchdog_failed, "{report:?}");
+    assert_eq!(report.watchdog.reason, Some(Reason::WatchdogFailed));
+    world.advance(60_000);
+    assert!(world.report().armed && !world.reset, "heartbeats keep its deadline");
+    assert!(matches!(world.daemon.status().state, protocol::State::Armed { .. }));
+    assert!(world.copies["web"].running);
+}
+
+#[test]
+fn no_permit_is_committed_from_the_first_refused_pet_on() {
+    let mut world = World::running();
+    world.resource("mail");
+    world.pets_fail = true;
+    // Refused, and not committed yet: heartbeats are on their way.
+    world.hold_beats = true;
+    world.advance(400);
+    assert!(!world.report().watchdog_failed);
+    world.assign("mail", Action::Start);
+    world.advance(600);
+    assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
+    world.hold_beats = false;
+    world.deliver_beats();
+    world.advance(3_000);
+    assert!(world.report().watchdog_failed);
+    assert_eq!(world.count("mail", "start"), 0);
+    assert_eq!(world.service("mail").phase, Phase::Failed);
+}
+
+#[test]
+fn it_makes_good_by_being_armed_again_and_taking_pets_for_its_timeout() {
+    let mut world = refusing();
+    world.resource("mail");
+    world.pets_fail = false;
+    let timeout_ms = world.in_force_timeout_ms();
+    world.advance(timeout_ms - 500);
+    assert!(world.report().watchdog_failed, "not before it has taken pets for its timeout");
+    world.advance(9_000);
+    let report = world.report();
+    assert!(report.armed && !report.watchdog_failed, "{report:?} {:?}", world.logs);
+    world.assign("mail", Action::Start);
+    world.advance(2_000);
+    assert!(world.copies["mail"].running);
+}
+
+#[test]
+fn an_idle_node_keeps_the_device_until_it_takes_pets_again() {
+    let mut world = refusing();
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(5_000);
+    let report = world.report();
+    assert!(!report.armed && report.watchdog_failed, "{report:?}");
+    assert_eq!(world.daemon.status().state, protocol::State::Staying);
+    world.advance(60_000);
+    assert!(!world.reset);
+    world.pets_fail = false;
+    world.advance(20_000);
+    assert!(!world.report().watchdog_failed);
+    assert_eq!(world.daemon.status().state, protocol::State::Released);
+}
+
+#[test]
+fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
+    let check = |pets_fail: bool, runs: bool| {
+        let mut world = World::running();
+        let fencing = FencingSpec { on_store_loss: OnStoreLoss::Hold, ..FencingSpec::default() };
+        let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
+        world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
+        let candidate =
+            Candidate { id: "c1".to_owned(), url: "https://c1:7443".to_owned(), ..Candidate::default() };
+        world.write(&world.keys.candidate("c1"), &candidate);
+        world.controllers.insert("c1".to_owned(), HoldAnswer { granted: true, reason: String::new() });
+        world.advance(3_000);
+        world.net = Net::Down;
+        world.advance(20_000);
+        assert!(world.copies["web"].running);
+        if pets_fail {
+            fail(&mut world);
+        }
+        world.advance(20_000);
+        assert_eq!(world.copies["web"].running, runs, "{:?}", world.logs);
+        assert!(!world.reset, "it stopped in time, and stays");
+    };
+    check(false, true);
+    check(true, false);
+}
+
+#[test]
+fn a_restarted_agent_learns_of_it_from_the_daemon() {
+    let mut world = refusing();
+    world.resource("mail");
+    world.pets_fail = false;
+    world.restart_agent("boot-1");
+    world.assign("mail", Action::Start);
+    world.advance(1_500);
+    assert_eq!(world.count("mail", "start"), 0, "{:?}", world.logs);
+}
+
+#[test]
+fn what_keeps_the_machine_awake_is_committed_as_soon_as_it_changes() {
+    let mut world = World::running();
+    assert_eq!(world.report().sleep_protection, None);
+    for protection in [SleepProtection::Inhibitor, SleepProtection::None, SleepProtection::Masked] {
+        world.input(Input::Sleep(protection));
+        assert_eq!(world.report().sleep_protection, Some(protection));
+    }
+    assert!(world.report().armed && world.copies["web"].running, "it moves nothing");
+}

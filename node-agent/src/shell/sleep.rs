@@ -1,0 +1,130 @@
+//! What keeps this machine awake: a machine that sleeps is neither heard nor reset in time (FENCING R5.32 to R5.34).
+
+use super::options::{Options, Sleeps};
+use super::{Inputs, inhibitor};
+use crate::core::Input;
+use crate::watchdog::system_conf;
+use ha_api_types::record::SleepProtection;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin};
+
+/// How often the settings of the service manager are looked at again, and an inhibitor is asked for that is missing.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long the log-in manager may take to grant an inhibitor.
+const GRANTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// An inhibitor that was granted. The child ends, and with it the inhibitor, when its standard input closes.
+struct Held {
+    child: Child,
+    _input: ChildStdin,
+}
+
+/// Keeps this machine awake from now on, as far as that can be done, and tells every change. Returns what was reached before
+/// anything is armed.
+pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtection {
+    let states = std::fs::read_to_string("/sys/power/state").unwrap_or_default();
+    let sleeps = match options.sleeps {
+        Sleeps::Auto => can_sleep(&states),
+        Sleeps::No => false,
+    };
+    if !sleeps {
+        return SleepProtection::NotNeeded;
+    }
+    let mut held = None;
+    let first = protection(&mut held).await;
+    if first == SleepProtection::None {
+        tracing::warn!(
+            "nothing keeps this machine awake, so its silence proves nothing: mask its sleep targets (hactl doctor)"
+        );
+    }
+    tokio::spawn(watch(inputs, held, first));
+    first
+}
+
+/// Tells when the protection is lost or found.
+async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtection) {
+    loop {
+        let ended = async {
+            match &mut held {
+                Some(held) => drop(held.child.wait().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+        let lost = held.as_mut().is_some_and(|held| !matches!(held.child.try_wait(), Ok(None)));
+        if lost {
+            held = None;
+            if known == SleepProtection::Inhibitor && !is_masked() {
+                // Told before another one is asked for: the machine may have slept in between.
+                tracing::warn!("the inhibitor that kept this machine awake is lost");
+                known = SleepProtection::None;
+                if inputs.send(Input::Sleep(known)).is_err() {
+                    return;
+                }
+            }
+        }
+        let present = protection(&mut held).await;
+        if present != known {
+            tracing::info!(protection = present.name(), "what keeps this machine awake has changed");
+            known = present;
+            if inputs.send(Input::Sleep(known)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What keeps this machine awake now; asks for an inhibitor where nothing else does.
+async fn protection(held: &mut Option<Held>) -> SleepProtection {
+    if is_masked() {
+        return SleepProtection::Masked;
+    }
+    if held.is_none() {
+        *held = take().await;
+    }
+    if held.is_some() && inhibitor::can_be_held() {
+        SleepProtection::Inhibitor
+    } else {
+        SleepProtection::None
+    }
+}
+
+fn is_masked() -> bool {
+    system_conf::sleep_is_off(Path::new("/"))
+}
+
+/// An inhibitor that was granted.
+async fn take() -> Option<Held> {
+    if !inhibitor::can_be_held() {
+        return None;
+    }
+    let mut child =
+        inhibitor::hold("sleep", "block", "services of this node are guarded by its watchdog").ok()?;
+    // Waiting for the child would close it.
+    let input = child.stdin.take()?;
+    let mut lines = BufReader::new(child.stdout.take()?).lines();
+    let granted = tokio::time::timeout(GRANTED_WITHIN, lines.next_line()).await;
+    matches!(granted, Ok(Ok(Some(line))) if line == "held").then_some(Held { child, _input: input })
+}
+
+fn can_sleep(states: &str) -> bool {
+    states.split_whitespace().any(|state| matches!(state, "mem" | "disk" | "standby" | "freeze"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_sleep_states_needs_nothing() {
+        assert!(can_sleep("freeze mem disk\n"));
+        assert!(can_sleep("disk\n"));
+        assert!(!can_sleep("\n"));
+        assert!(!can_sleep(""));
+    }
+}

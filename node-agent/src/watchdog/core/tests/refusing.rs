@@ -1,0 +1,123 @@
+//! A device that refuses pets (FENCING R4.17 to R4.24).
+
+use super::*;
+
+/// A daemon that pets by a deadline 6 s away, with a device that refuses pets from now on.
+fn refusing() -> (World, Moment) {
+    let mut world = World::new(facts(true, false));
+    let deadline = world.in_ms(6000);
+    assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
+    world.refuses = true;
+    world.fires_at = None;
+    (world, deadline)
+}
+
+#[test]
+fn the_daemon_resets_the_machine_when_the_deadline_passes() {
+    let (mut world, deadline) = refusing();
+    world.run_ms(5_900);
+    assert_eq!(world.resets, 0, "not before the deadline");
+    assert!(world.core.status().takes_no_pets);
+    assert_eq!(
+        world.notices.iter().filter(|notice| matches!(notice, Notice::DeviceFailed { errno: 19 })).count(),
+        1
+    );
+    world.run_ms(200);
+    assert_eq!(world.resets, 1);
+    assert_eq!(world.core.status().state, State::Expired { deadline });
+    // Should that fail, it is tried again.
+    world.run_ms(3_000);
+    assert_eq!(world.resets, 4);
+}
+
+#[test]
+fn a_device_that_takes_pets_is_left_to_reset_the_machine_itself() {
+    let mut world = World::new(facts(true, false));
+    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    world.run_ms(20_000);
+    assert!(world.fired && world.resets == 0);
+}
+
+#[test]
+fn deadlines_go_on_although_each_is_refused() {
+    let (mut world, _) = refusing();
+    for _ in 0..20 {
+        world.run_ms(1_000);
+        let deadline = world.in_ms(6000);
+        assert_eq!(
+            world.ask(Request::Deadline(deadline)),
+            Outcome::Refused(Refusal::DeviceFailed { errno: 19 })
+        );
+        assert_eq!(world.core.status().state, State::Armed { deadline });
+    }
+    assert_eq!(world.resets, 0);
+    world.run_ms(6_100);
+    assert_eq!(world.resets, 1);
+}
+
+#[test]
+fn a_node_that_is_told_to_stay_is_not_reset() {
+    let (mut world, _) = refusing();
+    world.run_ms(5_000);
+    assert_eq!(world.ask(Request::Stay), Outcome::Done);
+    world.run_ms(60_000);
+    assert_eq!(world.resets, 0);
+    assert!(world.core.status().takes_no_pets);
+}
+
+#[test]
+fn it_counts_as_failed_until_it_was_armed_again_and_has_taken_pets_for_its_timeout() {
+    let (mut world, _) = refusing();
+    world.run_ms(1_000);
+    world.refuses = false;
+    let go_on = |world: &mut World, ms: u64| {
+        for _ in 0..ms / 500 {
+            assert_eq!(world.ask(Request::Deadline(world.in_ms(6000))), Outcome::Done);
+            world.run_ms(500);
+        }
+    };
+    go_on(&mut world, 20_000);
+    assert!(world.core.status().takes_no_pets, "pets alone do not make good for it");
+    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    go_on(&mut world, 4_500);
+    assert!(world.core.status().takes_no_pets, "not yet for the whole timeout");
+    go_on(&mut world, 1_000);
+    assert!(!world.core.status().takes_no_pets);
+    // One more refusal in between begins it again.
+    let (mut world, _) = refusing();
+    world.run_ms(500);
+    world.refuses = false;
+    assert_eq!(world.ask(world.arm(Some(world.in_ms(6000)))), Outcome::Done);
+    go_on(&mut world, 3_000);
+    world.refuses = true;
+    world.run_ms(300);
+    world.refuses = false;
+    go_on(&mut world, 10_000);
+    assert!(world.core.status().takes_no_pets);
+}
+
+#[test]
+fn a_refused_arming_keeps_the_deadline_and_the_device() {
+    let (mut world, deadline) = refusing();
+    world.run_ms(1_000);
+    let refused = world.ask(world.arm(Some(world.in_ms(6000))));
+    assert!(matches!(refused, Outcome::Refused(Refusal::NoDevice { .. })), "{refused:?}");
+    assert_eq!(world.core.status().state, State::Armed { deadline });
+    assert!(world.open);
+    world.run_ms(6_000);
+    assert_eq!(world.resets, 1);
+}
+
+#[test]
+fn the_next_daemon_knows_of_it() {
+    let (mut world, _) = refusing();
+    world.run_ms(1_000);
+    let saved = world.saved.map(|saved| super::super::super::protocol::encode_saved(&saved)).unwrap();
+    let saved = super::super::super::protocol::decode_saved(&saved).unwrap();
+    world.core = Core::new(Privileges::default());
+    world.core.resume(world.now, world.facts, Some(saved));
+    // It cannot find out by itself once the deadline has passed.
+    world.advance_ns(6_000_000_000);
+    world.run_ms(100);
+    assert_eq!(world.resets, 1);
+}
