@@ -6,6 +6,7 @@ use super::start::wants_stop;
 use super::{Draft, Planner, Service, Standing, error, ordering, rebalance, recover, replacement};
 use crate::core::pause;
 use crate::core::placement::{may_move_live, not_live};
+use ha_api_types::driver::DriverSpec;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FenceState, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
@@ -208,7 +209,7 @@ pub(super) fn begin(
     let Some(node) = draft.status.node.clone() else { return false };
     let world = planner.situation.world;
     let driver = service.assignment.map(|assignment| &assignment.value.definition.driver);
-    let can_migrate = driver.is_some_and(|driver| driver.can_migrate());
+    let can_migrate = driver.is_some_and(DriverSpec::can_migrate);
     // R8.18.
     let is_guarded = driver.is_some_and(|driver| {
         may_move_live(
