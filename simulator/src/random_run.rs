@@ -2,7 +2,9 @@
 //!
 //! A run is an ordinary scenario that was made by chance, so one that fails is printed, shrunk and kept as a file.
 
+mod broken;
 mod cluster;
+mod edges;
 mod faults;
 mod feasible;
 mod progress;
@@ -49,7 +51,7 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
     // Not the run's own generator: delays may not follow from the cluster's shape.
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
-    let (steps, last_ms) = script::steps(&mut random, &cluster, size.faults_ms);
+    let script::Steps { steps, last_ms, broken } = script::steps(&mut random, &cluster, size.faults_ms);
     let mut scenario = json!({
         "seed": seed,
         // Faults, and the time in which everything must have come right again.
@@ -60,7 +62,7 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
         "objects": cluster.objects,
         "later": cluster.later,
         "steps": steps,
-        "expect": {"progress": true},
+        "expect": {"progress": true, "broken": broken},
     });
     if !cluster.store.is_empty() {
         scenario["store"] = json!({"on": cluster.store});

@@ -142,6 +142,8 @@ pub struct Expectations {
     /// Once everything has settled, every Started service that can run somewhere runs, every one that cannot says why, and
     /// every node is back. For scripts that end every fault that they begin.
     pub progress: bool,
+    /// Nodes that stay broken to the end, as far as they are off or cut off then: the check of progress leaves them out.
+    pub broken: Vec<String>,
 }
 
 /// What must come of a service.

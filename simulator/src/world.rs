@@ -14,10 +14,10 @@ mod leaving;
 mod link;
 mod machine;
 mod measure;
-mod network;
+pub(crate) mod network;
 mod notifications;
 mod power;
-mod process;
+pub(crate) mod process;
 mod recorded;
 mod rules;
 mod run;
@@ -130,10 +130,10 @@ pub struct World {
     vocabulary: Option<Box<Vocabulary>>,
     /// The transactions that were applied, if they are recorded.
     recorded: Option<Vec<ha_store::Transaction>>,
-    keys: Keys,
+    pub(crate) keys: Keys,
     queue: Queue<Event>,
     random: Random,
-    store: MemoryState,
+    pub(crate) store: MemoryState,
     /// The last backup of it.
     backup: Option<MemoryState>,
     /// What the store is when it is back.

@@ -2,7 +2,7 @@
 
 use super::effect::{CommitId, Effect, Lane, Level};
 use super::heartbeat::Beat;
-use super::session::ReadFor;
+use super::session::{RETRY_MS, ReadFor};
 use super::{AgentCore, Now};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{DoctorReport, NodeReport, Phase, ServiceReport, UsageReport};
@@ -46,6 +46,14 @@ impl Purpose {
             | Purpose::Usage { .. }
             | Purpose::Leave { .. } => None,
         }
+    }
+}
+
+/// How long a write that was not applied waits before it is tried again. etcd refuses for longer than a moment, as without space.
+fn rewrite_ms(outcome: &Outcome) -> Millis {
+    match outcome {
+        Outcome::Refused(_) => RETRY_MS,
+        Outcome::Applied(_) | Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Unknown(_) => REWRITE_MS,
     }
 }
 
@@ -98,7 +106,7 @@ impl AgentCore {
             // Conflict or unknown: the only legal next step is to read again.
             service.reread = true;
             service.has_worker = false;
-            service.write_not_before = Some(now.raw + REWRITE_MS);
+            service.write_not_before = Some(now.raw + rewrite_ms(outcome));
             self.tell_outcome(&format!("the report of {name}"), outcome);
             self.tell_permit_refused(now, name, phase, outcome);
         }
@@ -125,7 +133,7 @@ impl AgentCore {
             service.write = None;
             if outcome.applied().is_none() {
                 service.reread = true;
-                service.write_not_before = Some(now.raw + REWRITE_MS);
+                service.write_not_before = Some(now.raw + rewrite_ms(outcome));
             }
         }
         self.changed = true;

@@ -7,7 +7,7 @@ use ha_api_types::time::Millis;
 impl Script<'_> {
     pub(super) fn fault(&mut self, at: Millis) {
         let later = at + self.length_ms();
-        match self.random.below(34) {
+        match self.random.below(44) {
             0..=2 => {
                 let node = self.node();
                 self.at(at, format!("power {node} off"));
@@ -51,6 +51,7 @@ impl Script<'_> {
                 let length = self.stop_of_a_watchdog_ms();
                 self.at(at, format!("watchdog {node} stop {length}ms"));
             }
+            34..=43 => self.edge(at, later),
             28..=29 => {
                 let resource = self.resource();
                 let (cpu, memory) = (self.random.below(8), self.random.below(12));

@@ -98,7 +98,9 @@ impl World {
         let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();
         self.machines
             .get(node)
-            .is_some_and(|machine| machine.up && (machine.is_guarded() || !resource.spec.exclusive))
+            .is_some_and(|machine| {
+                machine.up && !self.is_broken(node) && (machine.is_guarded() || !resource.spec.exclusive)
+            })
             && is("maintenance") != Some(true)
             && is("schedulable") != Some(false)
             && !simulated.missing.iter().any(|missing| missing == node)

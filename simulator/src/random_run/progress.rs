@@ -12,6 +12,9 @@ impl World {
     pub fn check_progress(&mut self) {
         let mut missing = Vec::new();
         for (node, machine) in &self.machines {
+            if self.is_broken(node) {
+                continue;
+            }
             if !machine.up {
                 missing.push(format!("{node} is not up"));
             } else if self.node_states.get(node) != Some(&NodeState::Online) {
@@ -21,13 +24,22 @@ impl World {
         if self.leader().is_none() {
             missing.push("nobody leads".to_owned());
         }
-        let running = self.running();
+        let mut running = self.running();
+        // What a broken node still runs is no answer to what is wanted.
+        for nodes in running.values_mut() {
+            nodes.retain(|node| !self.is_broken(node));
+        }
+        running.retain(|_, nodes| !nodes.is_empty());
         let mut held = Vec::new();
         let rules = self.rules_in_force();
         let rebalances = self.rebalances();
         for (name, resource, status) in self.services() {
             let nodes = running.get(&name).cloned().unwrap_or_default();
             if is_waiting(&resource, &status, &nodes) && self.feasible_node(&name, &resource).is_none() {
+                held.push(name);
+                continue;
+            }
+            if self.is_held_by_broken_node(&status) {
                 held.push(name);
                 continue;
             }

@@ -8,9 +8,19 @@ use serde_json::{Value, json};
 /// Before this nothing fails: the cluster comes up.
 pub(super) const QUIET_START_MS: Millis = 30_000;
 
-/// The steps of a run, in order, and when the last one is done.
-pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> (Vec<Value>, Millis) {
-    let mut script = Script { lines: Vec::new(), replaced: Vec::new(), random, cluster };
+/// The steps of a run, in order.
+pub(super) struct Steps {
+    pub(super) steps: Vec<Value>,
+    /// When the last one is done.
+    pub(super) last_ms: Millis,
+    /// Nodes that stay broken.
+    pub(super) broken: Vec<String>,
+}
+
+/// The steps of a run.
+pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> Steps {
+    let mut script =
+        Script { lines: Vec::new(), replaced: Vec::new(), links: Vec::new(), broken: Vec::new(), random, cluster };
     for name in &cluster.added {
         // While every machine answers: what runs on one that does not is not looked for.
         let node = pick(script.random, &cluster.nodes);
@@ -19,10 +29,12 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     script.fill(most_ms);
     let end = script.lines.iter().map(|line| line.at).max().unwrap_or(0) + 1;
     script.put_right(end);
+    script.stays_broken(end);
+    let broken = script.broken;
     let mut lines = script.lines;
     lines.sort_by_key(|line| line.at);
     let last_ms = lines.last().map_or(0, |line| line.at);
-    (lines.into_iter().map(Line::into_step).collect(), last_ms)
+    Steps { steps: lines.into_iter().map(Line::into_step).collect(), last_ms, broken }
 }
 
 /// One line of a script.
@@ -33,6 +45,17 @@ struct Line {
 }
 
 impl Line {
+    /// Whether it is about the machine itself, or its processes.
+    fn acts_on(&self, node: &str) -> bool {
+        let mut words = self.text.split_whitespace();
+        let verb = words.next().unwrap_or_default();
+        let machine = [
+            "power", "network", "reboot", "shutdown", "replace", "agent", "controller", "suspend", "watchdog",
+            "watchdogd", "pets", "fence",
+        ];
+        machine.contains(&verb) && words.next() == Some(node)
+    }
+
     fn into_step(self) -> Value {
         let mut step = json!({"at": format!("{}ms", self.at), "do": self.text});
         if !self.only_if.is_empty() {
@@ -47,6 +70,10 @@ pub(super) struct Script<'a> {
     lines: Vec<Line>,
     /// Machines that another took the place of: an operator says so in the end.
     pub(super) replaced: Vec<String>,
+    /// Links that were cut, as the action names both ends.
+    pub(super) links: Vec<String>,
+    /// Nodes that stay broken.
+    broken: Vec<String>,
     pub(super) random: &'a mut Random,
     pub(super) cluster: &'a Cluster,
 }
@@ -128,10 +155,17 @@ impl Script<'_> {
         let mut nodes = self.cluster.nodes.clone();
         nodes.extend(self.cluster.idle.clone());
         self.at(end, "store latency 0ms");
+        self.at(end, "store full off");
         self.at(end, "arm");
+        for link in std::mem::take(&mut self.links) {
+            self.at(end, format!("link {link} on"));
+        }
         for node in &nodes {
             for text in [
                 "network on",
+                "migration-network on",
+                "watchdogd start",
+                "pets ok",
                 "clock rate 1",
                 "controller resume",
                 "agent resume",
@@ -156,6 +190,42 @@ impl Script<'_> {
         }
         for node in std::mem::take(&mut self.replaced) {
             self.at(end + 60_000, format!("confirm-fenced {node}"));
+        }
+    }
+
+    /// Up to a minority of the nodes, one controller and one member of etcd stay broken, from some time in the run on.
+    fn stays_broken(&mut self, end: Millis) {
+        if self.random.chance(0.5) {
+            return;
+        }
+        let nodes = self.cluster.nodes.clone();
+        let most = (nodes.len() - 1) / 2;
+        let since = if self.random.chance(0.5) { end } else { self.ms(QUIET_START_MS, end) };
+        for _ in 0..self.random.below(most + 1) {
+            let node = self.worker();
+            let is_member = |node: &String| self.cluster.store.contains(node);
+            if self.broken.contains(&node) || (is_member(&node) && self.broken.iter().any(is_member)) {
+                continue;
+            }
+            self.lines.retain(|line| line.at < since || !line.acts_on(&node));
+            let text = match self.random.below(6) {
+                0..=3 => format!("power {node} off"),
+                4 => format!("network {node} off"),
+                _ => format!("link {node} store off"),
+            };
+            self.lines.retain(|line| line.at < since || line.text != text.replace(" off", " on"));
+            self.at(since, text);
+            self.broken.push(node);
+        }
+        // A controller that dies and is not started again, while another one lives.
+        if self.random.chance(0.4) {
+            let controllers: Vec<String> = nodes.iter().take(3).cloned().collect();
+            let node = pick(self.random, &controllers);
+            if !self.broken.iter().any(|broken| controllers.contains(broken)) {
+                let ends = |line: &Line| !line.text.starts_with(&format!("controller {node} "));
+                self.lines.retain(|line| line.at < since || ends(line));
+                self.at(end + 200_000, format!("controller {node} kill"));
+            }
         }
     }
 }

@@ -147,6 +147,9 @@ fn check_expectations(reader: &mut Reader<'_>, scenario: &Scenario, known: &Know
         ("watchdogResets", &expect.watchdog_resets),
         ("maintenance", &expect.maintenance),
     ];
+    for (at, node) in expect.broken.iter().enumerate() {
+        node_is_known(reader, known, node, &format!("expect.broken[{at}]"));
+    }
     for (key, nodes) in lists {
         for (at, node) in nodes.iter().flatten().enumerate() {
             node_is_known(reader, known, node, &format!("expect.{key}[{at}]"));

@@ -207,7 +207,7 @@ pub(super) fn store(reader: &mut Reader<'_>, value: &Value) -> Vec<String> {
     nodes
 }
 
-const EXPECT: [&str; 12] = [
+const EXPECT: [&str; 13] = [
     "services",
     "fenced",
     "watchdogResets",
@@ -220,6 +220,7 @@ const EXPECT: [&str; 12] = [
     "notified",
     "refused",
     "progress",
+    "broken",
 ];
 
 /// What must come of it.
@@ -257,6 +258,7 @@ pub(super) fn expect(reader: &mut Reader<'_>, value: &Value) -> Expectations {
             .get("progress")
             .and_then(|value| reader.truth(value, &fields.at("progress")))
             .unwrap_or_default(),
+        broken: names(reader, "broken").unwrap_or_default(),
     }
 }
 

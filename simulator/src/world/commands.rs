@@ -13,7 +13,7 @@ impl World {
     /// What a user asks of the cluster.
     pub(super) fn command(&mut self, text: &str, command: Command) -> Result<(), String> {
         match command {
-            Command::Set { resource, fields } => self.change_spec(Kind::Resource, &resource, &fields)?,
+            Command::Set { kind, name, fields } => self.change_spec(kind, &name, &fields)?,
             Command::Add { resource, node, running } => self.add(&resource, node.as_deref(), running)?,
             Command::Delete { resource } => self.delete(&resource)?,
             Command::DeleteNode { node } => self.delete_node(&node)?,

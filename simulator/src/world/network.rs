@@ -16,7 +16,7 @@ pub(super) struct Network {
 
 /// A direction between a process and etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// To etcd.
     Request,
     /// Back.
@@ -96,13 +96,21 @@ impl World {
         works(source) && works(target) && self.both_ways(source, target)
     }
 
+    /// Whether a controller lives that reaches etcd.
+    pub(crate) fn controller_works(&self, node: &str) -> bool {
+        let who = Who::Controller(node.to_owned());
+        self.controllers.get(node).is_some_and(|process| !process.hung)
+            && self.reaches_store(&who, Way::Request)
+            && self.reaches_store(&who, Way::Answer)
+    }
+
     /// Whether two machines reach each other.
     pub(super) fn both_ways(&self, one: &str, other: &str) -> bool {
         self.gets_through(one, other) && self.gets_through(other, one)
     }
 
     /// Whether what a process sends to etcd, or what etcd sends to it, gets there: by any member that takes part.
-    pub(super) fn reaches_store(&self, who: &Who, way: Way) -> bool {
+    pub(crate) fn reaches_store(&self, who: &Who, way: Way) -> bool {
         let node = who.node();
         if !self.is_connected(node) {
             return false;

@@ -59,18 +59,25 @@ impl World {
             let generation = stored.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
             stored["metadata"]["generation"] = json!(generation + 1);
         }
-        self.put(&key, known.map(|entry| entry.mod_revision), &stored);
-        Ok(())
+        self.put(&key, known.map(|entry| entry.mod_revision), &stored)
     }
 
-    fn put(&mut self, key: &str, revision: Option<i64>, value: &Value) {
+    /// Writes as the API does. Errors: it was not applied, or not said to be.
+    fn put(&mut self, key: &str, revision: Option<i64>, value: &Value) -> Result<(), String> {
         let guard = revision.map_or(Guard::Absent, Guard::Unchanged);
         let before = self.store.revision();
         let transaction = Transaction::new().put(key, guard, value.to_string().into_bytes());
-        if matches!(self.store.commit(&transaction), Outcome::Applied(_)) {
+        let outcome = self.store.commit(&transaction);
+        if matches!(outcome, Outcome::Applied(_)) {
             self.acknowledge(key, value);
         }
         self.committed(before + 1);
+        match outcome {
+            Outcome::Applied(_) => Ok(()),
+            Outcome::Conflict(_) => Err("it has changed meanwhile".to_owned()),
+            Outcome::LeaseNotFound => Err("a lease is gone".to_owned()),
+            Outcome::Refused(text) | Outcome::Unknown(text) => Err(text),
+        }
     }
 
     /// Changes fields of a spec.
@@ -98,8 +105,7 @@ impl World {
         let mut stored = serde_json::from_slice::<Value>(&entry.value).map_err(|error| error.to_string())?;
         stored["metadata"]["deletionTimestamp"] =
             json!(Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)));
-        self.put(&key, Some(entry.mod_revision), &stored);
-        Ok(())
+        self.put(&key, Some(entry.mod_revision), &stored)
     }
 
     /// Deletes a node's object, if the API would; its status stays, and is shown as Gone.
@@ -157,8 +163,12 @@ impl World {
         operation.metadata.creation_timestamp =
             Some(Timestamp::from_unix_ms(1_767_225_600_000 + i128::from(self.now)));
         let key = self.keys.spec(Kind::Operation, &name);
-        if let Ok(value) = serde_json::to_value(&operation) {
-            self.put(&key, None, &value);
+        if let Ok(value) = serde_json::to_value(&operation)
+            && let Err(problem) = self.put(&key, None, &value)
+        {
+            self.log("script", "", &format!("{text} is refused: {problem}"));
+            self.refused.push((text.to_owned(), None));
+            return;
         }
         self.refused.push((text.to_owned(), Some(name.clone())));
         self.operations.insert(name, text.to_owned());

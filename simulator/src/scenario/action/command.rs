@@ -1,5 +1,6 @@
 //! What a step asks of the cluster, as a user would with `hactl`.
 
+use ha_api_types::kind::Kind;
 use ha_api_types::time::Millis;
 use serde_json::Value;
 
@@ -7,8 +8,8 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "each variant shows its text, which names its fields")]
 pub enum Command {
-    /// `set R field=value …`; a field may be a path such as `requests.memory`.
-    Set { resource: String, fields: Vec<(String, Value)> },
+    /// `set R field=value …`, `set cluster/default …`, `set node/N …`; a field may be a path such as `requests.memory`.
+    Set { kind: Kind, name: String, fields: Vec<(String, Value)> },
     /// `add R [NODE [running]]`: an object given under `later`.
     Add { resource: String, node: Option<String>, running: bool },
     /// `delete R`.

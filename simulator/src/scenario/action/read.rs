@@ -38,7 +38,7 @@ const FORMS: [(&str, &str); 42] = [
         "store",
         "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store snapshot, store restore [empty], store latency DURATION, store flaky DURATION, store full on|off, or store lag N DURATION",
     ),
-    ("set", "set R FIELD=VALUE …"),
+    ("set", "set R|cluster/default|node/N FIELD=VALUE …"),
     ("add", "add R [NODE [running]]"),
     ("delete", "delete R"),
     ("delete-node", "delete-node N"),
@@ -206,8 +206,13 @@ fn of_store(words: &[&str]) -> Result<Action, String> {
 fn of_resource(words: &[&str]) -> Result<Command, String> {
     match words {
         ["set", resource, fields @ ..] if !fields.is_empty() => {
-            let fields = fields.iter().map(|field| assignment(field)).collect::<Result<_, _>>()?;
-            Ok(Command::Set { resource: bare(resource), fields })
+            let (kind, name) = match resource.split_once('/') {
+                Some(("cluster", name)) => (Kind::Cluster, name.to_owned()),
+                Some(("node", name)) => (Kind::Node, name.to_owned()),
+                Some(_) | None => (Kind::Resource, bare(resource)),
+            };
+            let fields = fields.iter().map(|field| assignment(kind, field)).collect::<Result<_, _>>()?;
+            Ok(Command::Set { kind, name, fields })
         }
         ["add", resource] => Ok(Command::Add { resource: bare(resource), node: None, running: false }),
         ["add", resource, node] => {
@@ -308,14 +313,14 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
     }
 }
 
-/// `field=value`: the field must be one of a resource's spec and the value of its type.
-fn assignment(word: &str) -> Result<(String, Value), String> {
+/// `field=value`: the field must be one of the kind's spec and the value of its type.
+fn assignment(kind: Kind, word: &str) -> Result<(String, Value), String> {
     let (field, text) = word.split_once('=').ok_or_else(|| format!("{word:?} must be FIELD=VALUE"))?;
     let in_spec = |value: Value| {
         let value = field.rsplit('.').fold(value, |value, part| json!({ part: value }));
-        json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": "any"}, "spec": value})
+        json!({"apiVersion": "hactl.io/v1", "kind": kind.name(), "metadata": {"name": "any"}, "spec": value})
     };
-    let schema = schema::of(Kind::Resource);
+    let schema = schema::of(kind);
     if let Some(problem) = schema::unknown_fields(schema, &in_spec(json!(text))).into_iter().next() {
         return Err(problem.message);
     }
@@ -345,7 +350,7 @@ mod tests {
     #[test]
     fn values_have_the_type_of_their_field() {
         let check = |word: &str, expected: Option<Value>| {
-            assert_eq!(assignment(word).ok().map(|(_, value)| value), expected, "{word}");
+            assert_eq!(assignment(Kind::Resource, word).ok().map(|(_, value)| value), expected, "{word}");
         };
         check("state=Stopped", Some(json!("Stopped")));
         check("state=started", Some(json!("started")));

@@ -1,0 +1,72 @@
+//! What stays broken to the end of a run, and whether it may hold what it had.
+
+use crate::world::World;
+use crate::world::network::Way;
+use crate::world::process::Who;
+use ha_api_types::keys::Key;
+use ha_api_types::kind::Kind;
+use ha_api_types::node::Node;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, WatchdogKind};
+use ha_api_types::resource::ResourceStatus;
+use serde_json::Value;
+
+impl World {
+    /// Whether a node was to stay broken, and is: off, or without a way to etcd. One that its fence device has switched on
+    /// again is a node like any other.
+    pub(super) fn is_broken(&self, node: &str) -> bool {
+        let agent = Who::Agent(node.to_owned());
+        self.scenario.expect.broken.iter().any(|broken| broken == node)
+            && !(self.reaches_store(&agent, Way::Request) && self.reaches_store(&agent, Way::Answer))
+    }
+
+    /// Why nothing can prove that a broken node runs nothing any more, as its services must say; `None`: something can, so
+    /// that they must have been recovered.
+    pub(super) fn holds_what_it_had(&self, node: &str) -> Option<&'static [Reason]> {
+        let fence: Fence = self.record(&self.keys.fence(node))?;
+        match fence.state {
+            // A clean shutdown under the policy Freeze is waited for.
+            FenceState::Fenced => return Some(&[Reason::Frozen]),
+            FenceState::Closed => return None,
+            FenceState::Open | FenceState::Fencing => {}
+        }
+        let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
+        let has_device =
+            !spec.fencing.devices.is_empty() && self.machines.get(node).is_some_and(|machine| !machine.fence_broken);
+        let report: NodeReport = self.record(&self.keys.node_report(node))?;
+        if report.mode == Mode::Restart {
+            return Some(&[Reason::Frozen]);
+        }
+        if has_device {
+            return None;
+        }
+        let cluster = self.spec_of(Kind::Cluster, "default").unwrap_or_default();
+        let allows = |path: &str| cluster.pointer(path).and_then(Value::as_bool) == Some(true);
+        let stands_in =
+            report.watchdog.kind == WatchdogKind::StandIn && !allows("/spec/fencing/allowStandIn");
+        if !report.armed || stands_in || (report.is_virtual && !spec.fencing.allow_unfenced) {
+            return Some(&[Reason::NoProofPossible, Reason::WatchdogMissing, Reason::Fencing]);
+        }
+        if !self.has_old_enough_controller(&report) {
+            return Some(&[Reason::JoinedLater]);
+        }
+        None
+    }
+
+    /// Whether some controller that lives is known to the node, so that it may take the node's silence for what it is.
+    fn has_old_enough_controller(&self, report: &NodeReport) -> bool {
+        let Some(terms) = report.hold_terms() else { return true };
+        let candidates = self.store.list(&self.keys.candidates()).entries;
+        candidates.iter().any(|entry| {
+            let lives = matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(id));
+            lives && terms.include(entry.create_revision)
+        })
+    }
+
+    /// Whether a service that is not as wanted is held by a broken node, and says the right reason.
+    pub(super) fn is_held_by_broken_node(&self, status: &ResourceStatus) -> bool {
+        let node = status.node.iter().chain(&status.target).find(|node| self.is_broken(node));
+        let Some(reasons) = node.and_then(|node| self.holds_what_it_had(node)) else { return false };
+        status.conditions.iter().any(|condition| reasons.contains(&condition.reason) && !condition.message.is_empty())
+    }
+}

@@ -1,0 +1,153 @@
+//! Faults at the protocol's edges: links cut one way or between two, etcd without space, orders that come late, services
+//! that start at boot, journals that are gone, edits of what the protocol rests on.
+
+use super::cluster::pick;
+use super::script::Script;
+use ha_api_types::time::Millis;
+
+impl Script<'_> {
+    /// One of them, with its end.
+    pub(super) fn edge(&mut self, at: Millis, later: Millis) {
+        match self.random.below(16) {
+            0..=4 => self.link(at, later),
+            5 => {
+                let node = self.worker();
+                self.at(at, format!("migration-network {node} off"));
+                self.at(later, format!("migration-network {node} on"));
+            }
+            6 => {
+                self.at(at, "store full on");
+                self.at(later, "store full off");
+            }
+            7..=8 => self.slow_driver(at, later),
+            9..=10 => self.starts_at_boot(at, later),
+            11 => self.journal(at),
+            12..=14 => self.edit(at, later),
+            _ => self.controllers_restart(at),
+        }
+    }
+
+    /// A link is cut both ways or one way: to etcd, to the controllers, to all machines or to one.
+    pub(super) fn link(&mut self, at: Millis, later: Millis) {
+        let node = self.worker();
+        let mut ends = match self.random.below(8) {
+            0..=2 => [node, "store".to_owned()],
+            3 => [node, "controllers".to_owned()],
+            4 => [node, "peers".to_owned()],
+            5 => ["controllers".to_owned(), "store".to_owned()],
+            _ => [node, self.worker()],
+        };
+        if self.random.chance(0.5) {
+            ends.reverse();
+        }
+        if ends[0] == ends[1] {
+            return;
+        }
+        let one_way = if self.random.chance(0.5) { " one-way" } else { "" };
+        let link = ends.join(" ");
+        self.at(at, format!("link {link} off{one_way}"));
+        self.at(later, format!("link {link} on"));
+        self.links.push(link);
+    }
+
+    /// A driver carries out its orders late, while its agent dies or its node is lost.
+    fn slow_driver(&mut self, at: Millis, later: Millis) {
+        let (node, resource) = (self.worker(), self.resource());
+        let slow = self.ms(200, 2 * self.cluster.timings.heartbeat_valid_ms);
+        self.at(at, format!("driver {node} slow {resource} {slow}ms"));
+        let ordered = at + self.ms(0, 2_000);
+        let verb = if self.random.chance(0.5) { "restart" } else { "relocate" };
+        let text = if verb == "restart" { format!("restart {resource}") } else { format!("relocate {resource} {node}") };
+        self.at(ordered, text);
+        if self.random.chance(0.6) {
+            let dies = ordered + self.ms(0, slow + 500);
+            self.at(dies, format!("agent {node} kill"));
+            let starts = dies + self.ms(100, 3_000);
+            self.at(starts, format!("agent {node} start"));
+        }
+        self.at(later + slow, format!("driver {node} slow {resource} 0ms"));
+    }
+
+    /// A service starts by itself when its machine boots, and the machine boots.
+    fn starts_at_boot(&mut self, at: Millis, later: Millis) {
+        // What cannot be stopped could not be stopped before the node is admitted either.
+        if self.cluster.stops_fail {
+            return;
+        }
+        let (node, resource) = (self.worker(), self.resource());
+        self.at(at, format!("autostart {node} {resource} on"));
+        if self.random.chance(0.7) {
+            let goes = at + self.ms(0, 5_000);
+            self.at(goes, format!("power {node} off"));
+            self.at(later.max(goes + 500), format!("power {node} on"));
+        }
+    }
+
+    /// The journal of an agent is lost, or an old one is back; the agent notices when it starts.
+    fn journal(&mut self, at: Millis) {
+        let node = self.worker();
+        let what = if self.random.chance(0.6) { "lost" } else { "old" };
+        self.at(at, format!("agent {node} kill"));
+        self.at(at + 1, format!("journal {node} {what}"));
+        let starts = at + self.ms(100, 20_000);
+        self.at(starts, format!("agent {node} start"));
+    }
+
+    /// A user changes what the protocol rests on; what may not be changed now is refused.
+    fn edit(&mut self, at: Millis, later: Millis) {
+        let resource = self.resource();
+        let node = pick(self.random, &self.cluster.nodes);
+        match self.random.below(8) {
+            0..=1 => {
+                let exclusive = self.random.chance(0.5);
+                self.at(at, format!("set {resource} exclusive={exclusive}"));
+                self.at(later, format!("set {resource} exclusive={}", !exclusive));
+            }
+            2 => {
+                let hold = self.random.chance(0.5);
+                let (first, then) = if hold { ("Hold", "Stop") } else { ("Stop", "Hold") };
+                self.at(at, format!("set cluster/default fencing.onStoreLoss={first}"));
+                self.at(later, format!("set cluster/default fencing.onStoreLoss={then}"));
+            }
+            3 => {
+                let most = ["50%", "100%", "1"][self.random.below(3)];
+                self.at(at, format!("set cluster/default fencing.maxFencing={most}"));
+                self.at(later, "set cluster/default fencing.maxFencing=100%");
+            }
+            4 => {
+                let workers = 1 + self.random.below(5);
+                self.at(at, format!("set cluster/default maxWorkers={workers}"));
+            }
+            5..=6 => {
+                // Devices are as late as the times of this run say, and no later.
+                let lateness = self.cluster.timings.watchdog_lateness_ms;
+                let most = if lateness <= 500 { 3 } else if lateness <= 1_000 { 2 } else { 1 };
+                let profile = ["Conservative", "Default", "Fast"][self.random.below(most)];
+                self.at(at, format!("set cluster/default timing.profile={profile}"));
+            }
+            _ => {
+                let allow = self.random.chance(0.5);
+                self.at(at, format!("set node/{node} fencing.allowUnfenced={allow}"));
+                self.at(later, format!("set node/{node} fencing.allowUnfenced=true"));
+            }
+        }
+    }
+
+    /// Controllers are restarted cleanly, one after another, as by an upgrade, around the loss of a node.
+    pub(super) fn controllers_restart(&mut self, at: Millis) {
+        let node = self.worker();
+        let gone = at + self.ms(0, 8_000);
+        self.at(gone, format!("power {node} off"));
+        let mut now = at;
+        for _ in 0..=self.random.below(5) {
+            let restarted = if self.random.chance(0.5) { "leader".to_owned() } else { self.worker() };
+            self.at(now, format!("controller {restarted} restart"));
+            now += self.ms(300, 6_000);
+        }
+        let back = now + self.length_ms();
+        self.at(back, format!("power {node} on"));
+        for node in &self.cluster.nodes {
+            self.at(back, format!("controller {node} start"));
+        }
+    }
+}
