@@ -25,6 +25,7 @@ mod slow_driver;
 mod steps;
 mod store_place;
 mod user;
+mod version;
 mod vocabulary;
 mod watchdog;
 
@@ -139,6 +140,8 @@ pub struct World {
     /// What the store is when it is back.
     restored: Option<MemoryState>,
     store_down_until: Millis,
+    /// Processes of the next version have written.
+    has_next: bool,
     store_leader: Option<String>,
     deposed: Option<store_place::Deposed>,
     store_latency_ms: Millis,
@@ -250,6 +253,8 @@ impl World {
                     commands: BTreeMap::new(),
                     journal: Journal::default(),
                     journal_at_boot: Journal::default(),
+                    agent_version: version::Version::default(),
+                    controller_version: version::Version::default(),
                     slow: BTreeMap::new(),
                     orders: BTreeMap::new(),
                     autostart: BTreeMap::new(),
@@ -283,6 +288,7 @@ impl World {
             backup: None,
             restored: None,
             store_down_until: 0,
+            has_next: false,
             store_leader: None,
             deposed: None,
             store_latency_ms: 0,

@@ -8,7 +8,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::node::Node;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, WatchdogKind};
-use ha_api_types::resource::ResourceStatus;
+use ha_api_types::resource::{ResourceStatus, ServiceState};
 use serde_json::Value;
 
 impl World {
@@ -31,8 +31,8 @@ impl World {
             FenceState::Open | FenceState::Fencing => {}
         }
         let spec = self.typed::<Node>(Kind::Node, node).map(|node| node.spec).unwrap_or_default();
-        let has_device =
-            !spec.fencing.devices.is_empty() && self.machines.get(node).is_some_and(|machine| !machine.fence_broken);
+        let has_device = !spec.fencing.devices.is_empty()
+            && self.machines.get(node).is_some_and(|machine| !machine.fence_broken);
         let report: NodeReport = self.record(&self.keys.node_report(node))?;
         if report.mode == Mode::Restart {
             return Some(&[Reason::Frozen]);
@@ -58,15 +58,27 @@ impl World {
         let Some(terms) = report.hold_terms() else { return true };
         let candidates = self.store.list(&self.keys.candidates()).entries;
         candidates.iter().any(|entry| {
-            let lives = matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(id));
+            let lives =
+                matches!(self.keys.parse(&entry.key), Some(Key::Candidate(id)) if self.controller_works(id));
             lives && terms.include(entry.create_revision)
         })
     }
 
     /// Whether a service that is not as wanted is held by a broken node, and says the right reason.
     pub(super) fn is_held_by_broken_node(&self, status: &ResourceStatus) -> bool {
+        // It may have been free, and so may run on the broken node: only an operator, or the node, can tell.
+        let asks = status.conditions.iter().any(|condition| {
+            condition.reason == Reason::NotProbed
+                && self.scenario.expect.broken.iter().any(|node| condition.message.contains(node.as_str()))
+        });
+        if status.state == ServiceState::Queued && asks {
+            return true;
+        }
         let node = status.node.iter().chain(&status.target).find(|node| self.is_broken(node));
         let Some(reasons) = node.and_then(|node| self.holds_what_it_had(node)) else { return false };
-        status.conditions.iter().any(|condition| reasons.contains(&condition.reason) && !condition.message.is_empty())
+        status
+            .conditions
+            .iter()
+            .any(|condition| reasons.contains(&condition.reason) && !condition.message.is_empty())
     }
 }

@@ -8,7 +8,7 @@ use ha_api_types::time::Millis;
 impl Script<'_> {
     /// One of them, with its end.
     pub(super) fn edge(&mut self, at: Millis, later: Millis) {
-        match self.random.below(16) {
+        match self.random.below(18) {
             0..=4 => self.link(at, later),
             5 => {
                 let node = self.worker();
@@ -23,6 +23,7 @@ impl Script<'_> {
             9..=10 => self.starts_at_boot(at, later),
             11 => self.journal(at),
             12..=14 => self.edit(at, later),
+            15..=16 => self.upgrade(at),
             _ => self.controllers_restart(at),
         }
     }
@@ -57,7 +58,11 @@ impl Script<'_> {
         self.at(at, format!("driver {node} slow {resource} {slow}ms"));
         let ordered = at + self.ms(0, 2_000);
         let verb = if self.random.chance(0.5) { "restart" } else { "relocate" };
-        let text = if verb == "restart" { format!("restart {resource}") } else { format!("relocate {resource} {node}") };
+        let text = if verb == "restart" {
+            format!("restart {resource}")
+        } else {
+            format!("relocate {resource} {node}")
+        };
         self.at(ordered, text);
         if self.random.chance(0.6) {
             let dies = ordered + self.ms(0, slow + 500);
@@ -121,7 +126,13 @@ impl Script<'_> {
             5..=6 => {
                 // Devices are as late as the times of this run say, and no later.
                 let lateness = self.cluster.timings.watchdog_lateness_ms;
-                let most = if lateness <= 500 { 3 } else if lateness <= 1_000 { 2 } else { 1 };
+                let most = if lateness <= 500 {
+                    3
+                } else if lateness <= 1_000 {
+                    2
+                } else {
+                    1
+                };
                 let profile = ["Conservative", "Default", "Fast"][self.random.below(most)];
                 self.at(at, format!("set cluster/default timing.profile={profile}"));
             }
@@ -131,6 +142,30 @@ impl Script<'_> {
                 self.at(later, format!("set node/{node} fencing.allowUnfenced=true"));
             }
         }
+    }
+
+    /// A rolling upgrade in either order, with a node that dies in the midst of it, perhaps with a step back.
+    fn upgrade(&mut self, at: Millis) {
+        let nodes = self.cluster.nodes.clone();
+        let order = if self.random.chance(0.5) { ["controller", "agent"] } else { ["agent", "controller"] };
+        let gap = self.ms(200, 8_000);
+        let mut now = at;
+        for what in order {
+            for node in &nodes {
+                self.at(now, format!("{what} {node} upgrade"));
+                now += gap;
+                if self.random.chance(0.1) {
+                    self.at(now, format!("{what} {node} downgrade"));
+                    now += gap;
+                }
+            }
+        }
+        let node = self.worker();
+        let dies = self.ms(at, now);
+        let back = dies + self.length_ms();
+        self.at(dies, format!("power {node} off"));
+        self.at(back, format!("power {node} on"));
+        self.upgraded = true;
     }
 
     /// Controllers are restarted cleanly, one after another, as by an upgrade, around the loss of a node.

@@ -96,12 +96,9 @@ impl World {
         let spec = self.spec_of(Kind::Node, node).unwrap_or_default();
         let is = |field: &str| spec.pointer(&format!("/spec/{field}")).and_then(Value::as_bool);
         let simulated = resource.spec.driver.simulated.clone().unwrap_or_default();
-        self.machines
-            .get(node)
-            .is_some_and(|machine| {
-                machine.up && !self.is_broken(node) && (machine.is_guarded() || !resource.spec.exclusive)
-            })
-            && is("maintenance") != Some(true)
+        self.machines.get(node).is_some_and(|machine| {
+            machine.up && !self.is_broken(node) && (machine.is_guarded() || !resource.spec.exclusive)
+        }) && is("maintenance") != Some(true)
             && is("schedulable") != Some(false)
             && !simulated.missing.iter().any(|missing| missing == node)
     }

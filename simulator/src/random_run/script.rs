@@ -19,8 +19,14 @@ pub(super) struct Steps {
 
 /// The steps of a run.
 pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> Steps {
-    let mut script =
-        Script { lines: Vec::new(), replaced: Vec::new(), links: Vec::new(), broken: Vec::new(), random, cluster };
+    let mut script = Script {
+        lines: Vec::new(),
+        replaced: Vec::new(),
+        links: Vec::new(), upgraded: false,
+        broken: Vec::new(),
+        random,
+        cluster,
+    };
     for name in &cluster.added {
         // While every machine answers: what runs on one that does not is not looked for.
         let node = pick(script.random, &cluster.nodes);
@@ -50,8 +56,18 @@ impl Line {
         let mut words = self.text.split_whitespace();
         let verb = words.next().unwrap_or_default();
         let machine = [
-            "power", "network", "reboot", "shutdown", "replace", "agent", "controller", "suspend", "watchdog",
-            "watchdogd", "pets", "fence",
+            "power",
+            "network",
+            "reboot",
+            "shutdown",
+            "replace",
+            "agent",
+            "controller",
+            "suspend",
+            "watchdog",
+            "watchdogd",
+            "pets",
+            "fence",
         ];
         machine.contains(&verb) && words.next() == Some(node)
     }
@@ -72,6 +88,8 @@ pub(super) struct Script<'a> {
     pub(super) replaced: Vec<String>,
     /// Links that were cut, as the action names both ends.
     pub(super) links: Vec<String>,
+    /// Processes of the next version are there: in the end all are of it.
+    pub(super) upgraded: bool,
     /// Nodes that stay broken.
     broken: Vec<String>,
     pub(super) random: &'a mut Random,
@@ -185,6 +203,14 @@ impl Script<'_> {
                 self.at(end + after, format!("agent {node} start"));
                 if Some(node) != self.cluster.idle.as_ref() {
                     self.at(end + after, format!("controller {node} start"));
+                }
+            }
+        }
+        if self.upgraded {
+            for node in &nodes {
+                self.at(end + 210_000, format!("agent {node} upgrade"));
+                if Some(node) != self.cluster.idle.as_ref() {
+                    self.at(end + 220_000, format!("controller {node} upgrade"));
                 }
             }
         }

@@ -26,9 +26,9 @@ pub enum Action {
     /// `replace N [clone]`: another machine under the same name, with an empty disk or a copy of the disk; the old one is
     /// switched off.
     Replace { node: String, clone: bool },
-    /// `agent N stop|start|restart|kill|hang|resume`.
+    /// `agent N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade`.
     Agent { node: String, verb: ProcessVerb },
-    /// `controller N stop|start|restart|kill|hang|resume`.
+    /// `controller N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade`.
     Controller { node: String, verb: ProcessVerb },
     /// `suspend N DURATION`: the whole machine.
     Suspend { node: String, length_ms: Millis },
@@ -136,6 +136,13 @@ pub enum ProcessVerb {
     Hang,
     /// SIGCONT.
     Resume,
+    /// Restarts as the next version; with `words` it writes at once what this version cannot read.
+    Upgrade {
+        /// It does not wait until every reader knows its words.
+        words: bool,
+    },
+    /// Restarts as this version.
+    Downgrade,
 }
 
 impl Action {

@@ -87,7 +87,7 @@ impl World {
         reports
             .iter()
             .filter(|entry| matches!(self.keys.parse(&entry.key), Some(Key::ServiceReport(..))))
-            .filter_map(|entry| serde_json::from_slice::<ServiceReport>(&entry.value).ok())
+            .filter_map(|entry| self.seen::<ServiceReport>(&entry.value))
             .any(|report| report.is_active() && report.boot_id == boot_id)
     }
 
@@ -101,13 +101,13 @@ impl World {
     /// Whether a machine is told to take up something: its watchdog is armed for that before it begins.
     pub(super) fn is_to_start(&self, node: &str) -> bool {
         let assignments = self.store.list(&self.keys.assignments()).entries;
-        assignments.iter().filter_map(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok()).any(
-            |assignment| match assignment.action {
+        assignments.iter().filter_map(|entry| self.seen::<Assignment>(&entry.value)).any(|assignment| {
+            match assignment.action {
                 Action::Start | Action::Restart => assignment.node == node,
                 Action::Migrate { target, .. } => target == node,
                 Action::Stop { .. } | Action::Leave => false,
-            },
-        )
+            }
+        })
     }
 
     /// Whether promise 1 covers a service: by the definition in force, which is that of its assignment, or else the spec's.

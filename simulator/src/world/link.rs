@@ -149,7 +149,16 @@ impl World {
             }
             (Who::Agent(_) | Who::Controller(_), _) => false,
         };
+        let request = match request {
+            Request::Commit(transaction) => Request::Commit(self.as_written(&sender.who, transaction)),
+            other @ (Request::Read(_)
+            | Request::Grant(_)
+            | Request::Keep(_)
+            | Request::Revoke(_)
+            | Request::List(_)) => other,
+        };
         let answer = self.serve(request);
+        let answer = if self.has_next { self.answer_as_read(&sender.who, answer) } else { answer };
         let Sender { who, generation, sent, .. } = sender;
         if matches!(answer, Answer::Outcome(Outcome::Applied(_))) {
             if deposed {
@@ -164,6 +173,21 @@ impl World {
         if !lost {
             let delay_ms = self.random.between_ms(1, 3) + self.store_latency_ms;
             self.queue.push(self.now + delay_ms, Event::Answer { who, generation, token, ask, answer });
+        }
+    }
+
+    fn answer_as_read(&self, who: &Who, answer: Answer) -> Answer {
+        match answer {
+            Answer::Entries(entries, revision) => Answer::Entries(self.as_read(who, entries), revision),
+            Answer::Lists(lists, revision) => {
+                let read = |(prefix, entries)| (prefix, self.as_read(who, entries));
+                Answer::Lists(lists.into_iter().map(read).collect(), revision)
+            }
+            other @ (Answer::Outcome(_)
+            | Answer::Lease(_)
+            | Answer::NoLease
+            | Answer::Kept(_)
+            | Answer::Revoked) => other,
         }
     }
 
@@ -216,7 +240,10 @@ impl World {
     /// The store has changed: everybody who watches looks, and invariants are checked.
     pub(super) fn committed(&mut self, from: Revision) {
         let Ok(revisions) = self.store.changes_since(self.keys.root(), from) else { return };
-        let changes: Vec<Change> = revisions.into_iter().flat_map(|(_, changes)| changes).collect();
+        let mut changes: Vec<Change> = revisions.into_iter().flat_map(|(_, changes)| changes).collect();
+        if self.has_next {
+            changes = super::version::all_told(changes);
+        }
         self.check_store_changes(&changes);
         for change in &changes {
             if let Some(Key::Candidate(id) | Key::Refresh(id)) = self.keys.parse(change.key()) {
@@ -410,7 +437,10 @@ impl World {
         };
         let revision = self.store.revision();
         self.set_cursor(who, Some(revision));
-        let changes: Vec<Change> = changes.into_iter().flat_map(|(_, changes)| changes).collect();
+        let mut changes: Vec<Change> = changes.into_iter().flat_map(|(_, changes)| changes).collect();
+        if self.has_next {
+            changes = self.as_told(who, changes);
+        }
         match who {
             Who::Agent(node) if changes.is_empty() => {
                 self.tell_agent(node, generation, agent::Input::Progress(revision));

@@ -2,6 +2,7 @@
 
 use super::invariants::Bound;
 use super::process::Generation;
+use super::version::Version;
 use crate::clock::Clock;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
@@ -72,6 +73,10 @@ pub(crate) struct Machine {
     pub commands: BTreeMap<(Generation, CommandId), Running>,
     /// What the disk remembers.
     pub journal: Journal,
+    /// Which version its agent is of.
+    pub agent_version: Version,
+    /// Which version its controller is of.
+    pub controller_version: Version,
     /// What the disk remembered when it booted.
     pub journal_at_boot: Journal,
     /// By how much the driver is late with its orders, by service.

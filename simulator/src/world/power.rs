@@ -4,6 +4,7 @@ use super::World;
 use super::event::Event;
 use super::invariants::Bound;
 use super::process::{Generation, Process, Who};
+use super::version::Version;
 use crate::scenario::action::ProcessVerb;
 use ha_api_types::record::SleepProtection;
 use ha_api_types::time::Millis;
@@ -219,6 +220,14 @@ impl World {
             ProcessVerb::Start if self.agents.get(node).is_some_and(|process| process.ending) => {
                 self.restart_agent(node);
             }
+            ProcessVerb::Upgrade { words } => {
+                self.set_version(&who, Version::Next { words });
+                self.agent_process(node, ProcessVerb::Restart);
+            }
+            ProcessVerb::Downgrade => {
+                self.set_version(&who, Version::This);
+                self.agent_process(node, ProcessVerb::Restart);
+            }
             ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
             ProcessVerb::Kill => {
                 self.log(node, "agent", "is killed");
@@ -263,6 +272,14 @@ impl World {
         match verb {
             ProcessVerb::Start if self.controllers.get(node).is_some_and(|process| process.ending) => {
                 self.restart_controller(node);
+            }
+            ProcessVerb::Upgrade { words } => {
+                self.set_version(&who, Version::Next { words });
+                self.controller_process(node, ProcessVerb::Restart);
+            }
+            ProcessVerb::Downgrade => {
+                self.set_version(&who, Version::This);
+                self.controller_process(node, ProcessVerb::Restart);
             }
             ProcessVerb::Start => self.queue.push(self.now, Event::StartProcess { who, boot }),
             ProcessVerb::Kill => {

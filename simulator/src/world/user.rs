@@ -265,6 +265,6 @@ impl World {
     /// What the store holds under a key, if it is there and legible.
     pub(crate) fn record<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let reading = self.store.get(key);
-        reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok())
+        self.seen(&reading.entries.first()?.value)
     }
 }

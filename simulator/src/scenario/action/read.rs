@@ -18,8 +18,8 @@ const FORMS: [(&str, &str); 42] = [
     ("reboot", "reboot N"),
     ("shutdown", "shutdown N"),
     ("replace", "replace N [clone]"),
-    ("agent", "agent N stop|start|restart|kill|hang|resume"),
-    ("controller", "controller N stop|start|restart|kill|hang|resume"),
+    ("agent", "agent N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade"),
+    ("controller", "controller N stop|start|restart|kill|hang|resume|upgrade [words]|downgrade"),
     ("suspend", "suspend N DURATION"),
     ("clock", "clock N rate NUMBER"),
     ("watchdog", "watchdog N stop DURATION"),
@@ -125,6 +125,12 @@ fn of_machine(words: &[&str]) -> Result<Action, String> {
         ["shutdown", node] => Ok(Action::Shutdown { node: owned(node) }),
         ["replace", node] => Ok(Action::Replace { node: owned(node), clone: false }),
         ["replace", node, "clone"] => Ok(Action::Replace { node: owned(node), clone: true }),
+        ["agent", node, "upgrade", "words"] => {
+            Ok(Action::Agent { node: owned(node), verb: ProcessVerb::Upgrade { words: true } })
+        }
+        ["controller", node, "upgrade", "words"] => {
+            Ok(Action::Controller { node: owned(node), verb: ProcessVerb::Upgrade { words: true } })
+        }
         ["agent", node, verb] => Ok(Action::Agent { node: owned(node), verb: process_verb(verb)? }),
         ["controller", node, verb] => Ok(Action::Controller { node: owned(node), verb: process_verb(verb)? }),
         ["suspend", node, word] => Ok(Action::Suspend { node: owned(node), length_ms: length(word)? }),
@@ -309,7 +315,9 @@ fn process_verb(word: &str) -> Result<ProcessVerb, String> {
         "kill" => Ok(ProcessVerb::Kill),
         "hang" => Ok(ProcessVerb::Hang),
         "resume" => Ok(ProcessVerb::Resume),
-        _ => Err(format!("{word:?} must be stop, start, restart, kill, hang or resume")),
+        "upgrade" => Ok(ProcessVerb::Upgrade { words: false }),
+        "downgrade" => Ok(ProcessVerb::Downgrade),
+        _ => Err(format!("{word:?} must be stop, start, restart, kill, hang, resume, upgrade or downgrade")),
     }
 }
 
