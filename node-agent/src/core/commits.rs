@@ -53,7 +53,9 @@ impl Purpose {
 fn rewrite_ms(outcome: &Outcome) -> Millis {
     match outcome {
         Outcome::Refused(_) => RETRY_MS,
-        Outcome::Applied(_) | Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Unknown(_) => REWRITE_MS,
+        Outcome::Applied(_) | Outcome::Conflict(_) | Outcome::LeaseNotFound | Outcome::Unknown(_) => {
+            REWRITE_MS
+        }
     }
 }
 
