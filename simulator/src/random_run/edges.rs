@@ -104,9 +104,11 @@ impl Script<'_> {
         let node = pick(self.random, &self.cluster.nodes);
         match self.random.below(8) {
             0..=1 => {
-                let exclusive = self.random.chance(0.5);
-                self.at(at, format!("set {resource} exclusive={exclusive}"));
-                self.at(later, format!("set {resource} exclusive={}", !exclusive));
+                // What may run twice from then on has been stopped before.
+                let stopped = format!("service {resource} is Stopped");
+                self.at(at, format!("set {resource} state=Stopped"));
+                self.at_if(at + 4_000, &[&stopped], format!("set {resource} exclusive=false"));
+                self.at(later.max(at + 4_001), format!("set {resource} state=Started"));
             }
             2 => {
                 let hold = self.random.chance(0.5);

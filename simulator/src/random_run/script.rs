@@ -22,7 +22,8 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     let mut script = Script {
         lines: Vec::new(),
         replaced: Vec::new(),
-        links: Vec::new(), upgraded: false,
+        links: Vec::new(),
+        upgraded: false,
         broken: Vec::new(),
         random,
         cluster,
