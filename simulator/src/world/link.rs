@@ -297,6 +297,14 @@ impl World {
         if !fresh {
             return;
         }
+        if matches!(ask, Ask::Sync(_)) {
+            match who {
+                Who::Agent(node) => self.agents.get_mut(node).into_iter().for_each(|process| process.syncs -= 1),
+                Who::Controller(node) => {
+                    self.controllers.get_mut(node).into_iter().for_each(|process| process.syncs -= 1);
+                }
+            }
+        }
         match who {
             Who::Agent(node) => self.agent_answered(node, generation, ask, answer),
             Who::Controller(node) => self.controller_answered(node, generation, ask, answer),
@@ -367,6 +375,12 @@ impl World {
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = Some(revision);
                     process.watching = false;
+                    // One that failed meanwhile was to answer a newer refresh.
+                    let newest = process.owed.take().filter(|newest| *newest > answers);
+                    if let Some(newest) = newest.and_then(|newest| process.failed_sync(newest)) {
+                        let again = Event::SyncAgain(Who::Controller(node.to_owned()), generation, newest);
+                        self.queue.push(self.now + 500, again);
+                    }
                 }
                 let entries = lists.into_iter().flat_map(|(_, entries)| entries).collect();
                 self.tell_controller(
@@ -392,11 +406,25 @@ impl World {
             Who::Agent(node) => agent::prefixes(&self.keys, node),
             Who::Controller(_) => vec![self.keys.root().to_owned()],
         };
+        match who {
+            Who::Agent(node) => self.agents.get_mut(node).into_iter().for_each(|process| process.syncs += 1),
+            Who::Controller(node) => {
+                self.controllers.get_mut(node).into_iter().for_each(|process| process.syncs += 1);
+            }
+        }
         self.ask(who, generation, Ask::Sync(answers), Request::List(prefixes), None);
     }
 
     fn sync_later(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {
-        self.queue.push(self.now + 500, Event::SyncAgain(who.clone(), generation, answers));
+        let next = match who {
+            Who::Agent(node) => self.agents.get_mut(node).and_then(|process| process.failed_sync(answers)),
+            Who::Controller(node) => {
+                self.controllers.get_mut(node).and_then(|process| process.failed_sync(answers))
+            }
+        };
+        if let Some(answers) = next {
+            self.queue.push(self.now + 500, Event::SyncAgain(who.clone(), generation, answers));
+        }
     }
 
     /// A process looks what changed; a broken or compacted watch reads everything again.

@@ -84,6 +84,9 @@ pub(crate) struct Process<C: Core> {
     pub prefixes: Vec<String>,
     /// A look at the store is already under way.
     pub watching: bool,
+    /// How many readings of everything are under way, and the newest refresh that one that failed was to answer.
+    pub syncs: u32,
+    pub owed: Option<u64>,
     /// When the next wake is scheduled.
     pub wake_at: Option<u64>,
 }
@@ -102,6 +105,8 @@ impl<C: Core> Process<C> {
             cursor: None,
             prefixes,
             watching: false,
+            syncs: 0,
+            owed: None,
             wake_at: None,
         }
     }
@@ -114,6 +119,17 @@ impl<C: Core> Process<C> {
         }
         self.wake_at = None;
         Some(self.core.deadline().is_some_and(|(due, _)| due <= now.raw))
+    }
+
+    /// A reading of everything has failed. Returns which refresh the next one answers; `None`: another one is under way, so
+    /// that a process that is cut off has one at a time.
+    pub(super) fn failed_sync(&mut self, answers: u64) -> Option<u64> {
+        let newest = self.owed.take().unwrap_or_default().max(answers);
+        if self.syncs > 0 {
+            self.owed = Some(newest);
+            return None;
+        }
+        Some(newest)
     }
 
     /// The store has changed. Returns whether it is to look what: something that it watches has changed, and no look is
