@@ -299,7 +299,9 @@ impl World {
         }
         if matches!(ask, Ask::Sync(_)) {
             match who {
-                Who::Agent(node) => self.agents.get_mut(node).into_iter().for_each(|process| process.syncs -= 1),
+                Who::Agent(node) => {
+                    self.agents.get_mut(node).into_iter().for_each(|process| process.syncs -= 1)
+                }
                 Who::Controller(node) => {
                     self.controllers.get_mut(node).into_iter().for_each(|process| process.syncs -= 1);
                 }
