@@ -28,6 +28,8 @@ pub enum Key<'a> {
     Notified,
     /// `restored`.
     Restored,
+    /// `incarnation`.
+    Incarnation,
     /// `leader`.
     Leader,
     /// `candidate/<id>`.
@@ -135,6 +137,11 @@ impl Keys {
         format!("{}restored", self.root)
     }
 
+    /// Which data this is.
+    pub fn incarnation(&self) -> String {
+        format!("{}incarnation", self.root)
+    }
+
     /// The leader's key.
     pub fn leader(&self) -> String {
         format!("{}leader", self.root)
@@ -222,6 +229,7 @@ impl Keys {
             ("fence", Some(node), None, None) => Key::Fence(node),
             ("notified", None, None, None) => Key::Notified,
             ("restored", None, None, None) => Key::Restored,
+            ("incarnation", None, None, None) => Key::Incarnation,
             ("leader", None, None, None) => Key::Leader,
             ("candidate", Some(id), None, None) => Key::Candidate(id),
             ("refresh", Some(id), None, None) => Key::Refresh(id),
@@ -259,6 +267,7 @@ mod tests {
         check(keys.fence("node1"), Key::Fence("node1"));
         check(keys.notified(), Key::Notified);
         check(keys.restored(), Key::Restored);
+        check(keys.incarnation(), Key::Incarnation);
         check(keys.leader(), Key::Leader);
         check(keys.candidate("c1"), Key::Candidate("c1"));
         check(keys.refresh("c1"), Key::Refresh("c1"));

@@ -71,6 +71,8 @@ pub enum OperationAction {
     Unfence,
     /// A machine that shuts down waits no longer for its services to move away.
     ShutdownContinue,
+    /// Let a node follow the data in etcd although the node remembers other data.
+    FollowStore,
     /// Let a node's watchdog reset its machine, to see that it does.
     TestWatchdog,
     /// Even the load.

@@ -6,6 +6,7 @@ mod candidate;
 mod doctor_report;
 mod fence;
 mod hold;
+mod incarnation;
 mod machine_ids;
 mod node_report;
 mod notified;
@@ -22,6 +23,7 @@ pub use candidate::{Candidate, Leader, Refresh};
 pub use doctor_report::{DoctorReport, LastEnd, WatchdogSeen};
 pub use fence::{DeviceIntent, Fence, FenceState, Leave, Proof, Switch};
 pub use hold::{HoldAnswer, HoldRequest, HoldTerms};
+pub use incarnation::Incarnation;
 pub use machine_ids::{MachineIds, SameMachine};
 pub use node_report::{
     Mode, NodeReport, NotStopped, SOFTDOG_IDENTITY, SleepProtection, WatchdogKind, WatchdogReport,

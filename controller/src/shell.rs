@@ -33,6 +33,7 @@ use ha_runtime::metrics::Metrics;
 use ha_runtime::program::unusable;
 use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
+use ha_store::Followed;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
 use holding::Holding;
@@ -66,9 +67,12 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let (trigger, shutdown) = Shutdown::on_signals().context("signals cannot be handled")?;
     let clock = SystemClock::new().context("the machine's clocks cannot be read")?;
     let keys = Keys::new(&options.cluster);
-    let store = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
+    let remedy = "restart ha-controller on this machine".to_owned();
+    let followed = Followed::new(keys.incarnation(), "", None, remedy);
+    let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     // Leadership has channels of its own, so that nothing can queue before it.
-    let leadership = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
+    let leadership =
+        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     let server = bind(ServeOptions::new(options.listen, options.tls())).await.map_err(unusable)?;
     let config = Config {
         cluster: options.cluster.clone(),
@@ -110,7 +114,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let router = api::router(api).merge(admin::router(Checks::default(), ready.clone(), metrics));
     let serving = tokio::spawn(server.serve(router, shutdown.clone()));
 
-    let refresher = watching::spawn(store.clone(), &keys, inputs.clone(), ready, controller_metrics.clone());
+    let watched = watching::Watched { store: store.clone(), followed, keys: keys.clone() };
+    let refresher = watching::spawn(watched, inputs.clone(), ready, controller_metrics.clone());
     let writer = EventWriter::spawn(store.clone(), keys.clone(), format!("controller-{}", config.id));
     let (ended, mut wait_for_end) = tokio::sync::watch::channel(false);
     let (candidacy, candidacy_received) = mpsc::unbounded_channel();

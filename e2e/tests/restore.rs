@@ -59,7 +59,7 @@ fn a_cluster_goes_on_from_a_backup_that_is_older_than_what_runs() -> Result<()> 
     let programs = etcd.parent().context("etcd is in a folder")?;
     run(
         binaries::own("hactl")?,
-        &["restore", &text(&prepared), "--from", &text(&backup), "--programs", &text(programs)],
+        &["restore", &text(&prepared), "--yes", "--from", &text(&backup), "--programs", &text(programs)],
     )?;
     for member in &members {
         let mut words = vec!["snapshot".to_owned(), "restore".to_owned(), text(&prepared)];

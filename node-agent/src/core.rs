@@ -270,6 +270,7 @@ impl AgentCore {
                 self.config.capacity = capacity;
             }
             Input::Sleep(protection) => self.config.sleep_protection = Some(protection),
+            Input::Follows { incarnation, begins } => self.follow(incarnation, begins),
             Input::Shutdown(shutdown) => {
                 self.shut_down(now, shutdown);
                 self.all_stale = true;
@@ -396,6 +397,7 @@ impl AgentCore {
                 | Key::Tombstone(_)
                 | Key::Fence(_)
                 | Key::Restored
+                | Key::Incarnation
                 | Key::Leader
                 | Key::Alive(_)
                 | Key::NodeReport(_)

@@ -41,6 +41,7 @@ use ha_runtime::metrics::Metrics;
 use ha_runtime::program::unusable;
 use ha_runtime::reconcile::drive;
 use ha_runtime::shutdown::Shutdown;
+use ha_store::Followed;
 use ha_store::etcd::EtcdStore;
 use ha_store::event_writer::EventWriter;
 use journal_file::JournalFile;
@@ -68,9 +69,12 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let journal_file = JournalFile::open(&options.state_dir)?;
     let journal = journal_file.load()?;
     let keys = Keys::new(&options.cluster);
-    let store = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
+    let remedy = format!("run hactl node follow-store {} there", options.node);
+    let followed = Followed::new(keys.incarnation(), &options.node, journal.incarnation.clone(), remedy);
+    let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     // Heartbeats have channels of their own, so that nothing can queue before them.
-    let heartbeats = EtcdStore::connect(options.store.config()).await.map_err(unusable)?;
+    let heartbeats =
+        EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     let (inputs, received) = mpsc::unbounded_channel();
     let boot_id = identity::read_id(&options.boot_id_file, "--boot-id-file").map_err(unusable)?;
     let drivers = Drivers::new(&options, &boot_id, &inputs).map_err(unusable)?;
@@ -105,7 +109,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
         server.serve(admin::router(Checks::default(), ready.clone(), metrics.clone()), shutdown.clone()),
     );
 
-    watching::spawn(store.clone(), crate::core::prefixes(&keys, &options.node), inputs.clone(), ready);
+    let prefixes = crate::core::prefixes(&keys, &options.node);
+    watching::spawn(store.clone(), followed, prefixes, inputs.clone(), ready);
     signals::spawn(shutdown.clone(), inputs.clone());
     let delay = ShutdownDelay::spawn(inputs.clone());
     drivers.spawn_checks();

@@ -115,6 +115,7 @@ impl Vocabulary {
                     | Key::Tombstone(_)
                     | Key::Notified
                     | Key::Restored
+                    | Key::Incarnation
                     | Key::Leader
                     | Key::Candidate(_)
                     | Key::Refresh(_)

@@ -19,10 +19,11 @@ pub use options::StoreOptions;
 pub use status::MemberStatus;
 pub use version::is_too_old;
 
+use crate::followed::Followed;
 use crate::store::{Reading, Store, StoreError, WatchItem};
 use crate::transaction::{Entry, LeaseId, Outcome, Transaction};
 use credentials::Credentials;
-use etcd_client::{Client, GetOptions, KvClient, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Client, GetOptions, KvClient, ResponseHeader, Txn, TxnOp, TxnOpResponse};
 use failure::Failure;
 use futures::stream::BoxStream;
 use ha_api_types::record::Revision;
@@ -53,6 +54,7 @@ pub(crate) struct Inner {
     attempt_timeout_ms: AtomicU64,
     allow_old_store: bool,
     versions_checked: AtomicBool,
+    followed: Followed,
 }
 
 impl EtcdStore {
@@ -60,6 +62,11 @@ impl EtcdStore {
     ///
     /// Errors: [`StoreError::Configuration`] for settings that cannot work, with what to do.
     pub async fn connect(config: Config) -> Result<EtcdStore, StoreError> {
+        EtcdStore::following(config, Followed::default()).await
+    }
+
+    /// The same, for a process that follows one etcd cluster and its incarnation (FENCING, R1.29).
+    pub async fn following(config: Config, followed: Followed) -> Result<EtcdStore, StoreError> {
         config.validate()?;
         let endpoints = config.endpoints.iter();
         let inner = Inner {
@@ -69,6 +76,7 @@ impl EtcdStore {
             attempt_timeout_ms: AtomicU64::new(config.attempt_timeout_ms),
             allow_old_store: config.allow_old_store,
             versions_checked: AtomicBool::new(false),
+            followed,
         };
         for member in &inner.members {
             member.prepare(&inner).await.map_err(Failure::into_store_error)?;
@@ -121,6 +129,20 @@ impl Inner {
         let next = (member + 1) % self.members.len();
         // Somebody else may have found a better one in the meantime; then that stays.
         let _ = self.preferred.compare_exchange(member, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Refuses to ask for anything but the incarnation while the data is refused.
+    fn check_followed(&self, selectors: &[String]) -> Result<(), Failure> {
+        match self.followed.refused() {
+            Some(why) if *selectors != [self.followed.key()] => Err(Failure::Refused(why)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Takes an answer of the etcd cluster that is followed, and of no other.
+    fn accept(&self, header: Option<&ResponseHeader>) -> Result<(), etcd_client::Error> {
+        let cluster = header.map_or(0, ResponseHeader::cluster_id);
+        self.followed.accept(cluster).map_err(etcd_client::Error::WatchError)
     }
 
     /// Refuses to begin while a member that answers is too old. Members that do not answer are asked before their first use.
@@ -203,11 +225,14 @@ impl Store for EtcdStore {
                 TxnOp::get(selector.as_str(), Some(options))
             })
             .collect();
+        self.inner.check_followed(selectors).map_err(Failure::into_store_error)?;
         let read = Txn::new().and_then(gets);
+        let inner = self.inner.clone();
         let call: Call<Reading> = Arc::new(move |client| {
-            let read = read.clone();
+            let (read, inner) = (read.clone(), inner.clone());
             Box::pin(async move {
                 let response = reader(&client).txn(read).await?;
+                inner.accept(response.header())?;
                 let mut entries = BTreeMap::new();
                 for operation in response.op_responses() {
                     if let TxnOpResponse::Get(got) = operation {
@@ -235,6 +260,7 @@ impl Store for EtcdStore {
     }
 
     async fn grant_lease(&self, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+        self.inner.check_followed(&[]).map_err(Failure::into_store_error)?;
         lease::grant(&self.inner, ttl_seconds).await
     }
 

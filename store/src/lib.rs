@@ -7,6 +7,8 @@ pub mod election;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod event_writer;
+#[cfg(feature = "etcd")]
+pub mod followed;
 pub mod memory;
 pub mod memory_state;
 pub mod reflector;
@@ -15,6 +17,8 @@ pub mod transaction;
 
 #[cfg(feature = "etcd")]
 pub use etcd::{Config, EtcdStore, MemberStatus};
+#[cfg(feature = "etcd")]
+pub use followed::{Followed, Verdict};
 pub use memory::MemoryStore;
 pub use store::{Change, Reading, Store, StoreError, WatchItem, selects};
 pub use transaction::{Entry, Guard, LeaseId, MAX_OPERATIONS, Outcome, Transaction, Write};

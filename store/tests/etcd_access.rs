@@ -109,6 +109,7 @@ fn grant_agent(endpoint: &str, keys: &Keys, node: &str) {
     for part in reads {
         run(&["role", "grant-permission", node, "read", &format!("{}{part}", keys.root()), "--prefix"]);
     }
+    run(&["role", "grant-permission", node, "read", &keys.incarnation()]);
     run(&["role", "grant-permission", node, "readwrite", &keys.alive(node)]);
     run(&["role", "grant-permission", node, "readwrite", &keys.reports_of(node), "--prefix"]);
     run(&[

@@ -19,6 +19,9 @@ pub struct Restored {
     pub at: Timestamp,
     /// The revision of the backup.
     pub backup_revision: Revision,
+    /// The longest W that a report in the backup names, milliseconds; the reports themselves are deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_wait_ms: Option<Millis>,
 }
 
 /// Keys and prefixes that a restore deletes: no permit that was committed against them holds any more, and agents say anew
@@ -28,8 +31,8 @@ pub fn forgotten(keys: &Keys) -> [String; 5] {
 }
 
 /// How long nothing is assigned after a restore: W, the longest that any profile and the restored settings allow, for any
-/// watchdog. A machine that was armed under the lost store and is cut off from this one has reset by then.
-pub fn rest_ms(settings: &Timings) -> Millis {
+/// watchdog, or that a report in the backup names. A machine that was armed under the lost store and is cut off from this one has reset by then.
+pub fn rest_ms(settings: &Timings, marker: &Restored) -> Millis {
     [Profile::Default, Profile::Fast, Profile::Conservative]
         .map(Timings::of_profile)
         .iter()
@@ -38,6 +41,7 @@ pub fn rest_ms(settings: &Timings) -> Millis {
             let timeout_ms = timings.watchdog_timeout_ms;
             wait_ms(timings, &WatchdogBounds { timeout_ms, sliding: false, descriptor_retained: false })
         })
+        .chain(marker.longest_wait_ms)
         .max()
         .unwrap_or_default()
 }
@@ -61,6 +65,9 @@ mod tests {
         ] {
             assert!(is(&key), "{key}");
         }
+        for key in [keys.candidate("c1"), keys.incarnation()] {
+            assert!(!is(&key), "{key}");
+        }
         for key in [keys.fence("n1"), keys.tombstone("web"), keys.restored(), keys.specs(), keys.statuses()] {
             assert!(!is(&key), "{key}");
         }
@@ -68,8 +75,11 @@ mod tests {
 
     #[test]
     fn the_rest_is_the_longest_wait_of_all() {
+        let rest_ms = |timings: &Timings| super::rest_ms(timings, &Restored::default());
         let longest = rest_ms(&Timings::default());
         assert_eq!(longest, rest_ms(&Timings::of_profile(Profile::Conservative)));
+        let named = Restored { longest_wait_ms: Some(longest + 1), ..Restored::default() };
+        assert_eq!(super::rest_ms(&Timings::default(), &named), longest + 1);
         let drained = Timings { io_drain_ms: 600_000, ..Timings::default() };
         assert!(rest_ms(&drained) >= 600_000 && rest_ms(&drained) > longest);
     }

@@ -31,7 +31,9 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
         OperationAction::ShutdownContinue | OperationAction::TestWatchdog => {
             [Unused, Required, Unused, Unused, Required, Unused]
         }
-        OperationAction::Fence => [Unused, Required, Unused, Unused, Unused, Unused],
+        OperationAction::Fence | OperationAction::FollowStore => {
+            [Unused, Required, Unused, Unused, Unused, Unused]
+        }
         OperationAction::Balance | OperationAction::TestNotifications => {
             [Unused, Unused, Unused, Unused, Unused, Unused]
         }

@@ -125,6 +125,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
         | Key::Fence(_)
         | Key::Notified
         | Key::Restored
+        | Key::Incarnation
         | Key::Leader
         | Key::Candidate(_)
         | Key::Refresh(_)

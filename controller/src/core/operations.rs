@@ -4,6 +4,7 @@ mod test_watchdog;
 
 use super::fencing::{self, Subjected};
 use super::health::{Health, NodeTable};
+use super::incarnation;
 use super::notifications;
 use super::plan::{Note, Plan, Subject, node_event, stored};
 use super::service::operation::{self, status_in};
@@ -85,6 +86,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             OperationAction::ConfirmFenced => confirm_fenced(situation, nodes, &request, plan),
             OperationAction::Fence => fence(situation, nodes, &request, plan),
             OperationAction::Unfence => unfence(situation, &request, plan),
+            OperationAction::FollowStore => follow_store(situation, &request, plan),
             OperationAction::ShutdownContinue => shutdown_continue(situation, nodes, &request, plan),
             OperationAction::TestWatchdog => test_watchdog::plan(situation, nodes, &request, plan),
             OperationAction::TestNotifications => {
@@ -300,6 +302,22 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
         ) => verdict(refused, Reason::Refused, format!("{name} does not shut down")),
     };
     write(situation, request, &outcome, plan);
+}
+
+/// Lets a node follow this data: its agent reads that from the incarnation, since it refuses everything else.
+fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
+    let Some(name) = request.operation.value.spec.node.as_deref() else {
+        let refused = verdict(OperationPhase::Refused, Reason::Invalid, "no node is named: set spec.node");
+        return write(situation, request, &refused, plan);
+    };
+    let done =
+        verdict(OperationPhase::Succeeded, Reason::Completed, format!("node {name} may follow this etcd"));
+    let Some(transaction) = incarnation::let_follow(situation, name) else {
+        return write(situation, request, &done, plan);
+    };
+    if let Some(transaction) = with_status(situation, request, &done, transaction) {
+        plan.act(Subject::Incarnation, transaction, Vec::new(), Note::None);
+    }
 }
 
 /// Fences a node with its devices, whatever its heartbeat says.

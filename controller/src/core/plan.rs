@@ -90,6 +90,8 @@ pub enum Subject {
     Notified,
     /// The marker of a restored store.
     Restored,
+    /// Which data this is.
+    Incarnation,
 }
 
 /// Something that is waited for.

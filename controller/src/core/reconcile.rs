@@ -3,6 +3,7 @@
 use super::candidates;
 use super::fencing;
 use super::health::{NodeTable, node_table};
+use super::incarnation;
 use super::notifications;
 use super::operations;
 use super::placement;
@@ -37,6 +38,7 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     let mut plan = planner.plan;
     let settles = placement::settling_until(situation).is_some_and(|until| situation.now.raw < until);
     plan.view = (!settles && !planner.view.nodes.is_empty()).then_some(planner.view);
+    incarnation::plan(situation, &mut plan);
     restored::plan(situation, &nodes, &mut plan);
     candidates::plan(situation, &mut plan);
     status::plan(situation, &nodes, &conflicts, &mut plan);

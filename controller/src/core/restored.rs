@@ -52,10 +52,11 @@ pub(super) fn unheard(name: &str) -> String {
 /// Until when nothing is assigned: the longest W from when this process saw the marker. It begins anew after a gap of this
 /// process's own commits, in which it may have let nodes go on (FENCING, section 9).
 pub(super) fn rests_until(situation: &Situation<'_>) -> Option<Mono> {
-    let seen = situation.world.restored.as_ref()?.seen;
+    let marker = situation.world.restored.as_ref()?;
+    let seen = marker.seen;
     let timings = situation.world.timings();
     let since = situation.commits.restart_of(seen, timings.heartbeat_valid_ms / 2).unwrap_or(seen);
-    Some(since + rest_ms(&timings)).filter(|until| situation.now.raw < *until)
+    Some(since + rest_ms(&timings, &marker.value)).filter(|until| situation.now.raw < *until)
 }
 
 /// Says what the end of it waits for, and removes the marker once nothing in the store is the backup's word any more.
@@ -69,7 +70,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
         let message = format!(
             "{}: nothing is assigned for {} s, so that a machine that is cut off has been reset by its watchdog",
             Reason::StoreRestored.sentence(),
-            rest_ms(&world.timings()).div_ceil(1000)
+            rest_ms(&world.timings(), &marker.value).div_ceil(1000)
         );
         plan.wait(Kind::Cluster, CLUSTER_NAME, Reason::StoreRestored, message);
     }

@@ -7,6 +7,7 @@ mod counted;
 mod devices;
 mod fencing;
 mod hold;
+mod incarnation;
 mod lab;
 mod moves;
 mod notifications;

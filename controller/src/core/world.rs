@@ -21,8 +21,8 @@ use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, NodeReport, Notified, Restored, Revision,
-    ServiceReport, Tombstone, UsageReport,
+    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, Incarnation, NodeReport, Notified,
+    Restored, Revision, ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
@@ -94,6 +94,8 @@ pub struct World {
     pub notified: Option<Versioned<Notified>>,
     /// The marker of a store that was restored from a backup.
     pub restored: Option<Versioned<Restored>>,
+    /// Which data this is; `None`: the first leader has not said so yet.
+    pub incarnation: Option<Versioned<Incarnation>>,
     /// The leader key.
     pub leader: Option<Entry>,
     /// Candidates by id, as they were read: only who shows them wants to know what they say ([`World::candidates`]).
@@ -159,6 +161,7 @@ impl World {
             service_reports: BTreeMap::new(),
             notified: None,
             restored: None,
+            incarnation: None,
             leader: None,
             candidate_entries: BTreeMap::new(),
             refresh_entries: BTreeMap::new(),
@@ -302,6 +305,7 @@ impl World {
                 read
             }
             Key::Notified => put_one(&mut self.notified, CLUSTER_NAME, entry, now).map_err(drop_value),
+            Key::Incarnation => put_one(&mut self.incarnation, CLUSTER_NAME, entry, now).map_err(drop_value),
             Key::Restored => {
                 // One that cannot be read marks all the same.
                 let value = serde_json::from_slice(&entry.value).unwrap_or_default();
@@ -467,6 +471,7 @@ impl World {
             Key::Tombstone(name) => drop(self.tombstones.remove(name)),
             Key::Fence(name) => drop(self.fences.remove(name)),
             Key::Notified => self.notified = None,
+            Key::Incarnation => self.incarnation = None,
             Key::Restored => self.restored = None,
             Key::Leader => self.leader = None,
             Key::Candidate(name) => {

@@ -9,6 +9,7 @@ use ha_api_types::keys::Keys;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, Refresher, reflector};
+use ha_store::{Entry, Followed, Verdict};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -62,29 +63,56 @@ pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) 
     refreshing
 }
 
-/// Watches for as long as the loop runs.
+/// What is watched.
+pub(super) struct Watched {
+    pub(super) store: EtcdStore,
+    pub(super) followed: Followed,
+    pub(super) keys: Keys,
+}
+
+impl Watched {
+    /// Follows the data of a complete reading, if this process may (FENCING, R1.31).
+    fn follow(&self, entries: &[Entry]) -> Result<(), String> {
+        let key = self.keys.incarnation();
+        let found = entries.iter().find(|entry| entry.key == key);
+        let found = found.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+        match self.followed.judge(found.as_ref()) {
+            Verdict::Follows(_) | Verdict::Begins(_) => Ok(()),
+            Verdict::Refused(why) => Err(why),
+        }
+    }
+}
+
+/// Watches for as long as the loop runs. Data that is not to be followed is not shown to the core.
 pub(super) fn spawn(
-    store: EtcdStore,
-    keys: &Keys,
+    watched: Watched,
     inputs: Inputs,
     ready: Checks,
     metrics: ControllerMetrics,
 ) -> Refreshing {
-    let (refresher, mut items) = reflector(store, vec![keys.root().to_owned()], Options::default());
+    let prefixes = vec![watched.keys.root().to_owned()];
+    let (refresher, mut items) = reflector(watched.store.clone(), prefixes, Options::default());
     let refreshing = Refreshing { refresher, asked: Arc::default() };
     let answers = refreshing.clone();
     tokio::spawn(async move {
         while let Some(item) = items.next().await {
             let sent = match item {
-                Item::Synced(reading) => {
-                    ready.set("store", Ok(()));
-                    metrics.watched(reading.revision);
-                    inputs.send(Input::Synced {
-                        entries: reading.entries,
-                        revision: reading.revision,
-                        answers: answers.answered(),
-                    })
-                }
+                Item::Synced(reading) => match watched.follow(&reading.entries) {
+                    Ok(()) => {
+                        ready.set("store", Ok(()));
+                        metrics.watched(reading.revision);
+                        inputs.send(Input::Synced {
+                            entries: reading.entries,
+                            revision: reading.revision,
+                            answers: answers.answered(),
+                        })
+                    }
+                    Err(why) => {
+                        tracing::error!(why, "the data in etcd is refused");
+                        ready.set("store", Err(why));
+                        Ok(())
+                    }
+                },
                 Item::Changes { changes, revision } => {
                     metrics.watched(revision);
                     inputs.send(Input::Changed { changes, revision })

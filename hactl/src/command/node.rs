@@ -39,6 +39,9 @@ enum NodeCommand {
     Fence(Asked),
     /// Let a node that a fabric device has cut off in again without another boot: only when nothing of before runs there
     Unfence(Asked),
+    /// Let a node follow this etcd although the node remembers other data: only after a restore that is meant
+    #[command(mut_arg("yes", |yes| yes.help("Do not ask: this etcd is the right one for the node")))]
+    FollowStore(FollowStore),
     /// State that a node is off, so that its services may run elsewhere: only when you have made sure of it
     #[command(mut_arg("yes", |yes| yes.help("Do not ask: you have made sure that the machine is off")))]
     ConfirmFenced(Asked),
@@ -48,6 +51,17 @@ enum NodeCommand {
 struct ShutdownContinue {
     /// The node
     node: String,
+    #[command(flatten)]
+    patience: Patience,
+}
+
+#[derive(Args, Debug)]
+struct FollowStore {
+    /// The node
+    node: String,
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    yes: bool,
     #[command(flatten)]
     patience: Patience,
 }
@@ -79,6 +93,7 @@ impl Node {
             NodeCommand::Watchdog(watchdog) => watchdog.run(session).await,
             NodeCommand::Maintenance(command) => command.run(session).await,
             NodeCommand::ShutdownContinue(go_on) => shutdown_continue(session, go_on).await,
+            NodeCommand::FollowStore(follow) => follow_store(session, follow).await,
             NodeCommand::TestWatchdog(asked) => {
                 asked.run(session, OperationAction::TestWatchdog, Carries::Boot, may_be_reset).await
             }
@@ -186,4 +201,18 @@ fn operation(action: OperationAction, carries: Carries, name: &str, status: &Val
         Carries::EpochAndBoot => (status["epoch"].as_u64(), boot_id()),
     };
     OperationSpec { action, node: Some(name.to_owned()), epoch, boot_id, ..OperationSpec::default() }
+}
+
+async fn follow_store(session: &Session, follow: &FollowStore) -> Outcome {
+    let name = super::node(&follow.node)?.name.name;
+    let question = format!(
+        "Node {name} remembers other data than this etcd has. If the etcd that it followed is still in use, services\n\
+         that run there may run twice. Is this etcd the right one for {name}?"
+    );
+    if !follow.yes && !Terminal::confirm(&question)? {
+        return Err(Failure::refused("not confirmed: nothing was changed"));
+    }
+    let spec =
+        OperationSpec { action: OperationAction::FollowStore, node: Some(name), ..OperationSpec::default() };
+    carry_out(session, spec, &follow.patience).await
 }

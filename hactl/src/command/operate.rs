@@ -401,6 +401,7 @@ pub(super) fn verb(action: OperationAction) -> &'static str {
         OperationAction::ConfirmFenced => "confirm-fenced",
         OperationAction::Fence => "fence",
         OperationAction::Unfence => "unfence",
+        OperationAction::FollowStore => "follow-store",
         OperationAction::ShutdownContinue => "shutdown-continue",
         OperationAction::TestWatchdog => "test-watchdog",
         OperationAction::Balance => "balance",

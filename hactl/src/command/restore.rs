@@ -1,6 +1,7 @@
 //! `hactl restore`: makes a backup of the store safe to start a cluster from (FENCING, section 10).
 
 mod credentials;
+mod known;
 mod store;
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -8,8 +9,9 @@ use crate::session::Session;
 use clap::{Args, ValueHint};
 use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{REVISION_RAISE, Restored, forgotten};
+use ha_api_types::record::{Incarnation, REVISION_RAISE, Restored, forgotten};
 use ha_api_types::time::Timestamp;
+use known::{Known, WARNING, confirm};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,6 +40,9 @@ pub(crate) struct Restore {
     /// Where etcd, etcdctl and etcdutl are; default: found by PATH
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     programs: Option<PathBuf>,
+    /// Do not ask: each controller and node of the old cluster is stopped, or reaches the new etcd
+    #[arg(long, short = 'y')]
+    yes: bool,
     /// The backup is a copy of a member's file `member/snap/db`, which has no checksum
     #[arg(long)]
     skip_hash_check: bool,
@@ -114,7 +119,7 @@ impl Restore {
         let mut all = Vec::new();
         for cluster in clusters {
             terminal.progress(&format!("preparing cluster {cluster}"));
-            all.push(rewrite(&store, cluster, revision).await?);
+            all.push(self.rewrite(session, &store, cluster, revision).await?);
         }
         terminal.progress("saving");
         let saved = scratch.join("prepared");
@@ -140,6 +145,30 @@ impl Restore {
     }
 }
 
+impl Restore {
+    /// Asks for what only an operator knows, then makes the cluster safe to start.
+    async fn rewrite(
+        &self,
+        session: &Session,
+        store: &PrivateStore,
+        cluster: &str,
+        revision: i64,
+    ) -> Result<Found, Failure> {
+        let keys = Keys::new(cluster);
+        let mut values = Vec::new();
+        for part in [keys.candidates(), keys.fences(), keys.reports(), keys.incarnation()] {
+            values.extend(store.values(&part).await?);
+        }
+        let known = Known::of(&keys, &values);
+        let questions = known.questions(cluster, self.empty.is_some());
+        if !self.yes && !questions.is_empty() {
+            session.terminal().warn(WARNING);
+        }
+        confirm(self.yes, &questions)?;
+        rewrite(store, cluster, revision, known).await
+    }
+}
+
 /// A backup of an etcd that has nothing in it.
 async fn nothing(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure> {
     let folder = scratch.join("empty");
@@ -153,7 +182,7 @@ async fn nothing(programs: &Programs, scratch: &Path) -> Result<PathBuf, Failure
 }
 
 /// Forgets what agents said and were told, and writes the marker last: all that is older counts no more.
-async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64) -> Result<Found, Failure> {
+async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64, said: Known) -> Result<Found, Failure> {
     let keys = Keys::new(cluster);
     let known = store.keys(keys.root()).await?;
     let count = |prefix: &str| known.iter().filter(|key| key.starts_with(prefix)).count();
@@ -169,7 +198,10 @@ async fn rewrite(store: &PrivateStore, cluster: &str, revision: i64) -> Result<F
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let at = Timestamp::from_unix_ms(i128::try_from(since.as_millis()).unwrap_or_default());
-    let marker = Restored { at, backup_revision: revision };
+    let incarnation = Incarnation::restored(uuid::Uuid::new_v4().to_string(), said.incarnation);
+    let value = serde_json::to_string(&incarnation).map_err(|error| Failure::refused(error.to_string()))?;
+    store.put(&keys.incarnation(), &value).await?;
+    let marker = Restored { at, backup_revision: revision, longest_wait_ms: said.longest_wait_ms };
     let value = serde_json::to_string(&marker).map_err(|error| Failure::refused(error.to_string()))?;
     store.put(&keys.restored(), &value).await?;
     Ok(found)

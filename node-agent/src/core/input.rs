@@ -23,6 +23,13 @@ pub enum Input {
         /// The store's revision when they were read.
         revision: Revision,
     },
+    /// The data in the store is followed; comes before it is shown. Data that is refused is never shown.
+    Follows {
+        /// Its incarnation.
+        incarnation: String,
+        /// An operator has ordered to follow it, although this node remembers other data.
+        begins: bool,
+    },
     /// Changes of watched keys, in order, complete for their prefix up to `revision`.
     Changed {
         /// The changes.

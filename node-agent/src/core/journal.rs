@@ -22,6 +22,9 @@ pub struct Journal {
     pub epoch: u64,
     /// The highest revision of the store that a commit of this node has reached: a store below it was restored.
     pub revision: Revision,
+    /// The incarnation of the data in the store that is followed (FENCING, R1.28).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
     /// The timings in force when it was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,

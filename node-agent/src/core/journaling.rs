@@ -27,6 +27,19 @@ impl AgentCore {
         self.changed = true;
     }
 
+    /// Remembers the data that is followed. What an operator has ordered to follow is not what this node registered with.
+    pub(super) fn follow(&mut self, incarnation: String, begins: bool) {
+        if begins {
+            self.journal.request = None;
+            self.journal.revision = 0;
+            self.highest = 0;
+        }
+        if self.journal.incarnation.as_ref() != Some(&incarnation) {
+            self.journal.incarnation = Some(incarnation);
+            self.journal_changed();
+        }
+    }
+
     /// The write that will carry what is in the journal now.
     pub(super) fn journal_next_write(&self) -> JournalWriteId {
         JournalWriteId(self.journaling.next)

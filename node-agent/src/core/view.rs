@@ -336,6 +336,7 @@ impl View {
             | Key::Tombstone(_)
             | Key::Notified
             | Key::Restored
+            | Key::Incarnation
             | Key::Leader
             | Key::Refresh(_)
             | Key::Event(..) => {}
@@ -377,6 +378,7 @@ impl View {
             | Key::Tombstone(_)
             | Key::Notified
             | Key::Restored
+            | Key::Incarnation
             | Key::Leader
             | Key::Refresh(_)
             | Key::Event(..) => {}
@@ -452,6 +454,6 @@ fn name_of<'a>(key: &Key<'a>) -> &'a str {
         | Key::UsageReport(name)
         | Key::ServiceReport(_, name)
         | Key::Event(_, name) => name,
-        Key::Notified | Key::Restored | Key::Leader => "",
+        Key::Notified | Key::Restored | Key::Incarnation | Key::Leader => "",
     }
 }

@@ -6,37 +6,58 @@ use futures::StreamExt;
 use ha_runtime::http::admin::Checks;
 use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, reflector};
+use ha_store::{Followed, Store, StoreError, Verdict};
 
-/// Watches these prefixes for as long as the loop runs.
-pub(super) fn spawn(store: EtcdStore, prefixes: Vec<String>, inputs: Inputs, ready: Checks) {
+/// Watches these prefixes for as long as the loop runs. Data that is not to be followed is not shown to the core (FENCING,
+/// R1.30 to R1.32).
+pub(super) fn spawn(
+    store: EtcdStore,
+    followed: Followed,
+    prefixes: Vec<String>,
+    inputs: Inputs,
+    ready: Checks,
+) {
     tokio::spawn(async move {
-        let (_refresher, mut items) = reflector(store, prefixes.clone(), Options::default());
+        let (_refresher, mut items) = reflector(store.clone(), prefixes.clone(), Options::default());
         while let Some(item) = items.next().await {
             let sent = match item {
-                Item::Synced(reading) => {
-                    ready.set("store", Ok(()));
-                    prefixes.iter().all(|prefix| {
-                        let entries =
-                            reading.entries.iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
-                        inputs
-                            .send(Input::Synced {
-                                prefix: prefix.clone(),
-                                entries: entries.cloned().collect(),
-                                revision: reading.revision,
-                            })
-                            .is_ok()
-                    })
-                }
+                Item::Synced(reading) => match follow(&store, &followed, &inputs).await {
+                    Ok(()) => {
+                        ready.set("store", Ok(()));
+                        prefixes.iter().all(|prefix| {
+                            let entries =
+                                reading.entries.iter().filter(|entry| entry.key.starts_with(prefix.as_str()));
+                            inputs
+                                .send(Input::Synced {
+                                    prefix: prefix.clone(),
+                                    entries: entries.cloned().collect(),
+                                    revision: reading.revision,
+                                })
+                                .is_ok()
+                        })
+                    }
+                    Err(why) => {
+                        tracing::error!(why, "the data in etcd is refused");
+                        ready.set("store", Err(why));
+                        true
+                    }
+                },
                 Item::Changes { changes, revision } => {
-                    inputs.send(Input::Changed { changes, revision }).is_ok()
+                    followed.refused().is_some() || inputs.send(Input::Changed { changes, revision }).is_ok()
                 }
                 Item::Progress(revision) => {
-                    ready.set("store", Ok(()));
+                    if followed.refused().is_none() {
+                        ready.set("store", Ok(()));
+                    }
                     inputs.send(Input::Progress(revision)).is_ok()
                 }
                 Item::Unavailable(error) => {
                     tracing::warn!(%error, "the store cannot be watched; trying on");
                     ready.set("store", Err(error.to_string()));
+                    // An operator may have ordered to follow what was refused.
+                    if followed.refused().is_some() {
+                        let _ = follow(&store, &followed, &inputs).await;
+                    }
                     true
                 }
             };
@@ -45,4 +66,33 @@ pub(super) fn spawn(store: EtcdStore, prefixes: Vec<String>, inputs: Inputs, rea
             }
         }
     });
+}
+
+/// Reads which data the store has, and follows it if this node may.
+///
+/// Errors: why it may not, or is not known to.
+async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Result<(), String> {
+    let reading = match store.get(&followed.key()).await {
+        Ok(reading) => reading,
+        // Permissions of etcd from before there were incarnations: what is not known is followed as before.
+        Err(StoreError::Refused(why)) if followed.refused().is_none() => {
+            tracing::warn!(
+                why,
+                key = followed.key(),
+                "the incarnation cannot be read: grant this node's user to read it"
+            );
+            return Ok(());
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    let found = reading.entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
+    let (incarnation, begins) = match followed.judge(found.as_ref()) {
+        Verdict::Follows(None) => return Ok(()),
+        Verdict::Follows(Some(incarnation)) => (incarnation, false),
+        Verdict::Begins(incarnation) => (incarnation, true),
+        Verdict::Refused(why) => return Err(why),
+    };
+    // Nobody listens any more once the loop has ended.
+    let _ = inputs.send(Input::Follows { incarnation, begins });
+    Ok(())
 }

@@ -167,6 +167,7 @@ impl World {
                     | Key::Tombstone(_)
                     | Key::Notified
                     | Key::Restored
+                    | Key::Incarnation
                     | Key::Leader
                     | Key::Candidate(_)
                     | Key::Refresh(_)

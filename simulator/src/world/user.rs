@@ -232,6 +232,7 @@ impl World {
                 | Key::Fence(_)
                 | Key::Notified
                 | Key::Restored
+                | Key::Incarnation
                 | Key::Leader
                 | Key::Candidate(_)
                 | Key::Refresh(_)

@@ -37,15 +37,20 @@ pub(super) async fn commit(inner: &Arc<Inner>, transaction: Transaction) -> Outc
     if let Err(failure) = inner.check_versions().await {
         return Outcome::Refused(failure.to_string());
     }
+    if let Err(failure) = inner.check_followed(&[]) {
+        return Outcome::Refused(failure.to_string());
+    }
     let mut conflict = None;
     let mut refused = None;
     let mut full = None;
     let request = to_request(&transaction);
+    let accepting = inner.clone();
     let call: Call<Answer> = Arc::new(move |client| {
-        let request = request.clone();
+        let (request, inner) = (request.clone(), accepting.clone());
         Box::pin(async move {
-            let mut client = super::reader(&client);
-            client.txn(request).await.map(|response| to_answer(&response))
+            let response = super::reader(&client).txn(request).await?;
+            inner.accept(response.header())?;
+            Ok(to_answer(&response))
         })
     });
     let repeat = if transaction.may_be_sent_again() { Repeat::Freely } else { Repeat::Unsent };
@@ -78,9 +83,15 @@ async fn settle_full(inner: &Arc<Inner>, transaction: &Transaction, reason: Stri
     let gets: Vec<TxnOp> =
         transaction.guards().keys().map(|key| TxnOp::get(key.as_str(), Some(GetOptions::new()))).collect();
     let read = Txn::new().and_then(gets);
+    let accepting = inner.clone();
     let call: Call<BTreeMap<String, Entry>> = Arc::new(move |client| {
         let read = read.clone();
-        Box::pin(async move { Ok(found(&super::reader(&client).txn(read).await?)) })
+        let inner = accepting.clone();
+        Box::pin(async move {
+            let response = super::reader(&client).txn(read).await?;
+            inner.accept(response.header())?;
+            Ok(found(&response))
+        })
     });
     match super::request(inner, call).await.map(|found| resolve_ended(transaction, &found)) {
         Ok(Resolution::Applied(revision)) => Outcome::Applied(revision),

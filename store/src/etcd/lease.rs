@@ -11,8 +11,14 @@ use std::sync::Arc;
 
 /// A new lease. One that was granted to an attempt whose answer got lost ends by itself.
 pub(super) async fn grant(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseId, StoreError> {
+    let accepting = inner.clone();
     let call: Call<LeaseId> = Arc::new(move |mut client| {
-        Box::pin(async move { client.lease_grant(ttl_seconds, None).await.map(|granted| granted.id()) })
+        let inner = accepting.clone();
+        Box::pin(async move {
+            let granted = client.lease_grant(ttl_seconds, None).await?;
+            inner.accept(granted.header())?;
+            Ok(granted.id())
+        })
     });
     super::request(inner, call).await
 }

@@ -71,6 +71,7 @@ struct Opened {
 }
 
 async fn open(inner: &Arc<Inner>, selectors: &[String], from: Revision) -> Result<Opened, Failure> {
+    inner.check_followed(selectors)?;
     inner.check_versions().await?;
     let first = inner.preferred();
     let mut last = Failure::NotSent("no member was tried".to_owned());
@@ -125,6 +126,7 @@ async fn open_on(
     while created < selectors.len() {
         let response = responses.message().await.map_err(fail)?;
         let response = response.ok_or_else(|| Failure::Unknown("the watch ended at once".to_owned()))?;
+        inner.accept(response.header()).map_err(fail)?;
         check_response(&response)?;
         created += usize::from(response.created());
         // A watch that was created first may already deliver.

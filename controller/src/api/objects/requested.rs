@@ -25,6 +25,7 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence
+        | OperationAction::FollowStore
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
         | OperationAction::Balance

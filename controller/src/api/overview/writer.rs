@@ -25,6 +25,7 @@ pub(super) fn of(world: &World, key: &str) -> String {
             | Key::Fence(_)
             | Key::Notified
             | Key::Restored
+            | Key::Incarnation
             | Key::Leader
             | Key::Event(..),
         ) => match world.cluster_status.as_ref().and_then(|status| status.value.leader.as_deref()) {

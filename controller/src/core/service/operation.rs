@@ -169,6 +169,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
         OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence
+        | OperationAction::FollowStore
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
         | OperationAction::Balance
@@ -319,6 +320,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence
+        | OperationAction::FollowStore
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
         | OperationAction::Balance

@@ -139,6 +139,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
         OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence
+        | OperationAction::FollowStore
         | OperationAction::ShutdownContinue
         | OperationAction::TestWatchdog
         | OperationAction::Balance

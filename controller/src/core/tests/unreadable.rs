@@ -43,6 +43,7 @@ fn sort(keys: &Keys, key: &str) -> Option<String> {
         Key::Refresh(_) => "refresh".to_owned(),
         Key::Notified
         | Key::Restored
+        | Key::Incarnation
         | Key::Leader
         | Key::DoctorReport(_)
         | Key::UsageReport(_)

@@ -60,6 +60,7 @@ impl Doubts {
             | Key::Tombstone(_)
             | Key::Notified
             | Key::Restored
+            | Key::Incarnation
             | Key::Leader
             | Key::Candidate(_)
             | Key::Refresh(_)
@@ -81,6 +82,7 @@ pub(super) fn is_kept(key: &Key<'_>) -> bool {
         | Key::Fence(_)
         | Key::Notified
         | Key::Restored
+        | Key::Incarnation
         | Key::Leader
         | Key::Candidate(_)
         | Key::Refresh(_)

@@ -141,6 +141,15 @@ impl PrivateStore {
         Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
 
+    /// The keys under a prefix with their values, which are JSON on one line.
+    pub(super) async fn values(&self, prefix: &str) -> Result<Vec<(String, String)>, Failure> {
+        let output = self.etcdctl(["get", "--prefix", "--", prefix]).await?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let lines: Vec<&str> = text.lines().collect();
+        let pairs = lines.chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned()));
+        Ok(pairs.collect())
+    }
+
     /// Deletes a key, or, where it ends in `/`, all under it.
     pub(super) async fn delete(&self, part: &str) -> Result<(), Failure> {
         let words: &[&str] = if part.ends_with('/') { &["del", "--prefix", "--"] } else { &["del", "--"] };

@@ -100,3 +100,24 @@ fn an_agent_replaces_or_deletes_what_it_cannot_read_of_its_own() {
     );
     assert_eq!(world.running_copies(), 0);
 }
+
+#[test]
+fn the_journal_remembers_the_data_that_is_followed() {
+    let mut world = World::running();
+    world.input(Input::Follows { incarnation: "a".into(), begins: false });
+    world.advance(1_000);
+    assert_eq!(world.journal.incarnation.as_deref(), Some("a"));
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert!(world.copies["web"].running, "the same data, boot and epoch: it goes on");
+    // Other data, by an operator's order: whatever is open there was not opened for this agent.
+    world.dead = true;
+    world.restart_agent("boot-1");
+    world.core = AgentCore::new(world.config.clone(), world.journal.clone());
+    world.input(Input::Follows { incarnation: "b".into(), begins: true });
+    world.sync();
+    world.advance(5_000);
+    assert_eq!(world.journal.incarnation.as_deref(), Some("b"));
+    assert!(!world.copies["web"].running, "{:#?}", world.logs);
+    assert_eq!(world.report().mode, Mode::Registering);
+}

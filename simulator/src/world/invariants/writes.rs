@@ -33,7 +33,8 @@ impl World {
                 | Key::Tombstone(_)
                 | Key::Fence(_)
                 | Key::Notified
-                | Key::Restored,
+                | Key::Restored
+                | Key::Incarnation,
             ) => true,
             Some(
                 Key::Leader

@@ -1,0 +1,74 @@
+//! Which data etcd holds: its incarnation, and the ones that it continues (FENCING, R1.26 to R1.32).
+
+use serde::{Deserialize, Serialize};
+
+/// `incarnation`, created by the first leader, written again by each `hactl restore`. Every process that has followed the data
+/// remembers `value`, and follows no other data than that, and what continues it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Incarnation {
+    /// Unique to the data.
+    pub value: String,
+    /// The incarnations that this one continues, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub predecessors: Vec<String>,
+    /// It continues any: an operator has confirmed that for data without a backup, or from before there were incarnations.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub continues_any: bool,
+    /// Nodes that an operator lets follow this data whatever they remember (`hactl node follow-store`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub followers: Vec<String>,
+}
+
+impl Incarnation {
+    /// Data that continues a backup; of a backup without an incarnation, any.
+    #[must_use]
+    pub fn restored(value: String, backup: Option<Incarnation>) -> Incarnation {
+        let Some(backup) = backup else {
+            return Incarnation { value, continues_any: true, ..Incarnation::default() };
+        };
+        let mut predecessors = backup.predecessors;
+        predecessors.push(backup.value);
+        Incarnation { value, predecessors, continues_any: backup.continues_any, followers: Vec::new() }
+    }
+
+    /// Returns `true` if a process that remembers this incarnation follows the data; one that remembers none follows any.
+    pub fn continues(&self, remembered: Option<&str>) -> bool {
+        remembered.is_none_or(|remembered| {
+            self.continues_any
+                || self.value == remembered
+                || self.predecessors.iter().any(|known| known == remembered)
+        })
+    }
+
+    /// Returns `true` if an operator lets this node follow the data.
+    pub fn is_followed_by(&self, node: &str) -> bool {
+        self.followers.iter().any(|follower| follower == node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_followed_by_who_remembers_it_or_what_it_continues() {
+        let first = Incarnation { value: "a".to_owned(), ..Incarnation::default() };
+        let second = Incarnation::restored("b".to_owned(), Some(first.clone()));
+        let third = Incarnation::restored("c".to_owned(), Some(second.clone()));
+        let foreign = Incarnation { value: "x".to_owned(), ..Incarnation::default() };
+        let any = Incarnation::restored("d".to_owned(), None);
+        let check = |data: &Incarnation, remembered: Option<&str>, expected: bool| {
+            assert_eq!(data.continues(remembered), expected, "{data:?} {remembered:?}");
+        };
+        for data in [&first, &second, &third, &foreign, &any] {
+            check(data, None, true);
+        }
+        check(&first, Some("a"), true);
+        check(&second, Some("a"), true);
+        check(&third, Some("a"), true);
+        check(&first, Some("b"), false);
+        check(&foreign, Some("a"), false);
+        check(&any, Some("a"), true);
+    }
+}

@@ -1,0 +1,42 @@
+//! Which data etcd holds (FENCING, R1.26, R1.32).
+
+use super::lab::Lab;
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use ha_api_types::record::Incarnation;
+
+fn stored(lab: &Lab) -> Option<Incarnation> {
+    lab.read(&lab.keys.incarnation())
+}
+
+#[test]
+fn the_first_leader_names_the_data_and_no_later_one_renames_it() {
+    let mut lab = Lab::new(2, &["node1"]);
+    lab.settle();
+    let first = stored(&lab).expect("named");
+    assert!(!first.value.is_empty() && first.predecessors.is_empty() && !first.continues_any);
+    let leader = lab.members.iter().position(|member| member.core.term().is_some()).expect("one leads");
+    lab.members[leader].running = false;
+    lab.until(30_000, "another leads", |lab| {
+        lab.members.iter().any(|member| member.running && member.core.term().is_some())
+    });
+    lab.run(5_000);
+    assert_eq!(stored(&lab), Some(first));
+}
+
+#[test]
+fn an_operator_lets_a_node_follow_the_data() {
+    let mut lab = Lab::new(1, &["node1"]);
+    lab.settle();
+    let before = stored(&lab).expect("named");
+    let spec = |node: &str| OperationSpec {
+        action: OperationAction::FollowStore,
+        node: Some(node.to_owned()),
+        ..OperationSpec::default()
+    };
+    // A node that refuses this etcd has never registered in it.
+    for name in ["first", "again"] {
+        lab.operate(name, spec("node9"));
+        lab.until(5_000, "done", |lab| lab.operation(name).phase == OperationPhase::Succeeded);
+    }
+    assert_eq!(stored(&lab), Some(Incarnation { followers: vec!["node9".to_owned()], ..before }));
+}

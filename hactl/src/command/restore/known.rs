@@ -1,0 +1,111 @@
+//! What a backup knows of controllers and nodes, and what only an operator knows of them (FENCING, R10.15, R10.17, R10.18).
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use ha_api_types::keys::{Key, Keys};
+use ha_api_types::lenient;
+use ha_api_types::record::{Incarnation, NodeReport};
+use ha_api_types::time::Millis;
+use std::collections::BTreeSet;
+
+/// What a backup says of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) controllers: BTreeSet<String>,
+    pub(super) nodes: BTreeSet<String>,
+    /// The longest W that a node's report names.
+    pub(super) longest_wait_ms: Option<Millis>,
+    pub(super) incarnation: Option<Incarnation>,
+}
+
+impl Known {
+    /// Reads what these keys say.
+    pub(super) fn of(keys: &Keys, values: &[(String, String)]) -> Known {
+        let mut known = Known::default();
+        for (key, value) in values {
+            match keys.parse(key) {
+                Some(Key::Candidate(id)) => drop(known.controllers.insert(id.to_owned())),
+                Some(Key::Fence(node)) => drop(known.nodes.insert(node.to_owned())),
+                Some(Key::NodeReport(node)) => {
+                    known.nodes.insert(node.to_owned());
+                    // Timings that cannot be read are covered by those of the profiles.
+                    let report: NodeReport =
+                        lenient::read(value.as_bytes()).unwrap_or_else(|partial| partial.value);
+                    known.longest_wait_ms = known.longest_wait_ms.max(Some(report.wait_ms()));
+                }
+                Some(Key::Incarnation) => known.incarnation = serde_json::from_str(value).ok(),
+                Some(_) | None => {}
+            }
+        }
+        known
+    }
+
+    /// What has to be confirmed before the backup may be used.
+    pub(super) fn questions(&self, cluster: &str, is_empty: bool) -> Vec<String> {
+        let of = |what: &str| format!("Is {what} stopped, or does it reach the new etcd?");
+        let controllers = self.controllers.iter().map(|id| of(&format!("controller {id}")));
+        let nodes = self.nodes.iter().map(|node| of(&format!("node {node}")));
+        let mut questions: Vec<String> = controllers.chain(nodes).collect();
+        if is_empty {
+            questions.push(format!(
+                "Nothing is known of the controllers and nodes of the old cluster {cluster}.\n\
+                 Is each of them stopped, or does it reach the new etcd?"
+            ));
+        }
+        questions
+    }
+}
+
+/// What happens where an answer is wrong.
+pub(super) const WARNING: &str = "data loss if a controller of the old cluster still runs and does not reach the new etcd: \
+    the nodes that it reaches continue their services, which then run twice";
+
+/// Asks, unless all of it is confirmed already.
+pub(super) fn confirm(confirmed: bool, questions: &[String]) -> Result<(), Failure> {
+    if confirmed || questions.is_empty() {
+        return Ok(());
+    }
+    for question in questions {
+        if !Terminal::confirm(question)? {
+            return Err(Failure::refused("not confirmed: nothing was written")
+                .help("stop it, or let it reach the new etcd, then repeat the command"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ha_api_types::timing::Timings;
+
+    #[test]
+    fn every_controller_and_node_of_the_backup_is_asked_for() {
+        let keys = Keys::new("lab");
+        let timings = Timings { io_drain_ms: 600_000, ..Timings::default() };
+        let mut report = serde_json::to_value(NodeReport { timings, ..NodeReport::default() }).expect("sound");
+        // A word of a version to come hides no timings.
+        report["mode"] = serde_json::json!({"kind": "Novel"});
+        let report = report.to_string();
+        let values = [
+            (keys.candidate("c1"), "{}"),
+            (keys.candidate("c2"), "{}"),
+            (keys.fence("n1"), "{}"),
+            (keys.node_report("n1"), report.as_str()),
+            (keys.fence("n2"), "not even JSON"),
+            (keys.incarnation(), r#"{"value": "a"}"#),
+            (keys.leader(), "{}"),
+        ];
+        let values = values.map(|(key, value)| (key, value.to_owned()));
+        let known = Known::of(&keys, &values);
+        assert!(known.longest_wait_ms >= Some(600_000), "{known:?}");
+        assert_eq!(known.incarnation.as_ref().map(|found| found.value.as_str()), Some("a"));
+        let questions = known.questions("lab", false);
+        assert_eq!(questions.len(), 4);
+        for name in ["controller c1", "controller c2", "node n1", "node n2"] {
+            assert!(questions.iter().any(|question| question.contains(name)), "{name}: {questions:?}");
+        }
+        assert_eq!(Known::default().questions("lab", true).len(), 1);
+        assert!(confirm(true, &questions).is_ok());
+    }
+}
