@@ -14,6 +14,7 @@ mod notifications;
 mod random;
 mod refusals;
 mod replacements;
+mod restored;
 mod services;
 mod unconfirmed;
 mod unreadable;

@@ -1,0 +1,27 @@
+//! A store that was restored from a backup (FENCING, R10.13 to R10.15).
+
+use super::lab::Lab;
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Incarnation, REVISION_RAISE, Restored, forgotten};
+
+#[test]
+fn an_operation_of_before_the_restore_is_not_carried_out() {
+    let mut lab = Lab::new(1, &["node1"]);
+    lab.settle();
+    let spec = OperationSpec {
+        action: OperationAction::FollowStore,
+        node: Some("node9".to_owned()),
+        ..OperationSpec::default()
+    };
+    lab.operate("old", spec);
+    let marker = serde_json::to_vec(&Restored::default()).unwrap();
+    let marker = (lab.keys.restored(), marker);
+    lab.state = lab.state.restored(lab.now.raw, REVISION_RAISE, &forgotten(&lab.keys), marker);
+    lab.replace_controller(0, "new", None);
+    lab.until(20_000, "ended", |lab| lab.operation("old").phase.is_final());
+    let status = lab.operation("old");
+    assert_eq!((status.phase, status.reason), (OperationPhase::Failed, Reason::StoreRestored));
+    let incarnation: Incarnation = lab.read(&lab.keys.incarnation()).expect("kept");
+    assert!(incarnation.followers.is_empty());
+}
