@@ -83,7 +83,8 @@ mod tests {
     fn every_controller_and_node_of_the_backup_is_asked_for() {
         let keys = Keys::new("lab");
         let timings = Timings { io_drain_ms: 600_000, ..Timings::default() };
-        let mut report = serde_json::to_value(NodeReport { timings, ..NodeReport::default() }).expect("sound");
+        let mut report =
+            serde_json::to_value(NodeReport { timings, ..NodeReport::default() }).expect("sound");
         // A word of a version to come hides no timings.
         report["mode"] = serde_json::json!({"kind": "Novel"});
         let report = report.to_string();
