@@ -196,9 +196,12 @@ impl Controller {
                 self.effects.push_back(Effect::AnswerHold { id, answer });
             }
             Input::Delivered { id, outcome } => self.delivered(id, outcome),
-            Input::Tick => {}
-            // The election's own.
-            Input::LeaseGranted { .. } | Input::LeaseKept { .. } | Input::Orders(_) | Input::Shutdown => {}
+            // All but the first are the election's own.
+            Input::Tick
+            | Input::LeaseGranted { .. }
+            | Input::LeaseKept { .. }
+            | Input::Orders(_)
+            | Input::Shutdown => {}
         }
         let due = self.wake.is_some_and(|(at, _)| now.raw >= at) || now.raw >= self.looked_at + LOOK_EVERY_MS;
         if self.writes.settle(&self.world, &self.readings, now.raw) || due || self.is_a_node_late() {

@@ -103,8 +103,9 @@ const YIELD_PAUSE_LEASES: u64 = 30;
 pub struct Election {
     keys: Keys,
     candidate: Candidate,
-    /// No earlier process of this id can be alive: the state directory is locked by this process.
-    is_only_process: bool,
+    /// A candidate key of an earlier process may be kept: that process cannot be alive, as the state directory is locked by
+    /// this one, and this one has not put the key yet.
+    may_keep: bool,
     interval_ms: Millis,
     valid_ms: Millis,
     ttl_seconds: i64,
@@ -112,8 +113,6 @@ pub struct Election {
     /// Whom the leader key of that view names.
     leader: Option<Leader>,
     presence: Presence,
-    /// This process has put the candidate key: once another value is there, the key is never kept again.
-    has_joined: bool,
     /// The refresh key as it was last read or written; 0: absent.
     refreshed: Revision,
     lead: Lead,
@@ -139,14 +138,13 @@ impl Election {
         Election {
             keys,
             candidate,
-            is_only_process,
+            may_keep: is_only_process,
             interval_ms: 1_000,
             valid_ms: 6_000,
             ttl_seconds: 5,
             view: ElectionView::default(),
             leader: None,
             presence: Presence::Unread { reading: 1, own: None },
-            has_joined: false,
             refreshed: 0,
             lead: Lead::Following,
             commits: CommitClock::default(),

@@ -121,7 +121,9 @@ impl Candidacy {
                 self.readings.answer(answers.saturating_sub(FIRST_ID));
                 if revision >= self.view.revision {
                     (self.view.leader, self.view.candidate, self.view.refresh) = (None, None, None);
-                    entries.into_iter().for_each(|entry| self.put(entry));
+                    for entry in entries {
+                        self.put(entry);
+                    }
                     self.view.revision = revision;
                 }
                 self.observe();
@@ -131,7 +133,7 @@ impl Candidacy {
                     match change {
                         Change::Put(entry) if entry.mod_revision > self.view.revision => self.put(entry),
                         Change::Delete { key, revision } if revision > self.view.revision => {
-                            self.remove(&key)
+                            self.remove(&key);
                         }
                         Change::Put(_) | Change::Delete { .. } => {}
                     }

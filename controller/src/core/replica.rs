@@ -137,20 +137,20 @@ impl Replica {
     }
 
     fn take_from_planner(&mut self, effect: Effect) {
-        match effect {
-            Effect::Order(orders) => {
-                self.candidacy.handle(&self.now, Input::Orders(orders));
-                self.poll_candidacy();
-            }
-            other => self.effects.push_back(other),
+        if let Effect::Order(orders) = effect {
+            self.candidacy.handle(&self.now, Input::Orders(orders));
+            self.poll_candidacy();
+        } else {
+            self.effects.push_back(effect);
         }
     }
 
     fn poll_candidacy(&mut self) {
         while let Some(effect) = self.candidacy.poll_effect() {
-            match effect {
-                Effect::Tell(standing) => self.tell_planner(Input::Standing(standing)),
-                other => self.effects.push_back(other),
+            if let Effect::Tell(standing) = effect {
+                self.tell_planner(Input::Standing(standing));
+            } else {
+                self.effects.push_back(effect);
             }
         }
     }

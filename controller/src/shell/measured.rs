@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Upper bounds of the time that a decision takes, seconds.
 const BUCKETS: [f64; 9] = [0.000_1, 0.000_5, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0];
 /// For how long the longest plan is shown.
-const SHOWN: Duration = Duration::from_mins(10);
+const SHOWN: Duration = Duration::from_secs(600);
 
 /// How long decisions and plans take.
 pub(super) struct Durations {

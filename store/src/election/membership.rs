@@ -104,13 +104,13 @@ impl Election {
         };
         let found = candidate_of(entry);
         if found.instance == self.candidate.instance {
-            self.has_joined = true;
+            self.may_keep = false;
             return Presence::Own { own: membership_of(entry), due: now.raw };
         }
         let is_own = found.url == self.candidate.url
             && found.machine == self.candidate.machine
             && !found.machine.is_empty();
-        if is_own && self.is_only_process && !self.has_joined {
+        if is_own && self.may_keep {
             let kept = Some((entry.create_revision, entry.mod_revision));
             return Presence::Unjoined { kept, due: now.raw };
         }
@@ -122,7 +122,7 @@ impl Election {
         let Presence::Joining { kept } = self.presence else { return };
         self.presence = match outcome {
             Outcome::Applied(revision) => {
-                self.has_joined = true;
+                self.may_keep = false;
                 let joined = kept.map_or(*revision, |(created, _)| created);
                 let own = Membership { joined, revision: *revision };
                 Presence::Own { own, due: now.raw }
@@ -192,7 +192,7 @@ impl Election {
                 let removal = Transaction::new().delete(candidate, Guard::Unchanged(*modified));
                 let transaction = match self.refresh_guard() {
                     Guard::Absent => removal.guard(refresh, Guard::Absent),
-                    guard => removal.delete(refresh, guard),
+                    guard @ (Guard::Unchanged(_) | Guard::Created(_)) => removal.delete(refresh, guard),
                 };
                 self.presence = Presence::Removing;
                 Some(Step::Commit(Subject::Removal, transaction))
