@@ -103,8 +103,7 @@ const YIELD_PAUSE_LEASES: u64 = 30;
 pub struct Election {
     keys: Keys,
     candidate: Candidate,
-    /// A candidate key of an earlier process may be kept: that process cannot be alive, as the state directory is locked by
-    /// this one, and this one has not put the key yet.
+    /// An earlier process of this id cannot be alive, and this one has not put the key yet: the key may be kept.
     may_keep: bool,
     interval_ms: Millis,
     valid_ms: Millis,
@@ -450,7 +449,6 @@ impl Election {
 
     fn poll_shutdown(&mut self) -> Option<Step> {
         match &self.lead {
-            // Their answers come first.
             Lead::Granting
             | Lead::Campaigning { .. }
             | Lead::Uncertain { .. }
