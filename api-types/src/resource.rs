@@ -278,6 +278,13 @@ pub struct ResourceStatus {
     /// The cluster's generation from which on probes count (after disarm ignore, places are read anew).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_arming: Option<i64>,
+    /// The identity of what nodes are, or were last, asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub asked_identity: Option<Identity>,
+    /// The generation from which on probes answer for that identity.
+    #[serde(skip_serializing_if = "is_zero_generation")]
+    pub asked_generation: i64,
     /// Unreachable nodes that did not answer whether the service runs there and were counted as empty. Each node answers before
     /// anything is started there again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -355,6 +362,11 @@ impl ResourceStatus {
         let node = self.node.as_ref().filter(|node| self.replicas.contains(node))?;
         self.replicas.iter().find(|replica| *replica != node).map(String::as_str)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero_generation(number: &i64) -> bool {
+    *number == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -13,6 +13,7 @@ mod error;
 mod explain;
 mod facts;
 mod hold;
+mod identity;
 mod managed;
 mod metrics;
 mod objects;

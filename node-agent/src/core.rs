@@ -472,6 +472,10 @@ impl AgentCore {
             service.restarts = 0;
             self.changed = true;
         } else if service.presence == Presence::Stopped {
+            if !newest.is_same_thing(&service.definition) {
+                // Another thing under the same name: nothing is known of it.
+                service.presence = Presence::Unprobed;
+            }
             service.definition = newest;
         }
     }

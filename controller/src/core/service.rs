@@ -8,6 +8,7 @@ mod delete;
 mod disarm;
 mod draft;
 mod error;
+mod identity;
 mod ignore;
 mod migrate;
 mod moves;
@@ -336,6 +337,7 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
         return;
     }
     queued::forget_verified(&planner.situation, service, &mut draft);
+    identity::follow(&planner.situation, service, &mut draft);
     let rests = prepare(planner, service, &mut draft);
     operation::consider(planner, service, &mut draft);
     preemption::leave(planner, service, &mut draft);

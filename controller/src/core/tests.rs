@@ -11,6 +11,7 @@ mod incarnation;
 mod lab;
 mod moves;
 mod notifications;
+mod queued;
 mod random;
 mod refusals;
 mod replacements;

@@ -14,6 +14,7 @@ pub use observation::{Observation, Refreshed};
 pub use versioned::Versioned;
 
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, ShutdownPolicy};
+use ha_api_types::driver::Identity;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::lenient;
@@ -112,6 +113,10 @@ pub struct World {
     pub observations: BTreeMap<String, Observation>,
     /// Services whose last move failed.
     pub failed_moves: BTreeMap<String, FailedMoves>,
+    /// The identity of each resource's definition, worked out when the resource changes.
+    identities: BTreeMap<String, Identity>,
+    /// The resources of each identity.
+    named_as: BTreeMap<Identity, BTreeSet<String>>,
     /// What the Cluster object asks for, worked out when it changes: everything that happens is looked at under it.
     timings: Timings,
     /// What happens is kept for whoever counts it; `None`: nobody does.
@@ -170,6 +175,8 @@ impl World {
             doubts: unreadable::Doubts::default(),
             observations: BTreeMap::new(),
             failed_moves: BTreeMap::new(),
+            identities: BTreeMap::new(),
+            named_as: BTreeMap::new(),
             timings: Timings::default(),
             counting: None,
             read: BTreeMap::new(),
@@ -233,6 +240,33 @@ impl World {
         let asked = self.cluster.as_ref().map(|cluster| Timings::from(&cluster.value.spec.timing));
         let is_sound = |timings: &Timings| ha_api_types::timing::problems(timings).is_empty();
         self.timings = asked.filter(is_sound).unwrap_or_default();
+    }
+
+    /// The identity of a resource's definition; `None` when it cannot be told.
+    pub fn identity(&self, resource: &str) -> Option<&Identity> {
+        self.identities.get(resource)
+    }
+
+    /// The resources that have an identity.
+    pub fn named_as(&self, identity: &Identity) -> impl Iterator<Item = &String> {
+        self.named_as.get(identity).into_iter().flatten()
+    }
+
+    fn work_out_identity(&mut self, name: &str) {
+        if let Some(known) = self.identities.remove(name)
+            && let Some(names) = self.named_as.get_mut(&known)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.named_as.remove(&known);
+            }
+        }
+        let identity =
+            self.resources.get(name).and_then(|resource| resource.value.spec.driver.identity(name));
+        if let Some(identity) = identity {
+            self.named_as.entry(identity.clone()).or_default().insert(name.to_owned());
+            self.identities.insert(name.to_owned(), identity);
+        }
     }
 
     /// What happens to the services of a node that shuts down: maintenance wins over the cluster's policy.
@@ -381,7 +415,11 @@ impl World {
 
     fn put_spec(&mut self, kind: Kind, name: &str, entry: &Entry, now: Mono) -> Result<(), String> {
         match kind {
-            Kind::Resource => put(&mut self.resources, name, entry, now),
+            Kind::Resource => {
+                let read = put(&mut self.resources, name, entry, now);
+                self.work_out_identity(name);
+                read
+            }
             Kind::Group => put(&mut self.groups, name, entry, now),
             Kind::AffinityRule => put(&mut self.rules, name, entry, now),
             Kind::Node => put(&mut self.nodes, name, entry, now),
@@ -441,7 +479,10 @@ impl World {
         self.doubts.forget(key);
         match *key {
             Key::Spec(kind, name) => match kind {
-                Kind::Resource => drop(self.resources.remove(name)),
+                Kind::Resource => {
+                    self.resources.remove(name);
+                    self.work_out_identity(name);
+                }
                 Kind::Group => drop(self.groups.remove(name)),
                 Kind::AffinityRule => drop(self.rules.remove(name)),
                 Kind::Node => drop(self.nodes.remove(name)),

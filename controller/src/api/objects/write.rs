@@ -9,7 +9,7 @@ use crate::api::read::{self, Half, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
 use crate::api::reservation::gate;
 use crate::api::table::Rows;
-use crate::api::{ApiState, circle, convert, managed, patch, upgrade, warnings};
+use crate::api::{ApiState, circle, convert, identity, managed, patch, upgrade, warnings};
 use crate::core::commands::maintenance_refused;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -122,6 +122,7 @@ impl<'a, S: Store> Writer<'a, S> {
         let Admitted { name, value, mut warnings } = admitted;
         check_creatable(self.kind, &name)?;
         circle::check(self.state, self.kind, &name, None, &value).await?;
+        identity::check(self.state, self.kind, &name, None, &value).await?;
         warnings.extend(gate::check(self.state, self.kind, &name, None, &value).await?);
         let key = self.state.keys().spec(self.kind, &name);
         let revision = if self.parameters.dry_run {
@@ -179,6 +180,7 @@ impl<'a, S: Store> Writer<'a, S> {
         if value != current.spec.value {
             self.refuse_maintenance(&name, current, &value).await?;
             circle::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
+            identity::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
             let told = gate::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
             warnings.extend(told);
             let finished = value.pointer("/metadata/deletionTimestamp").is_some()

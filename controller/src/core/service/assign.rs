@@ -1,6 +1,8 @@
 //! The only place that makes assignments, with every guard of FENCING, sections 6 to 8.
 
-use super::{Assign, Draft, Planner, Service, Standing, fence_guard, migrate, replacement, report_guard};
+use super::{
+    Assign, Draft, Planner, Service, Standing, fence_guard, identity, migrate, replacement, report_guard,
+};
 use crate::core::health::Health;
 use crate::core::situation::Situation;
 use ha_api_types::reason::Reason;
@@ -33,6 +35,12 @@ pub(super) fn assign(
         let sentence = Reason::NodeUnverified.sentence();
         let message = format!("{place}: {sentence}: {}", some_of(resources));
         draft.wait(Reason::NodeUnverified, message);
+        return false;
+    }
+    if action == Action::Start
+        && let Some(message) = identity::taken(planner, service)
+    {
+        draft.wait(Reason::IdentityTaken, message);
         return false;
     }
     let mut guards: BTreeMap<String, Guard> = BTreeMap::new();

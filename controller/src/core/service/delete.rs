@@ -8,7 +8,7 @@ use ha_api_types::event::EventType;
 use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Tombstone;
-use ha_api_types::resource::ServiceState;
+use ha_api_types::resource::{ServiceCopy, ServiceDefinition, ServiceState};
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeSet;
 
@@ -57,7 +57,8 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     }
     let nodes = may_run_on(&situation, service);
     if !nodes.is_empty() {
-        let tombstone = Tombstone { uid: service.uid().to_owned(), nodes, ..Tombstone::default() };
+        let copies = copies(&situation, service, &nodes);
+        let tombstone = Tombstone { uid: service.uid().to_owned(), nodes, copies };
         let guard = revision_of(service.tombstone);
         transaction = transaction.put(keys.tombstone(name), guard, stored(&tombstone));
     }
@@ -122,6 +123,39 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
     nodes
 }
 
+/// The copies that the tombstone takes over: those of an earlier tombstone of the name, and one for each node that is not among
+/// them, as it was assigned or, without an assignment, as the resource says (FENCING, R7.15).
+fn copies(situation: &Situation<'_>, service: &Service<'_>, nodes: &BTreeSet<String>) -> Vec<ServiceCopy> {
+    let mut copies: Vec<ServiceCopy> =
+        service.tombstone.map(|tombstone| tombstone.value.copies.clone()).unwrap_or_default();
+    let known = service.status.iter().flat_map(|status| status.value.copies.iter().cloned());
+    copies.extend(known.map(|copy| ServiceCopy { let_go: true, ..copy }));
+    let definition = service
+        .assignment
+        .map(|assignment| assignment.value.definition.clone())
+        .filter(|definition| definition.uid == service.uid())
+        .unwrap_or_else(|| ServiceDefinition::of(&service.resource.value));
+    for node in nodes {
+        let is_there = |copy: &ServiceCopy| copy.node == *node && copy.definition.is_same_thing(&definition);
+        if copies.iter().any(is_there) {
+            continue;
+        }
+        let fence = situation.world.fences.get(node).map(|fence| fence.value.clone()).unwrap_or_default();
+        copies.push(copy_at(node, fence.epoch, &fence.boot_id, &definition));
+    }
+    copies
+}
+
+fn copy_at(node: &str, epoch: u64, boot_id: &str, definition: &ServiceDefinition) -> ServiceCopy {
+    ServiceCopy {
+        node: node.to_owned(),
+        epoch,
+        boot_id: boot_id.to_owned(),
+        definition: definition.clone(),
+        let_go: true,
+    }
+}
+
 /// Removes what is left of resources whose spec is gone.
 pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
     let situation = planner.situation;
@@ -149,8 +183,9 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
                 let known = world.tombstones.get(name);
                 let mut nodes = known.map(|known| known.value.nodes.clone()).unwrap_or_default();
                 nodes.insert(value.node.clone());
-                let tombstone =
-                    Tombstone { uid: value.definition.uid.clone(), nodes, ..Tombstone::default() };
+                let mut copies = known.map(|known| known.value.copies.clone()).unwrap_or_default();
+                copies.push(copy_at(&value.node, value.epoch, &value.boot_id, &value.definition));
+                let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes, copies };
                 let key = world.keys.tombstone(name);
                 transaction = transaction.put(key, revision_of(known), stored(&tombstone));
             }

@@ -7,7 +7,7 @@ use ha_api_types::event::{Event, EventType};
 use ha_api_types::kind::Kind;
 use ha_api_types::operation::OperationStatus;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Assignment, Fence};
+use ha_api_types::record::{Assignment, Fence, Revision, Tombstone};
 use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
@@ -43,7 +43,8 @@ pub(super) struct Draft {
     pub(super) not_probed: Vec<String>,
     /// The operation on this service, once something became of it.
     pub(super) operation: Option<OperationStatus>,
-    pub(super) remove_tombstone: bool,
+    /// Tombstones that end or shrink with it, by key: as read, and what is left of each.
+    pub(super) tombstones: BTreeMap<String, (Revision, Option<Tombstone>)>,
     /// What the node verdicts say when no node can take it.
     pub(super) infeasible: bool,
     /// Its move and those of others wait for each other, and no order of them helps.
@@ -77,7 +78,7 @@ impl Draft {
             wake: None,
             not_probed: Vec::new(),
             operation: None,
-            remove_tombstone: false,
+            tombstones: BTreeMap::new(),
             infeasible: false,
             blocked: false,
             reserves: None,
@@ -212,8 +213,12 @@ impl Draft {
                 }
             }
         }
-        if self.remove_tombstone && service.tombstone.is_some() {
-            transaction = transaction.delete(keys.tombstone(name), revision_of(service.tombstone));
+        for (key, (revision, left)) in &self.tombstones {
+            let guard = Guard::Unchanged(*revision);
+            transaction = match left {
+                Some(left) => transaction.put(key, guard, stored(left)),
+                None => transaction.delete(key, guard),
+            };
             writes = true;
         }
         if let (Some(request), Some(status)) = (&service.operation, &self.operation)

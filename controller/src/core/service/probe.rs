@@ -1,6 +1,6 @@
 //! Where a service might already run: FENCING, section 7.
 
-use super::{Planner, Service};
+use super::{Planner, Service, identity};
 use crate::core::situation::Situation;
 use crate::core::world::World;
 use ha_api_types::operation::OperationAction;
@@ -76,9 +76,9 @@ fn answer(
             Answer::Empty("its Node was deleted before the store was restored")
         };
     }
-    // As may one that was deleted while it ran.
-    let unguarded = may_run_anywhere(world, Some(status))
-        || service.tombstone.is_some_and(|tombstone| tombstone.value.nodes.contains(node));
+    // As may one that was deleted while it ran, also under another name.
+    let left = identity::left_running(world, service, node);
+    let unguarded = may_run_anywhere(world, Some(status)) || left.is_some();
     match fence.state {
         FenceState::Open => {
             let answered = match situation.world.service_report(service.name, node) {
@@ -86,7 +86,9 @@ fn answer(
                     .report_lives(service.name, node, report)
                     .then(|| Answer::Unknown(report.value.message.clone())),
                 Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
-                    Some(of_report(&report.value, status))
+                    // Asked after the deletion: what the node said before says nothing of what was left running since.
+                    let is_late = left.is_none_or(|deleted| report.modified > deleted);
+                    is_late.then(|| of_report(world, service, &report.value, status))
                 }
                 Some(_) | None => None,
             };
@@ -157,7 +159,13 @@ pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -
 
 /// A report as an answer. Only a newer probe answers for a service that was Ignored, or may have been moved by hand while
 /// the cluster was disarmed: what was reported before says nothing about what was done to it since.
-fn of_report(report: &ServiceReport, status: &ResourceStatus) -> Answer {
+/// What was reported of another identity, or before the present one was stored, says nothing either (FENCING, R7.2).
+fn of_report(
+    world: &World,
+    service: &Service<'_>,
+    report: &ServiceReport,
+    status: &ResourceStatus,
+) -> Answer {
     let is_probe = match report.phase {
         Phase::ProbedRunning | Phase::ProbedStopped | Phase::ProbedUnknown => true,
         Phase::Starting
@@ -174,6 +182,8 @@ fn of_report(report: &ServiceReport, status: &ResourceStatus) -> Answer {
     let older = |needed: Option<i64>, made: i64| needed.is_some_and(|needed| !is_probe || made < needed);
     if older(status.probe_generation, report.probed_generation)
         || older(status.probe_arming, report.probed_arming)
+        || older(Some(status.asked_generation).filter(|needed| *needed > 0), report.probed_generation)
+        || report.identity.as_ref().is_some_and(|asked| Some(asked) != world.identity(service.name))
     {
         return Answer::Missing("has not answered yet");
     }

@@ -3,7 +3,7 @@
 use super::assign::{start_on, stop_on};
 use super::probe::{Answer, answers};
 use super::start::wants_stop;
-use super::{Assign, Draft, Planner, Service, Standing, error, recover, report_guard};
+use super::{Assign, Draft, Planner, Service, Standing, error, identity, recover, report_guard};
 use crate::core::restored;
 use crate::core::situation::Situation;
 use crate::core::world::guard_of;
@@ -116,6 +116,10 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         draft.wake_after(until, 0, "a machine that was cut off from the restored store has reset");
         return;
     }
+    if let Some(message) = identity::taken(planner, service) {
+        draft.wait(Reason::IdentityTaken, message);
+        return;
+    }
     let answers = answers(planner, service, &draft.status);
     if answers.is_empty() {
         draft.wait(Reason::NotSeenYet, "no node has registered yet");
@@ -151,13 +155,19 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         error::enter(planner, service, draft, Reason::RunsTwice, message, false);
         return;
     }
+    let held = identity::held_by(situation.world, service.name);
+    if let (false, Some((name, _))) = (open.is_empty(), held.first()) {
+        let message = format!("{name} was deleted and may still run the same thing: {}", open.join(", "));
+        draft.wait(Reason::IdentityTaken, message);
+        return;
+    }
     if !open.is_empty() {
         draft.wait(Reason::NotProbed, format!("not yet known whether it runs: {}", open.join(", ")));
         return;
     }
     draft.status.probe_generation = None;
     draft.status.probe_arming = None;
-    draft.remove_tombstone = true;
+    identity::end_tombstones(&situation, service, draft);
     count_as_empty(&situation, service, draft, counted);
     match (running.first().map(|node| (*node).to_owned()), service.wanted()) {
         (None, RequestedState::Started) => {

@@ -1,0 +1,43 @@
+//! One identity, one resource: a resource that names what another one names is refused (FENCING, R7.13).
+//!
+//! Two creations at one moment pass this check both: the leader starts only one of them (IdentityTaken).
+
+use super::error::ApiError;
+use super::{ApiState, facts, read};
+use ha_api_types::kind::Kind;
+use ha_api_types::problem::{Problem, ProblemKind};
+use ha_api_types::resource::ResourceSpec;
+use ha_store::Store;
+use serde_json::Value;
+
+/// Refuses a resource whose unit, domain or container belongs to another one, unless both may run twice. What was so before is
+/// not refused again.
+pub(super) async fn check<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    current: Option<&Value>,
+    value: &Value,
+) -> Result<(), ApiError> {
+    if kind != Kind::Resource {
+        return Ok(());
+    }
+    let spec = read::spec_of::<ResourceSpec>(value);
+    let before = current.map(read::spec_of::<ResourceSpec>);
+    let identity = spec.driver.identity(name);
+    let is_as_before = before.is_some_and(|before| {
+        before.driver.identity(name) == identity && (before.exclusive || !spec.exclusive)
+    });
+    let Some(identity) = identity.filter(|_| !is_as_before) else { return Ok(()) };
+    let world = facts::world(state).await?;
+    let taken = world.named_as(&identity).filter(|other| *other != name).find(|other| {
+        let exclusive = world.resources.get(*other).is_some_and(|other| other.value.spec.exclusive);
+        exclusive || spec.exclusive
+    });
+    let Some(other) = taken else { return Ok(()) };
+    let message = format!(
+        "resource {other} already manages {identity}; delete resource {other}, or name something else here"
+    );
+    let problem = Problem::new("spec.driver", ProblemKind::FieldValueInvalid, message);
+    Err(ApiError::invalid(kind, name, &[problem]))
+}

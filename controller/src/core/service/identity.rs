@@ -1,0 +1,150 @@
+//! One identity, one resource (FENCING, R7.2, R7.13, R7.14).
+
+use super::{Assign, Draft, Planner, Service, Standing, report_guard};
+use crate::core::plan::Subject;
+use crate::core::situation::Situation;
+use crate::core::world::{Versioned, World};
+use ha_api_types::driver::Identity;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Revision, Tombstone};
+use ha_api_types::resource::{ServiceCopy, ServiceState};
+
+/// Why the service may not be started: another resource has its identity, and comes first. `None`: none has.
+pub(super) fn taken(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
+    let situation = planner.situation;
+    let world = situation.world;
+    let identity = world.identity(service.name)?;
+    let others = world.named_as(identity).filter(|name| *name != service.name).filter(|name| {
+        let exclusive = world.resources.get(*name).is_some_and(|other| other.value.spec.exclusive);
+        exclusive || service.exclusive()
+    });
+    others
+        .filter(|name| {
+            let subject = Subject::Service((*name).clone());
+            // What is being written about the other may be its start.
+            situation.busy.contains(&subject)
+                || planner.plan.actions.iter().any(|action| action.subject == subject)
+                || rank(world, name) < rank(world, service.name)
+        })
+        .map(|name| format!("resource {name} names the same thing, {identity}"))
+        .next()
+}
+
+/// Who comes first: what may run, then what is assigned, then what was created first.
+fn rank<'a>(world: &World, name: &'a str) -> (u8, Revision, &'a str) {
+    let created = world.resources.get(name).map_or(Revision::MAX, |resource| resource.created);
+    let copies = world.resource_statuses.get(name).is_some_and(|status| !status.value.copies.is_empty());
+    let place = match world.assignments.get(name).map(|assignment| &assignment.value.action) {
+        Some(Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave) => 0,
+        _ if copies => 0,
+        Some(Action::Stop { .. }) => 1,
+        None => 2,
+    };
+    (place, created, name)
+}
+
+/// The tombstones of other names that hold the service's identity.
+pub(super) fn held_by<'a>(world: &'a World, name: &str) -> Vec<(&'a String, &'a Versioned<Tombstone>)> {
+    let Some(identity) = world.identity(name) else { return Vec::new() };
+    world
+        .tombstones
+        .iter()
+        .filter(|(of, tombstone)| *of != name && of_identity(&tombstone.value, identity).next().is_some())
+        .collect()
+}
+
+/// The copies of a tombstone that have an identity.
+pub(super) fn of_identity<'a>(
+    tombstone: &'a Tombstone,
+    identity: &'a Identity,
+) -> impl Iterator<Item = &'a ServiceCopy> {
+    tombstone.copies.iter().filter(|copy| copy.definition.identity().as_ref() == Some(identity))
+}
+
+/// The revision after which a node must have answered, if the service may have been left running there by a resource that was
+/// deleted: of its own name, or of another name with its identity.
+pub(super) fn left_running(world: &World, service: &Service<'_>, node: &str) -> Option<Revision> {
+    let own = service.tombstone.filter(|tombstone| tombstone.value.nodes.contains(node));
+    let identity = world.identity(service.name);
+    let others = held_by(world, service.name).into_iter().filter(|(_, tombstone)| {
+        identity.is_some_and(|identity| of_identity(&tombstone.value, identity).any(|copy| copy.node == node))
+    });
+    others.map(|(_, tombstone)| tombstone).chain(own).map(|tombstone| tombstone.modified).max()
+}
+
+/// Ends the tombstones of the service's name and identity: each of their places has answered for that identity. What they hold
+/// of another identity stays.
+pub(super) fn end_tombstones(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let world = situation.world;
+    let identity = world.identity(service.name);
+    let own = service.tombstone.map(|tombstone| (service.name, tombstone));
+    let others = held_by(world, service.name);
+    for (name, tombstone) in others.into_iter().map(|(name, known)| (name.as_str(), known)).chain(own) {
+        let mut left = tombstone.value.clone();
+        left.copies.retain(|copy| copy.definition.identity().as_ref() != identity);
+        left.nodes = left.copies.iter().map(|copy| copy.node.clone()).collect();
+        let left = Some(left).filter(|left| !left.copies.is_empty());
+        if left.as_ref() != Some(&tombstone.value) {
+            draft.tombstones.insert(world.keys.tombstone(name), (tombstone.modified, left));
+        }
+    }
+}
+
+/// Notices that the service is another thing now: no answer of before counts for it, so each node is asked. What runs is left to
+/// its assignment until it is stopped.
+pub(super) fn follow(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let rests = match draft.status.state {
+        ServiceState::Queued
+        | ServiceState::RequestStart
+        | ServiceState::Stopped
+        | ServiceState::Disabled => true,
+        ServiceState::Starting
+        | ServiceState::Started
+        | ServiceState::RequestStop
+        | ServiceState::Stopping
+        | ServiceState::Migrate
+        | ServiceState::Relocate
+        | ServiceState::Fence
+        | ServiceState::Recovery
+        | ServiceState::Freeze
+        | ServiceState::Error
+        | ServiceState::Ignored
+        | ServiceState::Deleting => false,
+    };
+    let present = situation.world.identity(service.name).cloned();
+    if !rests || present.is_none() || draft.status.asked_identity == present {
+        return;
+    }
+    let assigned = service
+        .assignment
+        .map(|assignment| &assignment.value)
+        .filter(|assignment| assignment.definition.uid == service.uid());
+    let known = draft
+        .status
+        .asked_identity
+        .clone()
+        .or_else(|| assigned.and_then(|assignment| assignment.definition.identity()));
+    let changed = known.is_some() && known != present;
+    let is_queued = draft.status.state == ServiceState::Queued;
+    if changed && !is_queued {
+        let in_force = service.assigned(situation).filter(|(_, standing)| *standing == Standing::InForce);
+        if let Some((assignment, _)) = in_force {
+            if service.phase(situation).is_none_or(|phase| phase.may_run()) {
+                return;
+            }
+            let (key, guard) = report_guard(situation, &assignment.node, service.name);
+            draft.guards.insert(key, guard);
+        }
+        if service.assignment.is_some() {
+            draft.assign = Assign::Delete;
+        }
+        draft.status.epoch = None;
+        draft.status.action_uid = None;
+        let message = "the resource names another thing now, so each node is asked whether that runs there";
+        draft.go(ServiceState::Queued, Reason::NotProbed, message.to_owned());
+    }
+    if changed || is_queued {
+        draft.status.asked_generation = service.resource.value.metadata.generation;
+    }
+    draft.status.asked_identity = present;
+}

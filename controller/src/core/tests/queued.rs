@@ -1,0 +1,139 @@
+//! Where a service might already run: which nodes are waited for, and one identity for one resource. FENCING, section 7.
+
+use super::lab::Lab;
+use ha_api_types::driver::{DriverSpec, SimulatedDriver};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{FenceState, Mode, Tombstone};
+use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ServiceState};
+
+fn lab() -> Lab {
+    let mut lab = Lab::new(1, &["node1", "node2", "node3"]);
+    lab.settle();
+    lab
+}
+
+/// Creates a resource that runs a thing of this identity.
+fn named(lab: &mut Lab, name: &str, identity: &str) {
+    let simulated = SimulatedDriver { identity: identity.to_owned(), ..SimulatedDriver::default() };
+    let driver = DriverSpec { simulated: Some(simulated), ..DriverSpec::default() };
+    let mut resource = Resource::new(name, ResourceSpec { driver, ..ResourceSpec::default() });
+    resource.metadata.uid = format!("uid-{name}-{}", lab.state.revision());
+    lab.apply(resource);
+}
+
+fn says(lab: &Lab, name: &str, reason: Reason) -> bool {
+    let status = lab.status(name);
+    status.conditions.iter().any(|condition| condition.kind == "Ready" && condition.reason == reason)
+}
+
+#[test]
+fn a_new_resource_waits_for_no_node_whose_agent_was_stopped_and_that_node_answers_on_its_return() {
+    let mut lab = lab();
+    lab.agent("node2").leave(Mode::Restart);
+    lab.run(2_000);
+    lab.agent("node2").cut = true;
+    lab.resource("web");
+    lab.until(12_000, "started elsewhere", |lab| lab.is("web", ServiceState::Started));
+    assert_ne!(lab.places("web"), ["node2"]);
+    assert_eq!(lab.status("web").counted_empty, ["node2"]);
+    let fence = lab.fence("node2");
+    assert!(fence.state == FenceState::Open && fence.verify, "{fence:?}");
+    lab.agent("node2").faults.mute = true;
+    lab.agent("node2").cut = false;
+    lab.agent("node2").leave(Mode::Active);
+    lab.run(5_000);
+    assert!(lab.fence("node2").verify, "no permit before the node has answered");
+    lab.agent("node2").faults.mute = false;
+    lab.until(5_000, "the node has answered", |lab| !lab.fence("node2").verify);
+    assert!(lab.status("web").counted_empty.is_empty());
+}
+
+#[test]
+fn a_silent_node_where_the_service_was_found_running_is_no_empty_node() {
+    let mut lab = lab();
+    lab.agent("node1").faults.mute = true;
+    lab.agent("node2").running.insert("web".to_owned());
+    lab.resource("web");
+    lab.run(2_000);
+    lab.agent("node2").leave(Mode::Restart);
+    lab.run(1_000);
+    lab.agent("node2").cut = true;
+    lab.run(15_000);
+    lab.agent("node1").faults.mute = false;
+    lab.run(15_000);
+    assert_eq!(lab.places("web"), ["node2"], "{}", lab.show());
+}
+
+#[test]
+fn a_second_resource_of_one_identity_stays_queued_until_the_first_is_gone() {
+    let mut lab = lab();
+    named(&mut lab, "web", "vm1");
+    named(&mut lab, "other", "vm1");
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.run(5_000);
+    assert!(lab.is("other", ServiceState::Queued) && says(&lab, "other", Reason::IdentityTaken));
+    assert!(lab.assignment("other").is_none());
+}
+
+#[test]
+fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_where_it_runs() {
+    let mut lab = lab();
+    named(&mut lab, "web", "vm1");
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let node = lab.status("web").node.unwrap();
+    lab.delete("web");
+    lab.until(3_000, "deleted", |lab| {
+        lab.read::<serde_json::Value>(&lab.keys.spec(ha_api_types::kind::Kind::Resource, "web")).is_none()
+    });
+    lab.agent(&node).cut = true;
+    named(&mut lab, "renamed", "vm1");
+    lab.run(60_000);
+    assert!(lab.is("renamed", ServiceState::Queued), "{}", lab.show());
+    assert!(says(&lab, "renamed", Reason::IdentityTaken));
+    let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).unwrap();
+    assert_eq!(tombstone.copies.len(), 1);
+    // The thing is one, whatever it is called.
+    lab.agent(&node).running.insert("renamed".to_owned());
+    lab.agent(&node).cut = false;
+    lab.until(60_000, "adopted", |lab| lab.is("renamed", ServiceState::Started));
+    assert_eq!(lab.places("renamed"), [node]);
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_none());
+}
+
+#[test]
+fn a_tombstone_of_another_identity_outlives_a_resource_of_its_name() {
+    let mut lab = lab();
+    named(&mut lab, "web", "vm1");
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let node = lab.status("web").node.unwrap();
+    lab.delete("web");
+    lab.run(2_000);
+    lab.agent(&node).running.remove("web");
+    named(&mut lab, "web", "vm2");
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_some(), "vm1 was not asked for");
+}
+
+#[test]
+fn answers_of_an_earlier_identity_do_not_count() {
+    let mut lab = lab();
+    named(&mut lab, "web", "vm1");
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    lab.want("web", RequestedState::Stopped);
+    lab.until(5_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    for node in ["node1", "node2", "node3"] {
+        lab.agent(node).faults.mute = true;
+    }
+    lab.edit::<ResourceSpec>("web", |resource| {
+        resource.spec.state = RequestedState::Started;
+        if let Some(simulated) = &mut resource.spec.driver.simulated {
+            "vm2".clone_into(&mut simulated.identity);
+        }
+    });
+    lab.run(5_000);
+    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
+    for node in ["node1", "node2", "node3"] {
+        lab.agent(node).faults.mute = false;
+    }
+    lab.until(10_000, "started", |lab| lab.is("web", ServiceState::Started));
+}
