@@ -2,6 +2,8 @@
 //! section 7: before anything is started on such a node again).
 
 use super::world::World;
+use ha_api_types::names;
+use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{FenceState, Phase};
 use ha_api_types::resource::RequestedState;
 use std::collections::BTreeMap;
@@ -41,12 +43,21 @@ impl World {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
             return false;
         };
-        self.service_report(name, node).is_some_and(|report| {
-            let value = &report.value;
-            value.uid == uid
-                && value.epoch == fence.value.epoch
-                && report.modified > fence.modified
-                && (value.phase == Phase::ProbedStopped || value.action_uid.is_some())
-        })
+        // An operator has answered for the node since, as its driver cannot tell.
+        let answered = self.operations.values().any(|operation| {
+            let spec = &operation.value.spec;
+            spec.action == OperationAction::Start
+                && spec.not_on.as_deref() == Some(node)
+                && spec.resource.as_deref().map(names::bare) == Some(name)
+                && operation.created > fence.modified
+        });
+        answered
+            || self.service_report(name, node).is_some_and(|report| {
+                let value = &report.value;
+                value.uid == uid
+                    && value.epoch == fence.value.epoch
+                    && report.modified > fence.modified
+                    && (value.phase == Phase::ProbedStopped || value.action_uid.is_some())
+            })
     }
 }

@@ -1,6 +1,7 @@
 //! `hactl node`: maintenance, a shutdown that waits, confirming that a node is off, and the list.
 
 mod maintenance;
+mod not_here;
 mod watchdog;
 
 use super::operate::{Patience, carry_out};
@@ -42,6 +43,8 @@ enum NodeCommand {
     /// Let a node follow this etcd although the node remembers other data: only after a restore that is meant
     #[command(mut_arg("yes", |yes| yes.help("Do not ask: this etcd is the right one for the node")))]
     FollowStore(FollowStore),
+    /// Confirm that queued services do not run on a node that cannot tell
+    NotHere(not_here::NotHere),
     /// State that a node is off, so that its services may run elsewhere: only when you have made sure of it
     #[command(mut_arg("yes", |yes| yes.help("Do not ask: you have made sure that the machine is off")))]
     ConfirmFenced(Asked),
@@ -103,6 +106,7 @@ impl Node {
             NodeCommand::Unfence(asked) => {
                 asked.run(session, OperationAction::Unfence, Carries::EpochAndBoot, has_ended).await
             }
+            NodeCommand::NotHere(not_here) => not_here.run(session).await,
             NodeCommand::ConfirmFenced(asked) => {
                 asked.run(session, OperationAction::ConfirmFenced, Carries::EpochAndBoot, is_off).await
             }

@@ -28,6 +28,13 @@ pub(crate) struct Patience {
     wait_timeout: Duration,
 }
 
+impl Patience {
+    /// Returns as soon as the request is recorded.
+    pub(crate) fn none() -> Patience {
+        Patience { no_wait: true, wait: false, wait_timeout: Duration::ZERO }
+    }
+}
+
 /// Start a service: its requested state becomes Started
 #[derive(Args, Debug)]
 pub(crate) struct Start {

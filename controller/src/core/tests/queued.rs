@@ -49,19 +49,21 @@ fn a_new_resource_waits_for_no_node_whose_agent_was_stopped_and_that_node_answer
 }
 
 #[test]
-fn a_silent_node_where_the_service_was_found_running_is_no_empty_node() {
+fn what_was_ignored_waits_also_for_a_node_whose_agent_was_stopped() {
     let mut lab = lab();
-    lab.agent("node1").faults.mute = true;
-    lab.agent("node2").running.insert("web".to_owned());
-    lab.resource("web");
+    named(&mut lab, "web", "vm1");
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let node = lab.status("web").node.unwrap();
+    lab.want("web", RequestedState::Ignored);
+    lab.until(5_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
+    lab.agent(&node).leave(Mode::Restart);
     lab.run(2_000);
-    lab.agent("node2").leave(Mode::Restart);
-    lab.run(1_000);
-    lab.agent("node2").cut = true;
-    lab.run(15_000);
-    lab.agent("node1").faults.mute = false;
-    lab.run(15_000);
-    assert_eq!(lab.places("web"), ["node2"], "{}", lab.show());
+    lab.agent(&node).cut = true;
+    lab.run(10_000);
+    lab.want("web", RequestedState::Started);
+    lab.run(30_000);
+    assert_eq!(lab.fence(&node).state, FenceState::Open);
+    assert!(lab.is("web", ServiceState::Queued), "{}", lab.show());
 }
 
 #[test]

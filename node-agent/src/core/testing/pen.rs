@@ -69,6 +69,12 @@ impl World {
         self.write(&self.keys.fence(NODE), &closed);
     }
 
+    /// The leader orders the node to answer again, or ends the order.
+    pub(super) fn order_to_verify(&mut self, verify: bool) -> Revision {
+        let ordered = Fence { verify, ..self.fence() };
+        self.write(&self.keys.fence(NODE), &ordered)
+    }
+
     pub(super) fn resource(&mut self, name: &str) {
         self.resource_with(name, |_| {});
     }

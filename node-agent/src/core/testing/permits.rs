@@ -24,6 +24,36 @@ fn a_start_needs_every_precondition() {
 }
 
 #[test]
+fn a_node_that_is_ordered_to_verify_answers_again_and_starts_nothing_before_the_order_ends() {
+    let mut world = World::active();
+    world.resource("web");
+    world.resource("other");
+    world.advance(1_000);
+    let order = world.order_to_verify(true);
+    world.assign("web", Action::Start);
+    world.advance(2_000);
+    assert_eq!(world.count("web", "start"), 0, "{:?}", world.logs);
+    assert_eq!(world.service("other").probed_fence, order);
+    world.order_to_verify(false);
+    world.advance(2_000);
+    assert!(world.copies["web"].running, "{:?}", world.core.waiting(&world.now()));
+}
+
+#[test]
+fn a_copy_of_what_acts_elsewhere_is_cleared_by_the_order_to_verify() {
+    let mut world = World::active();
+    world.resource("web");
+    world.assign_to("web", "n2", Action::Start);
+    world.advance(1_000);
+    world.copies.entry("web".to_owned()).or_default().running = true;
+    let order = world.order_to_verify(true);
+    world.advance(2_000);
+    assert!(!world.copies["web"].running, "{:?}", world.logs);
+    let report = world.service("web");
+    assert_eq!((report.phase, report.probed_fence), (Phase::ProbedStopped, order));
+}
+
+#[test]
 fn no_permit_overtakes_a_heartbeat_that_takes_armed_back() {
     let mut world = World::running();
     world.hold_beats = true;

@@ -1,0 +1,93 @@
+//! `hactl node not-here`: an operator answers for a node that cannot tell whether services run there.
+
+use crate::client::Collection;
+use crate::command::operate::{Patience, carry_out};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::session::Session;
+use crate::terminal::Terminal;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use ha_api_types::operation::{OperationAction, OperationSpec};
+use serde_json::Value;
+
+#[derive(Args, Debug)]
+pub(super) struct NotHere {
+    /// The node
+    node: String,
+    /// Only services of this driver, such as libvirt
+    #[arg(long, value_name = "KIND")]
+    driver: Option<String>,
+    /// Do not ask: none of these services runs on the node
+    #[arg(long, short = 'y')]
+    yes: bool,
+}
+
+impl NotHere {
+    /// Asks, unless `--yes` is given, and records the answer for each service that is concerned.
+    pub(super) async fn run(&self, session: &Session) -> Outcome {
+        let target = crate::command::node(&self.node)?;
+        session.client()?.target(&target).await?;
+        let node = &target.name.name;
+        let resources = session.client()?.list(Collection::Kind(Kind::Resource), &[]).await?;
+        let concerned: Vec<&str> = resources
+            .items
+            .iter()
+            .filter(|resource| is_concerned(resource, node, self.driver.as_deref()))
+            .filter_map(|resource| resource["metadata"]["name"].as_str())
+            .collect();
+        if concerned.is_empty() {
+            return Err(Failure::refused(format!("no resource waits for an answer of node {node}")));
+        }
+        let question = format!(
+            "WARNING: data loss if one of these services runs on {node}: {}.\n\
+             Confirm that none of them runs there.",
+            concerned.join(", ")
+        );
+        if !self.yes && !Terminal::confirm(&question)? {
+            return Err(Failure::refused("not confirmed: nothing was changed"));
+        }
+        for resource in concerned {
+            let spec = OperationSpec {
+                action: OperationAction::Start,
+                resource: Some(resource.to_owned()),
+                not_on: Some(node.clone()),
+                ..OperationSpec::default()
+            };
+            carry_out(session, spec, &Patience::none()).await?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Whether the resource is to run and waits for answers of nodes, or counted this node as empty.
+fn is_concerned(resource: &Value, node: &str, driver: Option<&str>) -> bool {
+    let (spec, status) = (&resource["spec"], &resource["status"]);
+    let is_wanted = spec["state"].as_str().is_none_or(|state| state == "Started");
+    let is_queued = status["state"] == "Queued";
+    let is_counted =
+        status["countedEmpty"].as_array().is_some_and(|nodes| nodes.iter().any(|one| one == node));
+    let is_of_kind = driver.is_none_or(|kind| spec["driver"].get(kind).is_some());
+    is_wanted && is_of_kind && (is_queued || is_counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_waits_for_the_node_is_answered_for() {
+        let check = |spec: Value, status: Value, driver: Option<&str>, expected: bool| {
+            let resource = json!({"spec": spec, "status": status});
+            assert_eq!(is_concerned(&resource, "node1", driver), expected, "{resource}");
+        };
+        let queued = || json!({"state": "Queued"});
+        check(json!({"driver": {"libvirt": {}}}), queued(), None, true);
+        check(json!({"driver": {"libvirt": {}}}), queued(), Some("libvirt"), true);
+        check(json!({"driver": {"libvirt": {}}}), queued(), Some("systemd"), false);
+        check(json!({"state": "Stopped"}), queued(), None, false);
+        check(json!({}), json!({"state": "Started"}), None, false);
+        check(json!({}), json!({"state": "Started", "countedEmpty": ["node1"]}), None, true);
+        check(json!({}), json!({"state": "Started", "countedEmpty": ["node2"]}), None, false);
+    }
+}
