@@ -26,8 +26,8 @@ mod watchdog_tests;
 use super::*;
 use crate::watchdog::core as daemon;
 use crate::watchdog::protocol;
+use beginnings::config;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
-use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{
     Action, Alive, Assignment, FailureClass, Fence, FenceState, HoldAnswer, HoldRequest, NodeReport,
     Observed, Phase, Replacement, ReplacementPhase, ServiceReport,
@@ -127,22 +127,6 @@ pub(super) struct World {
     pub(super) questions: Vec<(u64, HoldId, String, HoldRequest)>,
 }
 
-pub(super) fn config(instance: &str, boot_id: &str) -> Config {
-    Config {
-        keys: Keys::new("t"),
-        node: NODE.to_owned(),
-        instance: instance.to_owned(),
-        machine_id: "machine-1".to_owned(),
-        product_id: None,
-        boot_id: boot_id.to_owned(),
-        is_virtual: false,
-        sleep_protection: None,
-        drivers: vec!["simulated".to_owned()],
-        capacity: Amounts::default(),
-        version: "test".to_owned(),
-    }
-}
-
 impl World {
     /// A node that was never seen before.
     pub(super) fn new() -> World {
@@ -197,10 +181,6 @@ impl World {
         };
         world.boot_core();
         world
-    }
-
-    pub(super) fn in_force_timeout_ms(&self) -> u64 {
-        self.core.in_force.watchdog_timeout_ms
     }
 
     pub(super) fn now(&self) -> Now {

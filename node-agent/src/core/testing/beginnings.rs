@@ -1,6 +1,23 @@
 //! What many tests begin with: a node in some state, and processes that end and start.
 
 use super::*;
+use ha_api_types::quantity::Amounts;
+
+pub(super) fn config(instance: &str, boot_id: &str) -> Config {
+    Config {
+        keys: Keys::new("t"),
+        node: NODE.to_owned(),
+        instance: instance.to_owned(),
+        machine_id: "machine-1".to_owned(),
+        product_id: None,
+        boot_id: boot_id.to_owned(),
+        is_virtual: false,
+        sleep_protection: None,
+        drivers: vec!["simulated".to_owned()],
+        capacity: Amounts::default(),
+        version: "test".to_owned(),
+    }
+}
 
 impl World {
     /// A node that is registered under epoch 1, with nothing to do.

@@ -2,6 +2,7 @@
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus};
+use ha_api_types::quantity::Amounts;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Leave;
 use proptest::prelude::*;

@@ -56,7 +56,7 @@ fn it_makes_good_by_being_armed_again_and_taking_pets_for_its_timeout() {
     let mut world = refusing();
     world.resource("mail");
     world.pets_fail = false;
-    let timeout_ms = world.in_force_timeout_ms();
+    let timeout_ms = world.core.in_force.watchdog_timeout_ms;
     world.advance(timeout_ms - 500);
     assert!(world.report().watchdog_failed, "not before it has taken pets for its timeout");
     world.advance(9_000);
