@@ -17,13 +17,12 @@ use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, S
 use ha_api_types::driver::Identity;
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
-use ha_api_types::lenient;
 use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
 use ha_api_types::operation::{Operation, OperationStatus};
 use ha_api_types::placement::{AffinityRule, Group, RuleStatus};
 use ha_api_types::record::{
-    Alive, Assignment, Candidate, DoctorReport, Fence, FenceState, Incarnation, NodeReport, Notified,
-    Restored, Revision, ServiceReport, Tombstone, UsageReport,
+    Alive, Assignment, DoctorReport, Fence, FenceState, Incarnation, NodeReport, Notified, Restored,
+    Revision, ServiceReport, Tombstone, UsageReport,
 };
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Mono;
@@ -296,12 +295,6 @@ impl World {
             FenceState::Fencing => Some(fence.epoch.saturating_sub(1)),
             FenceState::Fenced | FenceState::Closed => None,
         }
-    }
-
-    /// The controllers by id; a field that cannot be read says nothing.
-    pub fn candidates(&self) -> impl Iterator<Item = (&String, Candidate)> {
-        let read = |entry: &Entry| lenient::read(&entry.value).unwrap_or_else(|partial| partial.value);
-        self.candidate_entries.iter().map(move |(id, entry)| (id, read(entry)))
     }
 
     /// The first of these keys whose value cannot be read, and why.

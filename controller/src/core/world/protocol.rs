@@ -1,10 +1,18 @@
 //! Which words may be written: the version that every controller and every registered node reads (FENCING, R1.12, R1.13).
 
 use super::World;
+use ha_api_types::lenient;
 use ha_api_types::protocol::Protocol;
-use ha_api_types::record::FenceState;
+use ha_api_types::record::{Candidate, FenceState};
+use ha_store::Entry;
 
 impl World {
+    /// The controllers by id; a field that cannot be read says nothing.
+    pub fn candidates(&self) -> impl Iterator<Item = (&String, Candidate)> {
+        let read = |entry: &Entry| lenient::read(&entry.value).unwrap_or_else(|partial| partial.value);
+        self.candidate_entries.iter().map(move |(id, entry)| (id, read(entry)))
+    }
+
     /// Returns `true` if a word of this version may be written.
     pub fn may_write(&self, version: Protocol) -> bool {
         let stored = self.cluster_status.as_ref().map(|status| status.value.allows(version));
