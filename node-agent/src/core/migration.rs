@@ -274,7 +274,10 @@ impl AgentCore {
             | None => {
                 // R8.20, source lost: it says nothing more. Once it is proven gone, an active copy here is kept and a paused
                 // one is killed: the source may have gone on with it, so that its memory is older than its data.
-                if self.is_proven_gone(source, assignment.epoch) {
+                // Its last report is read at a revision at which it was gone: it may have handed over and left.
+                if self.is_proven_gone(source, assignment.epoch)
+                    && self.has_read_last_report(source, service.name())
+                {
                     if service.definition.driver.is_gated() {
                         let failure = interrupted("its source failed before it had handed it over");
                         service.go(Step::Unwind { uid: uid.clone(), failure });
@@ -287,6 +290,12 @@ impl AgentCore {
                 }
             }
         }
+    }
+
+    /// Whether the report of a node that is proven gone was read since.
+    fn has_read_last_report(&self, node: &str, name: &str) -> bool {
+        let gone_at = self.view.fences.get(node).map_or(0, |stored| stored.modified);
+        self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
     }
 
     /// R8.5: what has arrived runs only under a permit of its own.

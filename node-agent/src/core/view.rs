@@ -60,7 +60,7 @@ impl<T: DeserializeOwned> Table<T> {
     }
 
     /// The revision at which the key was last seen, however it was; 0: never.
-    fn as_of(&self, name: &str) -> Revision {
+    pub(super) fn as_of(&self, name: &str) -> Revision {
         self.cells.get(name).map_or(0, |cell| cell.as_of)
     }
 

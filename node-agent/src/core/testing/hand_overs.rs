@@ -235,3 +235,18 @@ fn a_service_that_may_have_arrived_is_stopped_though_it_was_last_seen_stopped() 
         assert_eq!((world.service("web").phase, world.count("web", "stop")), (Phase::Stopped, stops));
     }
 }
+
+#[test]
+fn a_source_that_handed_over_and_left_is_heard_before_what_arrived_is_given_up() {
+    let mut world = World::active();
+    let uid = world.migrate_here();
+    world.advance(2_000);
+    world.copies.entry("web".into()).or_default().running = true;
+    // The fence is watched, the report is only read every now and then.
+    world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
+    world.peer_fenced();
+    world.deliver();
+    world.advance(2_000);
+    assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
+    assert_eq!((world.copies["web"].starts, world.count("web", "kill")), (0, 0));
+}
