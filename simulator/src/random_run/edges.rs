@@ -8,7 +8,7 @@ use ha_api_types::time::Millis;
 impl Script<'_> {
     /// One of them, with its end.
     pub(super) fn edge(&mut self, at: Millis, later: Millis) {
-        match self.random.below(18) {
+        match self.random.below(21) {
             0..=4 => self.link(at, later),
             5 => {
                 let node = self.worker();
@@ -24,6 +24,7 @@ impl Script<'_> {
             11 => self.journal(at),
             12..=14 => self.edit(at, later),
             15..=16 => self.upgrade(at),
+            17..=19 => self.watchdog_fails(at, later),
             _ => self.controllers_restart(at),
         }
     }
@@ -168,6 +169,23 @@ impl Script<'_> {
         self.at(dies, format!("power {node} off"));
         self.at(back, format!("power {node} on"));
         self.upgraded = true;
+    }
+
+    /// The device of one node refuses pets, or the daemon of another dies and is started again. Both at once on one node are
+    /// two faults, after which nothing resets the machine.
+    fn watchdog_fails(&mut self, at: Millis, later: Millis) {
+        let nodes = self.cluster.nodes.clone();
+        let Some((first, others)) = nodes.split_first() else { return };
+        if self.random.chance(0.5) {
+            let fails = if self.random.chance(0.5) { "fail" } else { "fail-counting" };
+            self.at(at, format!("pets {first} {fails}"));
+            self.at(later, format!("pets {first} ok"));
+        } else if !others.is_empty() {
+            let node = pick(self.random, others);
+            self.at(at, format!("watchdogd {node} kill"));
+            let starts = at + self.ms(50, 3_000);
+            self.at(starts, format!("watchdogd {node} start"));
+        }
     }
 
     /// Controllers are restarted cleanly, one after another, as by an upgrade, around the loss of a node.

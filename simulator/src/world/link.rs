@@ -298,14 +298,7 @@ impl World {
             return;
         }
         if matches!(ask, Ask::Sync(_)) {
-            match who {
-                Who::Agent(node) => {
-                    self.agents.get_mut(node).into_iter().for_each(|process| process.syncs -= 1)
-                }
-                Who::Controller(node) => {
-                    self.controllers.get_mut(node).into_iter().for_each(|process| process.syncs -= 1);
-                }
-            }
+            self.count_syncs(who, |syncs| syncs - 1);
         }
         match who {
             Who::Agent(node) => self.agent_answered(node, generation, ask, answer),
@@ -408,13 +401,19 @@ impl World {
             Who::Agent(node) => agent::prefixes(&self.keys, node),
             Who::Controller(_) => vec![self.keys.root().to_owned()],
         };
-        match who {
-            Who::Agent(node) => self.agents.get_mut(node).into_iter().for_each(|process| process.syncs += 1),
-            Who::Controller(node) => {
-                self.controllers.get_mut(node).into_iter().for_each(|process| process.syncs += 1);
-            }
-        }
+        self.count_syncs(who, |syncs| syncs + 1);
         self.ask(who, generation, Ask::Sync(answers), Request::List(prefixes), None);
+    }
+
+    /// One more or one fewer reading of everything is under way.
+    fn count_syncs(&mut self, who: &Who, count: fn(u32) -> u32) {
+        let syncs = match who {
+            Who::Agent(node) => self.agents.get_mut(node).map(|process| &mut process.syncs),
+            Who::Controller(node) => self.controllers.get_mut(node).map(|process| &mut process.syncs),
+        };
+        if let Some(syncs) = syncs {
+            *syncs = count(*syncs);
+        }
     }
 
     fn sync_later(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {

@@ -68,7 +68,8 @@ impl World {
         let before = self.store.revision();
         let transaction = Transaction::new().put(key, guard, value.to_string().into_bytes());
         let outcome = self.store.commit(&transaction);
-        if matches!(outcome, Outcome::Applied(_)) {
+        // Without space etcd may have applied what it answers with an error.
+        if self.store.revision() != before {
             self.acknowledge(key, value);
         }
         self.committed(before + 1);

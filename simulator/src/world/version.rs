@@ -94,9 +94,9 @@ impl World {
             record.insert("protocol".to_owned(), json!(next()));
         }
         if words {
-            FIELDS
-                .into_iter()
-                .for_each(|field| rename(record.get_mut(field), &|word| format!("{word}{WORD}")));
+            for field in FIELDS {
+                rename(record.get_mut(field), &|word| format!("{word}{WORD}"));
+            }
         }
         Value::Object(record).to_string().into_bytes()
     }
@@ -146,7 +146,9 @@ pub(super) fn decoded(value: &Arc<[u8]>) -> Arc<[u8]> {
     let Ok(Value::Object(mut record)) = serde_json::from_slice(value) else { return Arc::clone(value) };
     record.remove(FIELD);
     let plain = |word: &str| word.strip_suffix(WORD).unwrap_or(word).to_owned();
-    FIELDS.into_iter().for_each(|field| rename(record.get_mut(field), &plain));
+    for field in FIELDS {
+        rename(record.get_mut(field), &plain);
+    }
     Value::Object(record).to_string().into_bytes().into()
 }
 
