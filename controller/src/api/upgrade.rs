@@ -41,7 +41,7 @@ fn refusals(world: &World, words: &[Word]) -> Vec<Problem> {
             };
             let message =
                 format!("{} needs protocol {}: finish the upgrade of {behind}", word.value, word.since);
-            Problem::forbidden(&word.field.trim_start_matches('/').replace('/', "."), message)
+            Problem::forbidden(word.field.trim_start_matches('/').replace('/', "."), message)
         })
         .collect()
 }

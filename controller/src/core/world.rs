@@ -3,18 +3,21 @@
 mod counting;
 mod failed_moves;
 mod heartbeat;
+mod identities;
 mod observation;
 mod protocol;
+mod settings;
 mod tables;
 mod unreadable;
 mod versioned;
+
+use identities::Identities;
 
 pub use failed_moves::FailedMoves;
 pub use observation::{Observation, Refreshed};
 pub use versioned::Versioned;
 
-use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, ShutdownPolicy};
-use ha_api_types::driver::Identity;
+use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus};
 use ha_api_types::keys::{Key, Keys};
 use ha_api_types::kind::Kind;
 use ha_api_types::node::{Node, NodeGroup, NodeGroupStatus, NodeStatus};
@@ -113,9 +116,7 @@ pub struct World {
     /// Services whose last move failed.
     pub failed_moves: BTreeMap<String, FailedMoves>,
     /// The identity of each resource's definition, worked out when the resource changes.
-    identities: BTreeMap<String, Identity>,
-    /// The resources of each identity.
-    named_as: BTreeMap<Identity, BTreeSet<String>>,
+    identities: Identities,
     /// What the Cluster object asks for, worked out when it changes: everything that happens is looked at under it.
     timings: Timings,
     /// What happens is kept for whoever counts it; `None`: nobody does.
@@ -174,8 +175,7 @@ impl World {
             doubts: unreadable::Doubts::default(),
             observations: BTreeMap::new(),
             failed_moves: BTreeMap::new(),
-            identities: BTreeMap::new(),
-            named_as: BTreeMap::new(),
+            identities: Identities::default(),
             timings: Timings::default(),
             counting: None,
             read: BTreeMap::new(),
@@ -233,52 +233,6 @@ impl World {
     /// The timings that the Cluster object asks for; defaults when they are not valid.
     pub fn timings(&self) -> Timings {
         self.timings
-    }
-
-    fn work_out_timings(&mut self) {
-        let asked = self.cluster.as_ref().map(|cluster| Timings::from(&cluster.value.spec.timing));
-        let is_sound = |timings: &Timings| ha_api_types::timing::problems(timings).is_empty();
-        self.timings = asked.filter(is_sound).unwrap_or_default();
-    }
-
-    /// The identity of a resource's definition; `None` when it cannot be told.
-    pub fn identity(&self, resource: &str) -> Option<&Identity> {
-        self.identities.get(resource)
-    }
-
-    /// The resources that have an identity.
-    pub fn named_as(&self, identity: &Identity) -> impl Iterator<Item = &String> {
-        self.named_as.get(identity).into_iter().flatten()
-    }
-
-    fn work_out_identity(&mut self, name: &str) {
-        if let Some(known) = self.identities.remove(name)
-            && let Some(names) = self.named_as.get_mut(&known)
-        {
-            names.remove(name);
-            if names.is_empty() {
-                self.named_as.remove(&known);
-            }
-        }
-        let identity =
-            self.resources.get(name).and_then(|resource| resource.value.spec.driver.identity(name));
-        if let Some(identity) = identity {
-            self.named_as.entry(identity.clone()).or_default().insert(name.to_owned());
-            self.identities.insert(name.to_owned(), identity);
-        }
-    }
-
-    /// What happens to the services of a node that shuts down: maintenance wins over the cluster's policy.
-    pub fn shutdown_policy(&self, node: &str) -> ShutdownPolicy {
-        if self.nodes.get(node).is_some_and(|node| node.value.spec.maintenance) {
-            return ShutdownPolicy::Migrate;
-        }
-        self.settings().shutdown_policy
-    }
-
-    /// The generation of the Cluster object, 0 while there is none.
-    pub fn cluster_generation(&self) -> i64 {
-        self.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation)
     }
 
     /// What a service is said to be on a node.

@@ -238,7 +238,7 @@ impl Draft {
             transaction = transaction.guard(key, guard);
         }
         for (key, (guard, fence)) in &self.fences {
-            transaction = transaction.put(key, guard.clone(), stored(fence));
+            transaction = transaction.put(key, *guard, stored(fence));
         }
         let spec = Guard::Unchanged(service.resource.modified);
         transaction = transaction.guard(keys.spec(Kind::Resource, name), spec);

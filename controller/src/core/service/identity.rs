@@ -6,7 +6,7 @@ use crate::core::situation::Situation;
 use crate::core::world::{Versioned, World};
 use ha_api_types::driver::Identity;
 use ha_api_types::reason::Reason;
-use ha_api_types::record::{Action, Revision, Tombstone};
+use ha_api_types::record::{Action, Phase, Revision, Tombstone};
 use ha_api_types::resource::{ServiceCopy, ServiceState};
 
 /// Why the service may not be started: another resource has its identity, and comes first. `None`: none has.
@@ -129,7 +129,7 @@ pub(super) fn follow(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     if changed && !is_queued {
         let in_force = service.assigned(situation).filter(|(_, standing)| *standing == Standing::InForce);
         if let Some((assignment, _)) = in_force {
-            if service.phase(situation).is_none_or(|phase| phase.may_run()) {
+            if service.phase(situation).is_none_or(Phase::may_run) {
                 return;
             }
             let (key, guard) = report_guard(situation, &assignment.node, service.name);

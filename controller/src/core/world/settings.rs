@@ -1,0 +1,26 @@
+//! What follows from the Cluster object.
+
+use super::World;
+use ha_api_types::cluster::ShutdownPolicy;
+use ha_api_types::timing::Timings;
+
+impl World {
+    pub(super) fn work_out_timings(&mut self) {
+        let asked = self.cluster.as_ref().map(|cluster| Timings::from(&cluster.value.spec.timing));
+        let is_sound = |timings: &Timings| ha_api_types::timing::problems(timings).is_empty();
+        self.timings = asked.filter(is_sound).unwrap_or_default();
+    }
+
+    /// What happens to the services of a node that shuts down: maintenance wins over the cluster's policy.
+    pub fn shutdown_policy(&self, node: &str) -> ShutdownPolicy {
+        if self.nodes.get(node).is_some_and(|node| node.value.spec.maintenance) {
+            return ShutdownPolicy::Migrate;
+        }
+        self.settings().shutdown_policy
+    }
+
+    /// The generation of the Cluster object, 0 while there is none.
+    pub fn cluster_generation(&self) -> i64 {
+        self.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation)
+    }
+}
