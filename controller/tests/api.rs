@@ -51,6 +51,27 @@ async fn fields_of_newer_versions_are_kept() {
 }
 
 #[tokio::test]
+async fn a_second_resource_of_one_identity_is_refused_unless_both_may_run_twice() {
+    let api = Api::over(MemoryStore::new());
+    let of_unit = |name: &str, unit: &str, exclusive: bool| {
+        let mut value = resource(name);
+        value["spec"] = json!({"driver": {"systemd": {"unit": unit}}, "exclusive": exclusive});
+        value
+    };
+    assert_eq!(api.post("resources", &of_unit("web", "nginx.service", true)).await.code, 201);
+    let refused = api.post("resources", &of_unit("other", "nginx", false)).await;
+    assert_eq!(refused.code, 422, "{:?}", refused.body);
+    assert!(refused.at("/message").as_str().unwrap().contains("web"), "{:?}", refused.body);
+    assert_eq!(api.post("resources", &of_unit("other", "redis", true)).await.code, 201);
+    let edit = json!({"spec": {"driver": {"systemd": {"unit": "nginx"}}}});
+    assert_eq!(api.merge("resources/other", &edit).await.code, 422);
+    assert_eq!(api.merge("resources/other", &json!({"spec": {"comment": "c"}})).await.code, 200);
+    for name in ["first", "second"] {
+        assert_eq!(api.post("resources", &of_unit(name, "cache.service", false)).await.code, 201, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_dry_run_checks_everything_and_writes_nothing() {
     let api = Api::over(MemoryStore::new());
     let dry = api.post("groups?dryRun=All", &group("g")).await;
