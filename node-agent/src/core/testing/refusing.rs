@@ -59,6 +59,10 @@ fn it_makes_good_by_being_armed_again_and_taking_pets_for_its_timeout() {
     let timeout_ms = world.core.in_force.watchdog_timeout_ms;
     world.advance(timeout_ms - 500);
     assert!(world.report().watchdog_failed, "not before it has taken pets for its timeout");
+    world.resource("early");
+    world.assign("early", Action::Start);
+    world.advance(300);
+    assert_eq!(world.count("early", "start"), 0, "deadlines are acknowledged, but it does not count yet");
     world.advance(9_000);
     let report = world.report();
     assert!(report.armed && !report.watchdog_failed, "{report:?} {:?}", world.logs);
@@ -85,7 +89,7 @@ fn an_idle_node_keeps_the_device_until_it_takes_pets_again() {
 
 #[test]
 fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
-    let check = |pets_fail: bool, runs: bool| {
+    let check = |before: bool, pets_fail: bool, runs: bool| {
         let mut world = World::running();
         let fencing = FencingSpec { on_store_loss: OnStoreLoss::Hold, ..FencingSpec::default() };
         let cluster = Cluster::new("default", ClusterSpec { fencing, ..ClusterSpec::default() });
@@ -95,9 +99,14 @@ fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
         world.write(&world.keys.candidate("c1"), &candidate);
         world.controllers.insert("c1".to_owned(), HoldAnswer { granted: true, reason: String::new() });
         world.advance(3_000);
+        if before {
+            fail(&mut world);
+            world.advance(1_500);
+            assert!(world.report().watchdog_failed);
+        }
         world.net = Net::Down;
         world.advance(20_000);
-        assert!(world.copies["web"].running);
+        assert_eq!(world.copies["web"].running, !before);
         if pets_fail {
             fail(&mut world);
         }
@@ -105,8 +114,10 @@ fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
         assert_eq!(world.copies["web"].running, runs, "{:?}", world.logs);
         assert!(!world.reset, "it stopped in time, and stays");
     };
-    check(false, true);
-    check(true, false);
+    check(false, false, true);
+    // Uncommitted, and committed.
+    check(false, true, false);
+    check(true, true, false);
 }
 
 #[test]
