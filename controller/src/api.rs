@@ -8,6 +8,7 @@ mod commit;
 mod controllers;
 mod convert;
 mod core_v1;
+mod definition;
 mod discovery;
 mod error;
 mod explain;

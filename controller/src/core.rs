@@ -8,6 +8,7 @@ pub mod candidacy;
 pub mod candidates;
 pub mod commands;
 pub mod counted;
+pub mod definition_change;
 pub mod explain;
 pub mod fencing;
 pub mod health;

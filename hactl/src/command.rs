@@ -28,6 +28,7 @@ mod restore;
 mod set;
 mod simulate;
 mod status;
+mod stop_first;
 mod support;
 mod timing;
 pub(crate) mod top;

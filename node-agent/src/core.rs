@@ -475,6 +475,7 @@ impl AgentCore {
             if !newest.is_same_thing(&service.definition) {
                 // Another thing under the same name: nothing is known of it.
                 service.presence = Presence::Unprobed;
+                self.changed = true;
             }
             service.definition = newest;
         }

@@ -2,6 +2,7 @@
 
 use super::{DriverKind, DriverSpec};
 use crate::ocf::AgentName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::fmt;
 /// they run different things. Programs, timeouts, limits and the like are not part of the identity.
 ///
 /// `Display` leaves out parameter values, which may be secrets.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Identity(String);
 

@@ -15,6 +15,12 @@ reasons! {
         /// Another resource, or what a deleted resource left running, is the same thing on the machines.
         IdentityTaken => "another resource names the same unit, domain or container",
             "delete one of the resources, or give one of them another unit, domain or container",
+        /// A copy was permitted on a node that has not confirmed its end.
+        CopyRemains => "a node may still run a copy of the service",
+            "wait until the node is reachable again, or confirm that it is powered off: `hactl node confirm-fenced NODE`",
+        /// A copy runs under a definition of another identity, or another `exclusive`, than the spec.
+        DefinitionDiffers => "the running copy is another service than the spec names",
+            "stop the resource and start it again: `hactl stop R`, then `hactl start R`",
         /// Being started on its node.
         Starting => "it is being started", "",
         /// Runs as wanted.

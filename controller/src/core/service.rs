@@ -4,6 +4,7 @@ mod arranged;
 mod assign;
 mod availability;
 mod conditions;
+mod copies;
 mod delete;
 mod disarm;
 mod draft;
@@ -407,6 +408,7 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     draft.status.replicas = replicas(&service.resource.value, &draft.status).into_iter().collect();
     let storage = service.resource.value.spec.storage.as_ref();
     draft.status.declared_secondary = storage.and_then(|storage| storage.secondary.clone());
+    copies::record(&situation, service, &mut draft);
     outcome::settle(&situation, service, &mut draft);
     conditions::fill(&situation, service, &mut draft);
     availability::note(planner, service, &mut draft);

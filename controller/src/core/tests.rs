@@ -3,6 +3,7 @@
 mod agent;
 mod availability;
 mod candidates;
+mod copies;
 mod counted;
 mod devices;
 mod fencing;

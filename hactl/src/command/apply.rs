@@ -2,6 +2,7 @@
 
 mod inventory;
 
+use super::stop_first::{StopFirstFlags, with_state};
 use super::wait::{WaitFlags, until_ready};
 use crate::client::{ApiError, Client, Commitment};
 use crate::failure::{Exit, Failure, Outcome};
@@ -42,6 +43,8 @@ pub(crate) struct Apply {
     /// With --prune: no objects at all in the files is meant
     #[arg(long, requires = "prune")]
     allow_empty: bool,
+    #[command(flatten)]
+    stop_first: StopFirstFlags,
     #[command(flatten)]
     wait: WaitFlags,
 }
@@ -87,11 +90,16 @@ impl Apply {
         let mut applied = Vec::with_capacity(entries.len());
         for (entry, live) in entries.iter().zip(&lives) {
             session.terminal().hold_warnings();
-            let made = self.one(client, entry, live.as_ref()).await;
+            let made = match (self.one(client, entry, live.as_ref()).await, live) {
+                (Err(error), Some(live)) if self.stop_first.helps(entry.kind, &error.to_string()) => {
+                    self.one_stopped(session, client, entry, live).await
+                }
+                (made, _) => made.map_err(Failure::from),
+            };
             session.terminal().retain_warnings(|warning| !manifest::brings(&entries, warning));
             session.terminal().release_warnings(|_| true);
-            let (change, object) = made
-                .map_err(|error| Failure::from(error).at(&format!("{}: {}", entry.place, entry.shown())))?;
+            let (change, object) =
+                made.map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
             if is_for_people(format) {
                 session.terminal().say(&format!("{} {}{}", entry.shown(), change.word(), self.suffix()));
             }
@@ -136,6 +144,25 @@ impl Apply {
             Some(DryRun::Server) => " (server dry run)",
             Some(DryRun::Client) => " (dry run)",
         }
+    }
+
+    /// Applies an edit that needs the resource to be stopped first.
+    async fn one_stopped(
+        &self,
+        session: &Session,
+        client: &Client,
+        entry: &Entry,
+        live: &Value,
+    ) -> Result<(Change, Value), Failure> {
+        let before = self.stop_first.stop(session, client, &entry.name, live).await?;
+        let wanted = merge::with_last_applied(&entry.object);
+        let stopped = client
+            .get(entry.kind, &entry.name)
+            .await?
+            .ok_or_else(|| Failure::refused(format!("{} was deleted", entry.shown())))?;
+        let patch = with_state(patch(&wanted, &stopped), wanted.pointer("/spec/state"), &before);
+        let after = client.patch(entry.kind, &entry.name, &patch, self.commitment()).await?;
+        Ok((Change::Configured, after))
     }
 
     async fn one(

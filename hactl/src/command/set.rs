@@ -1,5 +1,6 @@
 //! `hactl set`: single fields of an object's spec.
 
+use super::stop_first::{StopFirstFlags, with_state};
 use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::merge;
@@ -26,6 +27,8 @@ pub(crate) struct Set {
     /// Run all admission on the server, write nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    stop_first: StopFirstFlags,
 }
 
 impl Set {
@@ -44,7 +47,15 @@ impl Set {
             return Err(Failure::usage(problems.join("\n")).help("nothing was changed"));
         }
         let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
-        let after = client.patch(target.kind, &target.name.name, &patch, commitment).await?;
+        let after = match client.patch(target.kind, &target.name.name, &patch, commitment).await {
+            Err(error) if self.stop_first.helps(target.kind, &error.to_string()) => {
+                let before = self.stop_first.stop(session, client, &target.name.name, &live).await?;
+                let wanted = patch.pointer("/spec/state").cloned();
+                let patch = with_state(patch, wanted.as_ref(), &before);
+                client.patch(target.kind, &target.name.name, &patch, commitment).await?
+            }
+            other => other?,
+        };
         let word = if after["spec"] == live["spec"] { "unchanged" } else { "configured" };
         match format {
             Some(Format::Name) => session.terminal().line(&target.shown()),

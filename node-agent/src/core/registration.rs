@@ -2,7 +2,7 @@
 
 use super::commits::Purpose;
 use super::effect::{Lane, Level};
-use super::service::{KillReason, Presence};
+use super::service::{KillReason, Presence, Service, Step};
 use super::session::{RETRY_MS, ReadFor, Requesting, Session};
 use super::steps::is_killing;
 use super::{AgentCore, Now};
@@ -51,15 +51,46 @@ impl AgentCore {
         self.view.resources.value(name).map(ServiceDefinition::of)
     }
 
+    /// Every definition under which a copy of the service may run here: as the journal, the assignment and the spec have it
+    /// (FENCING, R3.7).
+    fn definitions_of(&self, name: &str) -> Vec<ServiceDefinition> {
+        let journal = self.journal.services.get(name).map(|entry| entry.definition.clone());
+        let assigned = self.view.assignments.value(name).map(|assignment| assignment.definition.clone());
+        let wanted = self.view.resources.value(name).map(ServiceDefinition::of);
+        [journal, assigned, wanted]
+            .into_iter()
+            .flatten()
+            .filter(|definition| definition.name == name)
+            .collect()
+    }
+
+    /// A definition of another thing than those that were verified stopped since clearing began.
+    fn uncleared(&self, service: &Service) -> Option<ServiceDefinition> {
+        self.definitions_of(service.name())
+            .into_iter()
+            .find(|definition| !service.cleared.iter().any(|cleared| cleared.is_same_thing(definition)))
+    }
+
+    /// Goes on to the next definition that is not verified stopped yet.
+    pub(super) fn clear_next(&mut self, service: &mut Service) {
+        let Some(definition) = self.uncleared(service) else { return };
+        service.definition = definition;
+        service.presence = Presence::Unprobed;
+        service.go(Step::KillVerify { why: KillReason::Clearing, tries: 0 });
+        self.changed = true;
+    }
+
     pub(super) fn clearing_step(&mut self, now: &Now) {
         // What is wanted, assigned or managed only since clearing began is looked for and killed like the rest.
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
-                if !is_killing(&service.step)
-                    && !service.is_gone()
-                    && core.is_exclusive(service)
-                    && !core.is_ignored(&name)
-                {
+                let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
+                if !concerns || is_killing(&service.step) {
+                    return;
+                }
+                if service.is_gone() {
+                    core.clear_next(service);
+                } else {
                     core.kill(now, service, KillReason::Clearing);
                 }
             });

@@ -171,6 +171,8 @@ pub(super) struct Service {
     pub(super) guarded: Option<Guarded>,
     /// A copy that waits to be received may be here: no look sees it, only a kill or stop that succeeds clears it away.
     pub(super) receives: bool,
+    /// Definitions under which the service was verified stopped since clearing began.
+    pub(super) cleared: Vec<ServiceDefinition>,
     /// The action for which the old copy was stopped first.
     pub(super) stopped_for: Option<String>,
     /// Failed starts in a row.
@@ -218,6 +220,7 @@ impl Service {
             has_worker: false,
             guarded: None,
             receives: false,
+            cleared: Vec::new(),
             stopped_for: None,
             failures: 0,
             restarts: 0,

@@ -280,6 +280,7 @@ impl AgentCore {
                 service.desired = None;
                 service.begun = None;
                 service.write = None;
+                service.cleared.clear();
                 if core.is_exclusive(service) && !core.is_ignored(&service.definition.name) {
                     // Verified anew, whatever was known: the registration rests on it.
                     if service.presence == Presence::Stopped {

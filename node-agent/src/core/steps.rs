@@ -425,6 +425,10 @@ impl AgentCore {
             service.go(probe);
             return;
         };
+        // What was said of another thing answers nothing about this one.
+        let another = report.identity.is_some()
+            && report.identity != service.definition.identity()
+            && service.presence != Presence::Running;
         let older = report.probed_generation < generation || report.probed_arming < arming;
         let ordered = report.probed_fence < fence;
         if ordered {
@@ -432,6 +436,7 @@ impl AgentCore {
             service.desired = None;
         }
         let outdated = ordered
+            || another
             || (unassigned && older)
             || (service.presence == Presence::Unprobed && self.may_be_here(service));
         if outdated || report.phase == Phase::ProbedUnknown {

@@ -324,7 +324,11 @@ impl AgentCore {
             self.journal_changed();
         }
         let (reason, message) = match why {
-            KillReason::Clearing => return,
+            KillReason::Clearing => {
+                service.cleared.push(service.definition.clone());
+                self.clear_next(service);
+                return;
+            }
             KillReason::BeforeReset(ResetCause::LeaseLost) => {
                 (Reason::LeaseLost, "it was killed before the deadline, as no heartbeat committed in time")
             }

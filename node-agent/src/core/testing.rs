@@ -381,7 +381,10 @@ impl World {
 
     /// Ends a command as its copy does.
     pub(super) fn finish(&mut self, id: CommandId, command: &Command, service: &ServiceDefinition) {
-        let copy = self.copies.entry(service.name.clone()).or_default();
+        // Another identity is another thing.
+        let identity = service.driver.simulated.as_ref().map(|simulated| simulated.identity.clone());
+        let thing = identity.filter(|identity| !identity.is_empty()).unwrap_or_else(|| service.name.clone());
+        let copy = self.copies.entry(thing).or_default();
         let failure = |message: &str| {
             CommandResult::Failed(DriverFailure {
                 class: FailureClass::RetryHere,

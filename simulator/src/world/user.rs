@@ -4,12 +4,14 @@ use super::World;
 use ha_api_types::keys::Key;
 use ha_api_types::kind::{API_VERSION, Kind};
 use ha_api_types::operation::{Operation, OperationAction, OperationPhase, OperationSpec, OperationStatus};
-use ha_api_types::record::{Assignment, Fence};
+use ha_api_types::record::{Assignment, Fence, ServiceReport};
+use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_api_types::time::Timestamp;
 use ha_api_types::timing::Timings;
 use ha_api_types::validation;
 use ha_controller::core::candidates;
 use ha_controller::core::commands::{controller_deletion_refused, names_node, node_deletion_refused};
+use ha_controller::core::definition_change::{Traces, refused};
 use ha_store::memory_state::MemoryState;
 use ha_store::{Guard, Outcome, Transaction};
 use serde::de::DeserializeOwned;
@@ -54,12 +56,41 @@ impl World {
             })
         };
         let spec = object.get("spec").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+        if known.is_some() && kind == Kind::Resource {
+            self.check_definition(name, &stored, &spec)?;
+        }
         if stored.get("spec") != Some(&spec) {
             stored["spec"] = spec;
             let generation = stored.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0);
             stored["metadata"]["generation"] = json!(generation + 1);
         }
         self.put(&key, known.map(|entry| entry.mod_revision), &stored)
+    }
+
+    /// Refuses another identity, or another `exclusive`, while a copy may exist, as the API does.
+    fn check_definition(&self, name: &str, stored: &Value, spec: &Value) -> Result<(), String> {
+        let mut after = stored.clone();
+        after["spec"] = spec.clone();
+        let read = |value: &Value| serde_json::from_value::<Resource>(value.clone()).ok();
+        let (Some(before), Some(after)) = (read(stored), read(&after)) else { return Ok(()) };
+        let status: Option<ResourceStatus> = self.status_of(Kind::Resource, name);
+        let mut reported = Vec::new();
+        for entry in self.store.list(&self.keys.reports()).entries {
+            if let Some(Key::ServiceReport(node, about)) = self.keys.parse(&entry.key)
+                && about == name
+                && self
+                    .record::<ServiceReport>(&entry.key)
+                    .is_some_and(|report| report.uid == before.metadata.uid && report.phase.may_run())
+            {
+                reported.push(node.to_owned());
+            }
+        }
+        let traces = Traces {
+            assigned: self.record::<Assignment>(&self.keys.assignment(name)).map(|it| it.node),
+            reported,
+            buried: !self.store.get(&self.keys.tombstone(name)).entries.is_empty(),
+        };
+        refused(&before, &after, status.as_ref(), &traces).map_or(Ok(()), |found| Err(found.message))
     }
 
     /// Writes as the API does. Errors: it was not applied, or not said to be.

@@ -9,7 +9,9 @@ use crate::api::read::{self, Half, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
 use crate::api::reservation::gate;
 use crate::api::table::Rows;
-use crate::api::{ApiState, circle, convert, identity, managed, patch, upgrade, warnings};
+use crate::api::{
+    ApiState, circle, convert, definition, identity, managed, patch, upgrade, warnings,
+};
 use crate::core::commands::maintenance_refused;
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -183,6 +185,7 @@ impl<'a, S: Store> Writer<'a, S> {
             identity::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
             let told = gate::check(self.state, self.kind, &name, Some(&current.spec.value), &value).await?;
             warnings.extend(told);
+            let guards = definition::check(self.state, self.kind, &name, current, &value).await?;
             let finished = value.pointer("/metadata/deletionTimestamp").is_some()
                 && value.pointer("/metadata/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty);
             let key = self.state.keys().spec(self.kind, &name);
@@ -207,6 +210,9 @@ impl<'a, S: Store> Writer<'a, S> {
                 let mut transaction = Transaction::new().put(&key, unchanged, bytes.clone());
                 if guard_status {
                     transaction = transaction.guard(&status_key, status_guard);
+                }
+                for (key, guard) in guards {
+                    transaction = transaction.guard(key, guard);
                 }
                 match commit(self.state.store(), transaction, &key, Some(&bytes)).await? {
                     Written::Applied(revision) => stored.spec = half(&value, current, revision),

@@ -1,7 +1,8 @@
 //! The only place that makes assignments, with every guard of FENCING, sections 6 to 8.
 
 use super::{
-    Assign, Draft, Planner, Service, Standing, fence_guard, identity, migrate, replacement, report_guard,
+    Assign, Draft, Planner, Service, Standing, copies, fence_guard, identity, migrate, replacement,
+    report_guard,
 };
 use crate::core::health::Health;
 use crate::core::situation::Situation;
@@ -77,7 +78,20 @@ pub(super) fn assign(
     {
         guards.insert(key, Guard::Unchanged(revision));
     }
-    let definition = definition(service, &action);
+    let definition = definition(service, draft, node, fence.value.epoch, &action);
+    if definition.exclusive && begins(&action) {
+        match copies::elsewhere(&situation, service, draft, node) {
+            Ok(found) => guards.extend(found),
+            Err(copy) => {
+                let message = format!(
+                    "node {} may still run a copy: wait until it is reachable again, or run \"hactl start {} --not-on {}\"",
+                    copy.node, service.name, copy.node
+                );
+                draft.wait(Reason::CopyRemains, message);
+                return false;
+            }
+        }
+    }
     let replacement =
         service.assignment.and_then(|assignment| replacement::carried_over(draft, &assignment.value));
     let action_uid = planner.action_uid();
@@ -208,8 +222,23 @@ fn unproven_target(
 
 /// How the service is to be run. What runs is stopped, handed over and watched as it was started, even when its spec has
 /// changed since; a start takes the spec as it is now.
-fn definition(service: &Service<'_>, action: &Action) -> ServiceDefinition {
+///
+/// A copy of another identity than the spec's, as after a restore, goes on as it is until it is stopped (FENCING, R6.11).
+fn definition(
+    service: &Service<'_>,
+    draft: &Draft,
+    node: &str,
+    epoch: u64,
+    action: &Action,
+) -> ServiceDefinition {
     let current = ServiceDefinition::of(&service.resource.value);
+    let here = draft.status.copies.iter().find(|copy| copy.node == node && copy.epoch == epoch);
+    if let Some(copy) = here
+        && *action == Action::Start
+        && !copy.definition.may_replace(&current)
+    {
+        return copy.definition.clone();
+    }
     let known = service
         .assignment
         .map(|assignment| assignment.value.definition.clone())
@@ -217,6 +246,13 @@ fn definition(service: &Service<'_>, action: &Action) -> ServiceDefinition {
     match (action, known) {
         (Action::Start | Action::Restart, _) | (_, None) => current,
         (Action::Stop { .. } | Action::Migrate { .. } | Action::Leave, Some(known)) => known,
+    }
+}
+
+fn begins(action: &Action) -> bool {
+    match action {
+        Action::Start | Action::Restart | Action::Migrate { .. } => true,
+        Action::Stop { .. } | Action::Leave => false,
     }
 }
 

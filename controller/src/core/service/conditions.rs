@@ -6,7 +6,7 @@ use ha_api_types::event::EventType;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
-use ha_api_types::resource::ServiceState;
+use ha_api_types::resource::{ServiceDefinition, ServiceState};
 
 /// Fills in what follows from the rest of the draft.
 pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
@@ -53,6 +53,32 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
     } else {
         let message = format!("not asked: {}", draft.not_probed.join(", "));
         set("Probed", false, Reason::NotProbed, &message);
+    }
+    let wanted = ServiceDefinition::of(&service.resource.value);
+    match draft.status.copies.iter().find(|copy| !copy.definition.may_replace(&wanted)) {
+        None => draft.status.conditions.retain(|condition| condition.kind != "DefinitionDiffers"),
+        Some(copy) => {
+            let shown = |definition: &ServiceDefinition| {
+                let identity =
+                    definition.identity().map_or("an unknown service".to_owned(), |it| it.to_string());
+                format!("{identity}, exclusive {}", definition.exclusive)
+            };
+            let message = format!(
+                "Node {} runs {}; the spec names {}. The copy continues until the resource is stopped",
+                copy.node,
+                shown(&copy.definition),
+                shown(&wanted)
+            );
+            let condition = Condition {
+                kind: "DefinitionDiffers".to_owned(),
+                status: ConditionStatus::True,
+                reason: Reason::DefinitionDiffers,
+                message,
+                last_transition_time: None,
+                observed_generation: generation,
+            };
+            set_condition(&mut draft.status.conditions, condition, &now);
+        }
     }
     // What keeps it from going on is told once, when it begins.
     let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice | Reason::Preempting)

@@ -55,9 +55,15 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     if service.status.is_some() {
         transaction = transaction.delete(keys.status(Kind::Resource, name), revision_of(service.status));
     }
-    let nodes = may_run_on(&situation, service);
+    let mut nodes = may_run_on(&situation, service);
+    // The tombstone takes the copies over, under the guards that say that the others have ended (R6.5, R6.6).
+    let left = super::copies::remaining(&situation, service, &mut draft);
+    nodes.extend(left.iter().map(|copy| copy.node.clone()));
+    for (key, guard) in std::mem::take(&mut draft.guards) {
+        transaction = transaction.guard(key, guard);
+    }
     if !nodes.is_empty() {
-        let copies = copies(&situation, service, &nodes);
+        let copies = copies(&situation, service, &nodes, left);
         let tombstone = Tombstone { uid: service.uid().to_owned(), nodes, copies };
         let guard = revision_of(service.tombstone);
         transaction = transaction.put(keys.tombstone(name), guard, stored(&tombstone));
@@ -125,11 +131,16 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
 
 /// The copies that the tombstone takes over: those of an earlier tombstone of the name, and one for each node that is not among
 /// them, as it was assigned or, without an assignment, as the resource says (FENCING, R7.15).
-fn copies(situation: &Situation<'_>, service: &Service<'_>, nodes: &BTreeSet<String>) -> Vec<ServiceCopy> {
+fn copies(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    nodes: &BTreeSet<String>,
+    mut left: Vec<ServiceCopy>,
+) -> Vec<ServiceCopy> {
     let mut copies: Vec<ServiceCopy> =
         service.tombstone.map(|tombstone| tombstone.value.copies.clone()).unwrap_or_default();
-    let known = service.status.iter().flat_map(|status| status.value.copies.iter().cloned());
-    copies.extend(known.map(|copy| ServiceCopy { let_go: true, ..copy }));
+    super::copies::let_go(&mut left);
+    copies.extend(left);
     let definition = service
         .assignment
         .map(|assignment| assignment.value.definition.clone())
@@ -171,6 +182,9 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
             continue;
         }
         let mut transaction = Transaction::new().guard(spec_key, Guard::Absent);
+        let mut left: Vec<ServiceCopy> =
+            world.resource_statuses.get(name).map(|status| status.value.copies.clone()).unwrap_or_default();
+        super::copies::let_go(&mut left);
         if let Some(status) = world.resource_statuses.get(name) {
             transaction = transaction
                 .delete(world.keys.status(Kind::Resource, name), Guard::Unchanged(status.modified));
@@ -184,6 +198,8 @@ pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
                 let mut nodes = known.map(|known| known.value.nodes.clone()).unwrap_or_default();
                 nodes.insert(value.node.clone());
                 let mut copies = known.map(|known| known.value.copies.clone()).unwrap_or_default();
+                nodes.extend(left.iter().map(|copy| copy.node.clone()));
+                copies.extend(left);
                 copies.push(copy_at(&value.node, value.epoch, &value.boot_id, &value.definition));
                 let tombstone = Tombstone { uid: value.definition.uid.clone(), nodes, copies };
                 let key = world.keys.tombstone(name);

@@ -18,6 +18,7 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
         draft.status.node = Some(target);
     }
     draft.assign = Assign::Delete;
+    super::copies::let_go(&mut draft.status.copies);
     draft.forget_failures();
     draft.status.maintenance_node = None;
     draft.status.displaced_by = None;

@@ -202,7 +202,7 @@ fn of_report(
 }
 
 /// `hactl start R --not-on NODE`: an operator answers for one node, recorded as an operation.
-fn is_answered_by_operator(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
+pub(super) fn is_answered_by_operator(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
     situation.world.open_operations().any(|(_, operation)| {
         let spec = &operation.value.spec;
         let named = spec.resource.as_deref().map(ha_api_types::names::bare);

@@ -47,6 +47,7 @@ pub(super) fn after_restore(draft: &mut Draft) {
     status.displaced_by = None;
     status.replacement = None;
     status.move_failures = 0;
+    super::copies::let_go(&mut status.copies);
     // Answers of before the restore are gone, so the next ones are new.
     status.probe_arming = None;
     let message = "the store was restored from a backup, so every node is asked for it".to_owned();
@@ -62,6 +63,7 @@ pub(super) fn look_anew(situation: &Situation<'_>, service: &Service<'_>, draft:
     if service.assignment.is_some() {
         draft.assign = Assign::Delete;
     }
+    super::copies::let_go(&mut draft.status.copies);
     draft.status.epoch = None;
     draft.status.action_uid = None;
     let message = "it may have been moved by hand, so every node is asked for it".to_owned();

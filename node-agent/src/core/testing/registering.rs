@@ -160,6 +160,22 @@ fn a_closed_epoch_stops_every_exclusive_service_then_registers() {
 }
 
 #[test]
+fn registering_stops_what_runs_under_each_definition_that_is_known() {
+    let mut world = World::running();
+    // As after a restore: the spec names another thing, which runs here too.
+    world.resource_with("web", |spec| {
+        if let Some(simulated) = &mut spec.driver.simulated {
+            simulated.identity = "other".into();
+        }
+    });
+    world.copies.entry("other".into()).or_default().running = true;
+    world.close();
+    world.advance(5_000);
+    assert!(!world.copies["web"].running && !world.copies["other"].running, "{:#?}", world.logs);
+    assert_eq!(world.report().mode, Mode::Registering);
+}
+
+#[test]
 fn another_machine_of_the_same_name_waits_while_the_first_lives() {
     let mut world = World::running();
     world.config.machine_id = "machine-2".into();

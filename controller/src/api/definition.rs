@@ -1,0 +1,72 @@
+//! Identity and `exclusive` of a resource are fixed while a copy may exist (FENCING, R6.7).
+
+use super::ApiState;
+use super::error::ApiError;
+use super::read::Stored;
+use crate::core::definition_change::{Traces, is_harmless, refused};
+use ha_api_types::keys::Key;
+use ha_api_types::kind::Kind;
+use ha_api_types::problem::Problem;
+use ha_api_types::record::{Assignment, ServiceReport};
+use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
+use ha_store::{Guard, Store};
+use serde_json::Value;
+
+/// Refuses a change that another definition would need to wait for. Returns the guards on what this was decided from;
+/// without such a change, none.
+pub(crate) async fn check<S: Store>(
+    state: &ApiState<S>,
+    kind: Kind,
+    name: &str,
+    current: &Stored,
+    value: &Value,
+) -> Result<Vec<(String, Guard)>, ApiError> {
+    if kind != Kind::Resource {
+        return Ok(Vec::new());
+    }
+    let read = |value: &Value| serde_json::from_value::<Resource>(value.clone()).ok();
+    let (Some(before), Some(after)) = (read(&current.spec.value), read(value)) else { return Ok(Vec::new()) };
+    if is_harmless(&before, &after) {
+        return Ok(Vec::new());
+    }
+    let keys = state.keys();
+    let status = current
+        .status
+        .as_ref()
+        .map(|status| serde_json::from_value::<ResourceStatus>(status.value.clone()))
+        .transpose()
+        .map_err(|error| {
+            ApiError::internal(format!("the status of resource {name} cannot be read: {error}"))
+        })?;
+    let (assignment_key, tombstone_key) = (keys.assignment(name), keys.tombstone(name));
+    let reading = state.store().list_all(&[assignment_key.clone(), tombstone_key.clone()]).await?;
+    let find = |key: &str| reading.entries.iter().find(|entry| entry.key == key);
+    let assignment = find(&assignment_key);
+    let mut traces = Traces {
+        assigned: assignment.map(|entry| {
+            serde_json::from_slice::<Assignment>(&entry.value)
+                .map_or_else(|_| "a node".to_owned(), |it| it.node)
+        }),
+        buried: find(&tombstone_key).is_some(),
+        reported: Vec::new(),
+    };
+    if status.as_ref().is_none_or(|status| status.state == ServiceState::Queued) {
+        for entry in state.store().list_all(&[keys.reports()]).await?.entries {
+            if let Some(Key::ServiceReport(node, reported)) = keys.parse(&entry.key)
+                && reported == name
+                && serde_json::from_slice::<ServiceReport>(&entry.value)
+                    .map_or(true, |report| report.uid == before.metadata.uid && report.phase.may_run())
+            {
+                traces.reported.push(node.to_owned());
+            }
+        }
+    }
+    if let Some(found) = refused(&before, &after, status.as_ref(), &traces) {
+        return Err(ApiError::invalid(kind, name, &[Problem::forbidden(found.field, found.message)]));
+    }
+    let of = |known: Option<i64>| known.map_or(Guard::Absent, Guard::Unchanged);
+    Ok(vec![
+        (keys.status(kind, name), of(current.status.as_ref().map(|status| status.mod_revision))),
+        (assignment_key, of(assignment.map(|entry| entry.mod_revision))),
+    ])
+}

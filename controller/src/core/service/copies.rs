@@ -1,0 +1,218 @@
+//! Copies: every place where a service was permitted or received, and may still run (FENCING, R6.3 to R6.6).
+
+use super::assign::places;
+use super::probe::{is_answered_by_operator, proves_the_machine_empty};
+use super::{Assign, Draft, Service, Standing, fence_guard, report_guard};
+use crate::core::situation::Situation;
+use ha_api_types::record::{Action, Assignment, Phase};
+use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
+use ha_store::Guard;
+
+/// Brings `status.copies` up to date: copies that are confirmed stopped or proven gone go, under the guards that say so, and
+/// the places of the assignment that this draft makes are added.
+pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    let mut copies = remaining(situation, service, draft);
+    if let Assign::Put(assignment) = &draft.assign {
+        match &assignment.action {
+            Action::Start | Action::Restart | Action::Migrate { .. } => {
+                for copy in permitted(assignment) {
+                    copies.retain(|known| !is_of_one_place(known, &copy));
+                    copies.push(copy);
+                }
+            }
+            Action::Stop { .. } | Action::Leave => {}
+        }
+    }
+    copies.sort_by(|one, other| (&one.node, one.epoch).cmp(&(&other.node, other.epoch)));
+    draft.status.copies = copies;
+}
+
+/// Returns the copies that may still run. What says that the others do not is added to the draft's guards.
+pub(super) fn remaining(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &mut Draft,
+) -> Vec<ServiceCopy> {
+    let mut copies: Vec<ServiceCopy> = Vec::new();
+    for copy in std::mem::take(&mut draft.status.copies) {
+        match end_of(situation, service, &copy) {
+            Some(guards) => draft.guards.extend(guards),
+            None => copies.push(copy),
+        }
+    }
+    for copy in derived(situation, service) {
+        if !copies.iter().any(|known| is_of_one_place(known, &copy))
+            && end_of(situation, service, &copy).is_none()
+        {
+            copies.push(copy);
+        }
+    }
+    copies
+}
+
+/// The node's watchdog no longer guards the copies: the resource is Ignored, deleted, or may have been moved by hand.
+pub(super) fn let_go(copies: &mut [ServiceCopy]) {
+    for copy in copies {
+        copy.let_go = true;
+    }
+}
+
+/// Returns the first copy on another node that may still run, besides those of the present assignment: while there is one,
+/// nothing exclusive is started. Without one, the guards that say so are returned.
+pub(super) fn elsewhere(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    draft: &Draft,
+    node: &str,
+) -> Result<Vec<(String, Guard)>, ServiceCopy> {
+    let assigned = service.assignment.map(|assignment| places(&assignment.value)).unwrap_or_default();
+    let mut guards = Vec::new();
+    let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
+    for copy in known {
+        if copy.node == node || assigned.contains(&(copy.node.as_str(), copy.epoch)) {
+            continue;
+        }
+        match end_of(situation, service, &copy) {
+            Some(found) => guards.extend(found),
+            None => return Err(copy),
+        }
+    }
+    Ok(guards)
+}
+
+fn is_of_one_place(one: &ServiceCopy, other: &ServiceCopy) -> bool {
+    one.node == other.node && one.epoch == other.epoch && one.definition.is_same_thing(&other.definition)
+}
+
+/// The places that an assignment permits.
+fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
+    let copy = |node: &str, epoch, boot_id: &str| ServiceCopy {
+        node: node.to_owned(),
+        epoch,
+        boot_id: boot_id.to_owned(),
+        definition: assignment.definition.clone(),
+        let_go: false,
+    };
+    let mut copies = vec![copy(&assignment.node, assignment.epoch, &assignment.boot_id)];
+    if let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action {
+        copies.push(copy(target, *target_epoch, target_boot_id));
+    }
+    copies
+}
+
+/// Copies that follow from assignment and reports: a cluster that was upgraded has no others.
+fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
+    let mut copies = Vec::new();
+    let mut definition = ServiceDefinition::of(&service.resource.value);
+    if let Some(assignment) = service.assignment.map(|assignment| &assignment.value)
+        && assignment.definition.uid == service.uid()
+    {
+        definition = assignment.definition.clone();
+        match &assignment.action {
+            Action::Start | Action::Restart | Action::Migrate { .. } => copies.extend(permitted(assignment)),
+            Action::Stop { .. } | Action::Leave => {}
+        }
+    }
+    for (node, report) in situation.world.service_reports.get(service.name).into_iter().flatten() {
+        let report = &report.value;
+        let was_permitted = match report.phase {
+            Phase::Starting
+            | Phase::Running
+            | Phase::Stopping
+            | Phase::StopFailed
+            | Phase::Receiving
+            | Phase::HandingOver
+            | Phase::MoveFailed => true,
+            Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Stopped
+            | Phase::Failed
+            | Phase::HandedOver => false,
+        };
+        if was_permitted && report.uid == service.uid() {
+            let copy = ServiceCopy {
+                node: node.clone(),
+                epoch: report.epoch,
+                boot_id: report.boot_id.clone(),
+                definition: ServiceDefinition { exclusive: report.exclusive, ..definition.clone() },
+                let_go: false,
+            };
+            if !copies.iter().any(|known| is_of_one_place(known, &copy)) {
+                copies.push(copy);
+            }
+        }
+    }
+    copies
+}
+
+/// What says that a copy does not run any more, as guards; `None`: it may run.
+fn end_of(
+    situation: &Situation<'_>,
+    service: &Service<'_>,
+    copy: &ServiceCopy,
+) -> Option<Vec<(String, Guard)>> {
+    if is_answered_by_operator(situation, service, &copy.node) {
+        return Some(Vec::new());
+    }
+    let assignment = service.assignment.map(|assignment| &assignment.value);
+    if let Some(assignment) = assignment
+        && let Action::Migrate { target, target_epoch, .. } = &assignment.action
+        && *target == copy.node
+        && *target_epoch == copy.epoch
+    {
+        // Until the source's end no statement about the target counts (R8.13); the next assignment rests on that end.
+        return None;
+    }
+    if is_reported_gone(situation, service, copy) {
+        return Some(vec![report_guard(situation, &copy.node, service.name)]);
+    }
+    let fence = situation.world.fences.get(&copy.node)?;
+    let gone = if copy.is_guarded() {
+        Service::standing(situation, &copy.node, copy.epoch) == Standing::Released
+    } else {
+        // (a), (f) and (g) say nothing of what the node did not guard (R5.24).
+        fence.value.epoch > copy.epoch && proves_the_machine_empty(&fence.value)
+    };
+    gone.then(|| {
+        fence_guard(situation, &copy.node)
+            .map(|(key, revision)| (key, Guard::Unchanged(revision)))
+            .into_iter()
+            .collect()
+    })
+}
+
+/// Whether the copy's node says that it does not run: for the current action, or under a newer registration.
+fn is_reported_gone(situation: &Situation<'_>, service: &Service<'_>, copy: &ServiceCopy) -> bool {
+    let report = situation.world.service_report(service.name, &copy.node).map(|report| &report.value);
+    let is_open = situation.world.living_epoch(&copy.node) == Some(copy.epoch);
+    let assigned = service
+        .assignment
+        .map(|assignment| &assignment.value)
+        .filter(|assignment| assignment.node == copy.node && assignment.epoch == copy.epoch);
+    let Some(report) = report.filter(|report| report.uid == copy.definition.uid) else {
+        // No permit was ever committed, and without the assignment none can be.
+        return assigned.is_none() && is_open && !copy.let_go;
+    };
+    if report.epoch > copy.epoch {
+        return !report.phase.may_run();
+    }
+    if report.epoch < copy.epoch {
+        return assigned.is_none() && is_open && !copy.let_go;
+    }
+    match report.phase {
+        Phase::Stopped | Phase::Failed | Phase::HandedOver => {
+            assigned.is_none_or(|assignment| report.action_uid.as_ref() == Some(&assignment.action_uid))
+        }
+        Phase::ProbedStopped => assigned.is_none(),
+        Phase::ProbedRunning
+        | Phase::ProbedUnknown
+        | Phase::Starting
+        | Phase::Running
+        | Phase::Stopping
+        | Phase::StopFailed
+        | Phase::Receiving
+        | Phase::HandingOver
+        | Phase::MoveFailed => false,
+    }
+}
