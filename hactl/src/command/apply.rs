@@ -90,11 +90,11 @@ impl Apply {
         let mut applied = Vec::with_capacity(entries.len());
         for (entry, live) in entries.iter().zip(&lives) {
             session.terminal().hold_warnings();
-            let made = match (self.one(client, entry, live.as_ref()).await, live) {
-                (Err(error), Some(live)) if self.stop_first.helps(entry.kind, &error.to_string()) => {
+            let made = match (self.one(client, entry, live.as_ref()).await.map_err(Failure::from), live) {
+                (Err(refusal), Some(live)) if self.stop_first.helps(entry.kind, &refusal.message) => {
                     self.one_stopped(session, client, entry, live).await
                 }
-                (made, _) => made.map_err(Failure::from),
+                (made, _) => made,
             };
             session.terminal().retain_warnings(|warning| !manifest::brings(&entries, warning));
             session.terminal().release_warnings(|_| true);

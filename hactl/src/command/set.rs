@@ -47,8 +47,12 @@ impl Set {
             return Err(Failure::usage(problems.join("\n")).help("nothing was changed"));
         }
         let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
-        let after = match client.patch(target.kind, &target.name.name, &patch, commitment).await {
-            Err(error) if self.stop_first.helps(target.kind, &error.to_string()) => {
+        let after = match client
+            .patch(target.kind, &target.name.name, &patch, commitment)
+            .await
+            .map_err(Failure::from)
+        {
+            Err(refusal) if self.stop_first.helps(target.kind, &refusal.message) => {
                 let before = self.stop_first.stop(session, client, &target.name.name, &live).await?;
                 let wanted = patch.pointer("/spec/state").cloned();
                 let patch = with_state(patch, wanted.as_ref(), &before);
