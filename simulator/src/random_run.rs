@@ -51,7 +51,8 @@ pub fn scenario_of(seed: u64, size: Size) -> Value {
     // Not the run's own generator: delays may not follow from the cluster's shape.
     let mut random = Random::new(seed ^ 0x5eed_0fac_ade5_0000);
     let cluster = cluster::Cluster::random(&mut random, size);
-    let script::Steps { steps, last_ms, broken } = script::steps(&mut random, &cluster, size.faults_ms);
+    let script::Steps { actions: steps, last_ms, broken } =
+        script::steps(&mut random, &cluster, size.faults_ms);
     let mut scenario = json!({
         "seed": seed,
         // Faults, and the time in which everything must have come right again.

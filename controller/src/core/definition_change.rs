@@ -108,14 +108,14 @@ mod tests {
     use ha_api_types::resource::ServiceCopy;
     use serde_json::{Value, json};
 
-    fn resource(driver: Value, exclusive: bool) -> Resource {
+    fn resource(driver: &Value, exclusive: bool) -> Resource {
         serde_json::from_value(json!({"apiVersion": "hactl.io/v1", "kind": "Resource",
             "metadata": {"name": "web", "uid": "u1"}, "spec": {"driver": driver, "exclusive": exclusive}}))
         .expect("a resource")
     }
 
     fn unit(name: &str) -> Resource {
-        resource(json!({"systemd": {"unit": name}}), true)
+        resource(&json!({"systemd": {"unit": name}}), true)
     }
 
     fn status(state: ServiceState, copies: &[&str]) -> ResourceStatus {
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn identity_and_exclusive_are_fixed_while_a_copy_may_exist() {
         let none = Traces::default();
-        let loose = resource(json!({"systemd": {"unit": "a.service"}}), false);
+        let loose = resource(&json!({"systemd": {"unit": "a.service"}}), false);
         for state in ServiceState::ALL {
             let allowed =
                 matches!(state, ServiceState::Stopped | ServiceState::Disabled | ServiceState::Queued);

@@ -10,7 +10,7 @@ pub(super) const QUIET_START_MS: Millis = 30_000;
 
 /// The steps of a run, in order.
 pub(super) struct Steps {
-    pub(super) steps: Vec<Value>,
+    pub(super) actions: Vec<Value>,
     /// When the last one is done.
     pub(super) last_ms: Millis,
     /// Nodes that stay broken.
@@ -41,7 +41,7 @@ pub(super) fn steps(random: &mut Random, cluster: &Cluster, most_ms: Millis) -> 
     let mut lines = script.lines;
     lines.sort_by_key(|line| line.at);
     let last_ms = lines.last().map_or(0, |line| line.at);
-    Steps { steps: lines.into_iter().map(Line::into_step).collect(), last_ms, broken }
+    Steps { actions: lines.into_iter().map(Line::into_step).collect(), last_ms, broken }
 }
 
 /// One line of a script.

@@ -119,8 +119,8 @@ impl World {
         if let Some(resource) = self.typed::<Resource>(Kind::Resource, name) {
             return resource.spec.exclusive;
         }
-        let copies = self.machines.values().filter_map(|machine| machine.services.get(name));
-        copies.fold(true, |exclusive, present| exclusive && present.definition.exclusive)
+        let mut copies = self.machines.values().filter_map(|machine| machine.services.get(name));
+        copies.all(|present| present.definition.exclusive)
     }
 
     /// What a commit has changed.

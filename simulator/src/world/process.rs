@@ -63,6 +63,7 @@ impl Core for Replica {
 
 /// A running process.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a process can hang, end, plan and read at the same time")]
 pub(crate) struct Process<C: Core> {
     /// The core.
     pub core: C,

@@ -95,7 +95,9 @@ impl World {
         }
         if words {
             for field in FIELDS {
-                rename(record.get_mut(field), &|word| format!("{word}{WORD}"));
+                if let Some(value) = record.get_mut(field) {
+                    rename(value, &|word| format!("{word}{WORD}"));
+                }
             }
         }
         Value::Object(record).to_string().into_bytes()
@@ -147,20 +149,22 @@ pub(super) fn decoded(value: &Arc<[u8]>) -> Arc<[u8]> {
     record.remove(FIELD);
     let plain = |word: &str| word.strip_suffix(WORD).unwrap_or(word).to_owned();
     for field in FIELDS {
-        rename(record.get_mut(field), &plain);
+        if let Some(value) = record.get_mut(field) {
+            rename(value, &plain);
+        }
     }
     Value::Object(record).to_string().into_bytes().into()
 }
 
 /// Renames a word: the value itself, or its `kind`.
-fn rename(value: Option<&mut Value>, renamed: &dyn Fn(&str) -> String) {
+fn rename(value: &mut Value, renamed: &dyn Fn(&str) -> String) {
     match value {
-        Some(Value::String(word)) => *word = renamed(word),
-        Some(Value::Object(fields)) => {
+        Value::String(word) => *word = renamed(word),
+        Value::Object(fields) => {
             if let Some(Value::String(word)) = fields.get_mut("kind") {
                 *word = renamed(word);
             }
         }
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) | None => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {}
     }
 }

@@ -136,15 +136,12 @@ fn surplus(write: Write) -> u16 {
     let keys: &[Key] = match write {
         // Every close and release guards the report of the node; a close also what it has seen of the heartbeat, and by whom.
         Write::Close { .. } => &[Key::Alive(0), Key::Candidate],
-        Write::Release(..) => &[Key::Member(0)],
         // The report that it rests on may be one that says that nothing runs here.
         Write::Assign { .. } => &[Key::Answer(0), Key::Answer(1), Key::Fence(0), Key::Fence(1)],
-        // It deletes `alive` at its revision.
-        Write::Leave(_) => &[Key::Alive(0)],
-        // Created anew under Absent.
-        Write::Heartbeat(_, Change::Create) => &[Key::Alive(0)],
+        // A clean leave deletes `alive` at its revision; a registration creates it under Absent.
+        Write::Leave(_) | Write::Heartbeat(_, Change::Create) => &[Key::Alive(0)],
         // A start permit follows the node's own report.
-        Write::Permit(_) | Write::HandOver(_) => &[Key::Member(0)],
+        Write::Release(..) | Write::Permit(_) | Write::HandOver(_) => &[Key::Member(0)],
         Write::Heartbeat(..)
         | Write::Stopped { .. }
         | Write::Running { .. }

@@ -9,9 +9,7 @@ use crate::api::read::{self, Half, Stored};
 use crate::api::request::{Parameters, manager, media_type, read_body, requester};
 use crate::api::reservation::gate;
 use crate::api::table::Rows;
-use crate::api::{
-    ApiState, circle, convert, definition, identity, managed, patch, upgrade, warnings,
-};
+use crate::api::{ApiState, circle, convert, definition, identity, managed, patch, upgrade, warnings};
 use crate::core::commands::maintenance_refused;
 use axum::body::Body;
 use axum::http::StatusCode;

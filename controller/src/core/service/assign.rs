@@ -82,10 +82,10 @@ pub(super) fn assign(
     if definition.exclusive && begins(&action) {
         match copies::elsewhere(&situation, service, draft, node) {
             Ok(found) => guards.extend(found),
-            Err(copy) => {
+            Err(silent) => {
                 let message = format!(
                     "node {} may still run a copy: wait until it is reachable again, or run \"hactl start {} --not-on {}\"",
-                    copy.node, service.name, copy.node
+                    silent, service.name, silent
                 );
                 draft.wait(Reason::CopyRemains, message);
                 return false;

@@ -57,14 +57,14 @@ pub(super) fn let_go(copies: &mut [ServiceCopy]) {
     }
 }
 
-/// Returns the first copy on another node that may still run, besides those of the present assignment: while there is one,
-/// nothing exclusive is started. Without one, the guards that say so are returned.
+/// Returns the guards that prove that no copy runs on another node, besides those of the present assignment. The error names
+/// the first node that may still run one: until that copy has ended, nothing exclusive is started.
 pub(super) fn elsewhere(
     situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &Draft,
     node: &str,
-) -> Result<Vec<(String, Guard)>, ServiceCopy> {
+) -> Result<Vec<(String, Guard)>, String> {
     let assigned = service.assignment.map(|assignment| places(&assignment.value)).unwrap_or_default();
     let mut guards = Vec::new();
     let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
@@ -74,7 +74,7 @@ pub(super) fn elsewhere(
         }
         match end_of(situation, service, &copy) {
             Some(found) => guards.extend(found),
-            None => return Err(copy),
+            None => return Err(copy.node),
         }
     }
     Ok(guards)
