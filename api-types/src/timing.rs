@@ -75,7 +75,7 @@ pub struct TimingSpec {
     /// How long a shutdown under `Migrate` waits; 0: for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shutdown_timeout_seconds: Option<f64>,
-    /// Time after which the leader deletes the key of a controller that does not refresh it; default 86400.
+    /// Time after which the leader deletes the key of a controller that does not refresh it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate_retention_seconds: Option<f64>,
 }

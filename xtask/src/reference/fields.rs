@@ -3,7 +3,7 @@
 use super::cell;
 use ha_api_types::kind::Kind;
 use ha_api_types::schema::{self, default_of, type_of};
-use ha_api_types::timing::{Profile, Timings};
+use ha_api_types::timing::{Profile, TimingSpec, Timings};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -106,6 +106,10 @@ fn is_reason(field: &Value) -> bool {
 /// What a field of `Cluster.spec.timing` is when it is unset: a matter of the profile.
 fn of_profiles(path: &str) -> Option<String> {
     let name = path.strip_prefix("spec.timing.")?;
+    if name == "candidateRetentionSeconds" {
+        // No profile and no agent uses it: only the leader does.
+        return Some((TimingSpec::default().candidate_retention_ms() / 1_000).to_string());
+    }
     let (kept, scale) = match (name.strip_suffix("Seconds"), name.strip_suffix("Percent")) {
         (Some(stem), _) => (format!("{stem}Ms"), 1_000.0),
         (_, Some(stem)) => (format!("{stem}Ppm"), 10_000.0),

@@ -63,6 +63,8 @@ pub(super) struct Agent {
     pub(super) hold: Option<Revision>,
     /// What really runs here, by resource name.
     pub(super) running: BTreeSet<String>,
+    /// The uid under which each was started.
+    uids: BTreeMap<String, String>,
     pub(super) mode: Option<Mode>,
     begun: BTreeSet<String>,
     lease: Option<LeaseId>,
@@ -114,6 +116,7 @@ impl Agent {
             timings: Timings::default(),
             protocol: Protocol::default(),
             running: BTreeSet::new(),
+            uids: BTreeMap::new(),
             mode: None,
             begun: BTreeSet::new(),
             lease: None,
@@ -201,7 +204,7 @@ impl Agent {
             .iter()
             .map(|name| NotStopped {
                 name: name.clone(),
-                uid: format!("uid-{name}"),
+                uid: self.uids.get(name).cloned().unwrap_or_else(|| format!("uid-{name}")),
                 message: "it hangs".to_owned(),
             })
             .collect()
@@ -397,6 +400,7 @@ impl Agent {
                 }
                 (Some(Phase::Receiving), Some(Phase::HandedOver)) => {
                     self.running.insert(name.clone());
+                    self.uids.insert(name.clone(), assignment.definition.uid.clone());
                     say(self, state, Phase::Running);
                 }
                 (Some(Phase::Receiving), Some(Phase::MoveFailed)) => {
@@ -426,6 +430,7 @@ impl Agent {
                         self.say(state, keys, fence, &name, &report);
                     } else {
                         self.running.insert(name.clone());
+                        self.uids.insert(name.clone(), assignment.definition.uid.clone());
                         say(self, state, Phase::Running);
                     }
                 }

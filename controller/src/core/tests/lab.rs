@@ -19,7 +19,8 @@ use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::memory_state::MemoryState;
 use ha_store::{Change, Entry, Guard, Outcome, StoreError, Transaction};
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
 use std::rc::Rc;
 
 pub(super) const TURN_MS: Millis = 100;
@@ -81,6 +82,8 @@ pub(super) struct Lab {
     pub(super) lose_of: Vec<String>,
     /// The store answers nobody.
     pub(super) away: bool,
+    /// Keys of objects that were created, deleted ones included.
+    created: BTreeSet<String>,
 }
 
 impl Lab {
@@ -101,6 +104,7 @@ impl Lab {
             lose: Vec::new(),
             lose_of: Vec::new(),
             away: false,
+            created: BTreeSet::new(),
         };
         for number in 0..controllers {
             lab.add_controller(&format!("c{number}"), "1");
@@ -375,6 +379,10 @@ impl Lab {
         } else {
             if object.metadata.uid.is_empty() {
                 object.metadata.uid = format!("uid-{}", object.name());
+                // An object that is created again under its name is another one.
+                if !self.created.insert(key.clone()) {
+                    let _ = write!(object.metadata.uid, "-{}", self.state.revision());
+                }
             }
             object.metadata.generation = 1;
         }

@@ -159,6 +159,11 @@ fn exists(lab: &Lab, name: &str) -> bool {
     lab.read::<Resource>(&key).is_some_and(|resource| resource.metadata.deletion_timestamp.is_none())
 }
 
+/// How many cases a run tries: `HACTL_RANDOM_CASES`, else 40.
+fn cases() -> u32 {
+    std::env::var("HACTL_RANDOM_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+}
+
 /// Epochs never go back, in the whole history of the store.
 fn epochs_rise(lab: &Lab) {
     let mut epochs: BTreeMap<String, u64> = BTreeMap::new();
@@ -177,7 +182,7 @@ fn epochs_rise(lab: &Lab) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     /// Never two (checked at every turn), epochs rise, every leader's write is signed, and once faults stop every
     /// service that is wanted runs once.
