@@ -168,15 +168,15 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     on_each(|name| {
         site.run(name, &format!("mkdir -p /etc/hactl && cp -p ca.pem {name}.pem {name}.key /etc/hactl/"))
     })?;
-    site.follow("3. The store", None)?;
+    site.follow("3. etcd", None)?;
     site.follow("4. Each machine", None).with_context(|| journals(&site))?;
     // What stands in for a watchdog counts here; and whatever this host is, its namespaces cannot be paused one by one.
     site.run("c1", "hactl set cluster/default fencing.allowStandIn=true")?;
     for (name, _) in MACHINES {
         site.run("c1", &format!("hactl set node/{name} fencing.allowUnfenced=true"))?;
     }
-    site.follow("5. Is it guarded?", None)?;
-    site.follow("6. Does it fail over?", None).with_context(|| journals(&site))?;
+    site.follow("5. Check the watchdogs", None)?;
+    site.follow("6. Test a failover", None).with_context(|| journals(&site))?;
 
     let lost = site.ticker("c1").context("the service does not run")?;
     wait_until("the service to tick", CEILING, || ticks(&site, &lost))?;
@@ -190,7 +190,7 @@ fn the_page_of_the_installation_works_as_it_stands() -> Result<()> {
     .with_context(|| journals(&site))?;
     site.tell(&format!("the service runs on {now}"));
     wait_until("the service to tick there", CEILING, || ticks(&site, &now))?;
-    site.follow("6. Does it fail over?", Some(another))?;
+    site.follow("6. Test a failover", Some(another))?;
     let left: Vec<&Block> = site.blocks.iter().filter(|block| block.place.is_some()).collect();
     if !left.is_empty() {
         bail!("the test does not follow these blocks of docs/install.md: {left:?}");

@@ -1,4 +1,4 @@
-//! The README's tour, command by command, on the sandbox that `./dev/up` makes; and `./dev/down` after it.
+//! The commands of docs/tutorial.md, one by one, on the sandbox that `./dev/up` makes; and `./dev/down` after it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -62,10 +62,11 @@ impl Drop for Sandbox {
 }
 
 /// The commands between the marks, one a line, without their remarks.
-fn tour(readme: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(readme).with_context(|| readme.display().to_string())?;
-    let (_, rest) = text.split_once("<!-- tour: begin -->").context("README.md has no tour")?;
-    let (tour, _) = rest.split_once("<!-- tour: end -->").context("the tour in README.md has no end")?;
+fn tour(page: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
+    let (_, rest) = text.split_once("<!-- tour: begin -->").context("docs/tutorial.md has no tour")?;
+    let (tour, _) =
+        rest.split_once("<!-- tour: end -->").context("the tour in docs/tutorial.md has no end")?;
     let blocks = tour.split("```").skip(1).step_by(2);
     let lines = blocks.flat_map(|block| block.lines().skip(1));
     let commands: Vec<String> = lines
@@ -73,13 +74,13 @@ fn tour(readme: &Path) -> Result<Vec<String>> {
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
     if commands.is_empty() {
-        bail!("the tour in README.md has no commands");
+        bail!("the tour in docs/tutorial.md has no commands");
     }
     Ok(commands)
 }
 
 #[test]
-fn the_tour_of_the_readme_works_as_it_stands() -> Result<()> {
+fn the_tour_of_the_tutorial_works_as_it_stands() -> Result<()> {
     let sandbox = Sandbox::up("tour")?;
     let redis = |command: &str| {
         sandbox.run(&format!(
@@ -88,7 +89,7 @@ fn the_tour_of_the_readme_works_as_it_stands() -> Result<()> {
         ))
     };
     redis("set greeting hello")?;
-    for command in tour(&repository().join("README.md"))? {
+    for command in tour(&repository().join("docs/tutorial.md"))? {
         sandbox.run(&command)?;
     }
     sandbox.run("hactl wait resource/cache --for=state=Started --timeout 60s")?;
