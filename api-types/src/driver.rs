@@ -132,6 +132,22 @@ impl DriverSpec {
         }
     }
 
+    /// Returns `true` if the driver makes what runs from its own fields, so that a copy cannot follow an edit of them.
+    pub fn makes_what_runs(&self) -> bool {
+        match self.kind() {
+            Some(DriverKind::Podman) => true,
+            Some(
+                DriverKind::Exec
+                | DriverKind::Systemd
+                | DriverKind::Ocf
+                | DriverKind::Libvirt
+                | DriverKind::External
+                | DriverKind::Simulated,
+            )
+            | None => false,
+        }
+    }
+
     /// The resource's type, as in `vm:100`.
     pub fn type_name(&self) -> String {
         match self.kind() {

@@ -40,6 +40,9 @@ pub struct OperationSpec {
     /// Start: the resource is known not to run on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_on: Option<String>,
+    /// UpdateInPlace: the generation of the resource that the operator confirmed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// Who asked.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub requested_by: String,
@@ -63,6 +66,8 @@ pub enum OperationAction {
     Restart,
     /// Leave Error.
     ClearError,
+    /// Let the copy that runs follow the edited spec without a stop: the operator confirms that it can be stopped that way.
+    UpdateInPlace,
     /// The operator has made sure that the node is off.
     ConfirmFenced,
     /// Fence the node with its devices.

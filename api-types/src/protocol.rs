@@ -47,8 +47,10 @@ pub struct Word {
 }
 
 /// The words that users write and that not every build reads.
-pub const WORDS: &[Word] =
-    &[Word { kind: Kind::Operation, field: "/spec/action", value: "FollowStore", since: Protocol(2) }];
+pub const WORDS: &[Word] = &[
+    Word { kind: Kind::Operation, field: "/spec/action", value: "FollowStore", since: Protocol(2) },
+    Word { kind: Kind::Operation, field: "/spec/action", value: "UpdateInPlace", since: Protocol(2) },
+];
 
 /// The words in an object that are newer than a version.
 pub fn newer_words(kind: Kind, object: &Value, than: Protocol) -> Vec<Word> {

@@ -30,7 +30,7 @@ pub use node_report::{
 };
 pub use notified::{Notified, QueuedNotification, Told};
 pub use replacement::{Replacement, ReplacementPhase, ReplacementReport};
-pub use restored::{REVISION_RAISE, Restored, forgotten, rest_ms};
+pub use restored::{REVISION_RAISE, Restored, forgotten, rest_ms, revision_raise};
 pub use service_report::{FailureClass, Observed, Phase, ServiceReport};
 pub use tombstone::Tombstone;
 pub use usage_report::{ServiceUsage, UsageReport};

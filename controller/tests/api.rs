@@ -10,6 +10,8 @@ mod suite;
 use axum::http::header;
 use futures::StreamExt;
 use ha_api_types::kind::Kind;
+use ha_api_types::record::{forgotten, revision_raise};
+use ha_api_types::time::Mono;
 use ha_store::{MemoryStore, Store};
 use http::{APPLY, Api, group, resource};
 use serde_json::{Value, json};
@@ -204,6 +206,47 @@ async fn a_watch_from_before_compaction_is_expired() {
     );
     let mut short = api.watch("groups?watch=1&resourceVersion=4&timeoutSeconds=1").await;
     assert!(short.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_watch_from_data_before_a_restore_is_expired_and_never_silent() {
+    let api = Api::over(MemoryStore::new());
+    let created = api.post("groups", &group("a")).await;
+    let version: i64 = created.at("/metadata/resourceVersion").as_str().unwrap().parse().unwrap();
+    for path in ["groups", "/api/v1/events"] {
+        // A bare restore brings the revision back below what the client has seen.
+        let answer = api.get(&format!("{path}?watch=1&resourceVersion={}", version + 1000)).await;
+        assert_eq!((answer.code, answer.at("/reason")), (410, &json!("Expired")), "{path}");
+    }
+    let mut present = api.watch(&format!("groups?watch=1&resourceVersion={version}&timeoutSeconds=1")).await;
+    assert!(present.next().await.is_none());
+    drop(present);
+    // `hactl restore` raises it, also above an earlier restore of the same backup: what the client has seen is compacted.
+    let backup = api.store.backup();
+    let mut seen = backup.revision();
+    let mut running = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;
+    for at_us in [1_767_225_600_000_000, 1_767_225_601_000_000] {
+        let marker = (api.keys.restored(), b"{}".to_vec());
+        let restored = backup.restored(Mono(0), revision_raise(at_us), &forgotten(&api.keys), marker);
+        assert!(restored.revision() > seen, "no revision comes twice");
+        api.store.replace(restored);
+        let mut resumed = api.watch(&format!("groups?watch=1&resourceVersion={seen}")).await;
+        for watch in [&mut running, &mut resumed] {
+            let (event_type, status) = watch.next().await.unwrap();
+            assert_eq!((event_type.as_str(), &status["code"]), ("ERROR", &json!(410)));
+        }
+        let present = api.store.backup().revision();
+        // There is room for two watches.
+        drop(resumed);
+        running = api.watch(&format!("groups?watch=1&resourceVersion={present}")).await;
+        for name in ["x", "y", "z"] {
+            assert_eq!(api.post("groups", &group(name)).await.code, 201);
+        }
+        for name in ["x", "y", "z"] {
+            assert_eq!(running.next().await.unwrap().1["metadata"]["name"], name, "nothing is missed");
+        }
+        seen = api.store.backup().revision();
+    }
 }
 
 /// A node as its agent and the leader describe it.

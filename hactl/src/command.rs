@@ -20,6 +20,7 @@ mod explain;
 mod get;
 mod group;
 mod import;
+mod in_place;
 mod init;
 mod node;
 mod notify;

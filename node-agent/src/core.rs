@@ -14,6 +14,7 @@ mod examining;
 mod hand_over;
 mod heartbeat;
 mod hold;
+mod in_place;
 pub mod input;
 pub mod journal;
 mod journaling;

@@ -60,6 +60,16 @@ impl MemoryStore {
         self.shared.with(|state, _| state.compact(revision));
     }
 
+    /// A backup of the store as it is.
+    pub fn backup(&self) -> MemoryState {
+        self.shared.lock().clone()
+    }
+
+    /// Replaces the store by another one, as restoring a backup does.
+    pub fn replace(&self, other: MemoryState) {
+        self.shared.with(|state, _| *state = other);
+    }
+
     /// Fills the store: see [`MemoryState::fill`].
     pub fn fill(&self, applies_next: bool) {
         self.shared.with(|state, _| state.fill(applies_next));

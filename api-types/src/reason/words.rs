@@ -106,7 +106,8 @@ reasons! {
             "read the message and the service's own log; after maxRestart and maxRelocate it is in Error: hactl clear-error",
         /// The stop failed: it may still run.
         StopFailed => "the stop failed, so it may still run",
-            "stop it by hand on its node, then hactl clear-error: nothing starts it elsewhere as long as it may run",
+            "stop it by hand on its node, or correct its stop program with hactl set RESOURCE … --in-place; then hactl clear-error: \
+                nothing starts it elsewhere as long as it may run",
         /// The service ended by itself.
         Crashed => "it ended by itself", "read the service's own log: journalctl HACTL_RESOURCE=NAME",
         /// Restarted in place after a crash.

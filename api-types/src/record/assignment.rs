@@ -21,6 +21,10 @@ pub struct Assignment {
     pub action: Action,
     /// How to do it; carries the resource's name and uid.
     pub definition: ServiceDefinition,
+    /// The operation by which an operator confirmed this definition for the copy that runs: the agent takes the definition over
+    /// without a stop (FENCING, R6.10). `None`: what runs is stopped as it was started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<String>,
     /// Beside that, while it runs: its secondary is to be replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<Replacement>,

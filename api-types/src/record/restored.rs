@@ -6,9 +6,17 @@ use crate::time::{Millis, Timestamp};
 use crate::timing::{Profile, Timings, WatchdogBounds, wait_ms};
 use serde::{Deserialize, Serialize};
 
-/// By how much a restore raises the revision: no agent and no controller has seen a revision of the lost store above it, and
-/// JSON's numbers still hold the sum of thousands of them.
+/// By how much a restore raises the revision at least: no agent, controller or client has seen a revision of the lost store above it.
 pub const REVISION_RAISE: Revision = 1_000_000_000_000;
+
+/// Returns by how much a restore at this time, in microseconds since 1970, raises the revision.
+///
+/// A backup may be restored more than once. The result grows faster than any store commits, so the revisions of the second restore
+/// are above all of the first: a watch that resumes from before it is too old, and never waits for what has passed (FENCING, R10.19).
+/// JSON's numbers hold it.
+pub fn revision_raise(unix_us: i128) -> Revision {
+    Revision::try_from(unix_us).unwrap_or_default().max(REVISION_RAISE)
+}
 
 /// `restored`, written by `hactl restore` before anything can reach the store, removed by the leader: what the backup says of
 /// nodes and services may have changed since it was made. What was written before the marker is *old*.

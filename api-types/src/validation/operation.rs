@@ -15,30 +15,31 @@ enum Use {
 pub(super) fn check(operation: &Operation, context: &mut Context) {
     use Use::{Optional, Required, Unused};
     let spec = &operation.spec;
-    // resource, node, timeoutSeconds, epoch, bootId, notOn
+    // resource, node, timeoutSeconds, epoch, bootId, notOn, generation
     let uses = match spec.action {
         OperationAction::Migrate | OperationAction::Relocate | OperationAction::ReplaceSecondary => {
-            [Required, Required, Unused, Unused, Unused, Unused]
+            [Required, Required, Unused, Unused, Unused, Unused, Unused]
         }
         OperationAction::Stop | OperationAction::Restart => {
-            [Required, Unused, Optional, Unused, Unused, Unused]
+            [Required, Unused, Optional, Unused, Unused, Unused, Unused]
         }
-        OperationAction::Start => [Required, Unused, Unused, Unused, Unused, Optional],
-        OperationAction::ClearError => [Required, Unused, Unused, Unused, Unused, Unused],
+        OperationAction::Start => [Required, Unused, Unused, Unused, Unused, Optional, Unused],
+        OperationAction::ClearError => [Required, Unused, Unused, Unused, Unused, Unused, Unused],
+        OperationAction::UpdateInPlace => [Required, Unused, Unused, Unused, Unused, Unused, Required],
         OperationAction::ConfirmFenced | OperationAction::Unfence => {
-            [Unused, Required, Unused, Required, Required, Unused]
+            [Unused, Required, Unused, Required, Required, Unused, Unused]
         }
         OperationAction::ShutdownContinue | OperationAction::TestWatchdog => {
-            [Unused, Required, Unused, Unused, Required, Unused]
+            [Unused, Required, Unused, Unused, Required, Unused, Unused]
         }
         OperationAction::Fence | OperationAction::FollowStore => {
-            [Unused, Required, Unused, Unused, Unused, Unused]
+            [Unused, Required, Unused, Unused, Unused, Unused, Unused]
         }
         OperationAction::Balance | OperationAction::TestNotifications => {
-            [Unused, Unused, Unused, Unused, Unused, Unused]
+            [Unused, Unused, Unused, Unused, Unused, Unused, Unused]
         }
     };
-    let [resource, node, timeout, epoch, boot_id, not_on] = uses;
+    let [resource, node, timeout, epoch, boot_id, not_on, generation] = uses;
     let fields = [
         ("resource", spec.resource.is_some(), resource),
         ("node", spec.node.is_some(), node),
@@ -46,6 +47,7 @@ pub(super) fn check(operation: &Operation, context: &mut Context) {
         ("epoch", spec.epoch.is_some(), epoch),
         ("bootId", spec.boot_id.is_some(), boot_id),
         ("notOn", spec.not_on.is_some(), not_on),
+        ("generation", spec.generation.is_some(), generation),
     ];
     for (field, given, wanted) in fields {
         let path = member("spec", field);

@@ -199,6 +199,7 @@ async fn watch_events<S: Store>(
     let permit = state.watch_permit()?;
     let from = watch::start(parameters)?;
     let (mut events, revision) = read(state).await?;
+    watch::check_start(from, revision)?;
     let length = watch::length(parameters);
     let state = state.clone();
     let lines = async_stream::stream! {

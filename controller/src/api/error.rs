@@ -95,6 +95,14 @@ impl ApiError {
         )
     }
 
+    /// A revision that these data never reached, as after a bare restore: waiting for it would hide every change until then.
+    pub(crate) fn of_other_data(asked: i64, newest: i64) -> ApiError {
+        ApiError::new(
+            ErrorReason::Expired,
+            format!("resource version {asked} is of other data, the newest is {newest}: list again"),
+        )
+    }
+
     pub(crate) fn unsupported_media_type(got: &str, accepted: &[&str]) -> ApiError {
         ApiError::new(
             ErrorReason::UnsupportedMediaType,

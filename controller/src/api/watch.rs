@@ -44,6 +44,7 @@ pub(crate) async fn objects<S: Store>(
     let permit = state.watch_permit()?;
     let from = start(parameters)?;
     let (objects, revision) = read::list(state.store(), state.keys(), kind).await?;
+    check_start(from, revision)?;
     let view = View::new(kind, state.keys().clone(), objects, selector, from.is_some());
     let shutdown = parts.extensions.get::<Shutdown>().cloned();
     let watcher = Watcher {
@@ -70,6 +71,15 @@ pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiErro
                 Err(ApiError::bad_request(format!("resourceVersion={text}: must be a revision")))
             }
         },
+    }
+}
+
+/// Refuses to resume from a revision that is not reached: it is of the data before a restore (FENCING, R10.19). The present revision
+/// must be that of a linearizable read, made after the request came in.
+pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(), ApiError> {
+    match from {
+        Some(asked) if asked > present => Err(ApiError::of_other_data(asked, present)),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -273,10 +273,7 @@ fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     for (name, reports) in &world.service_reports {
         for (node, report) in reports {
             let lives = world.report_lives(name, node, report);
-            // What became exclusive while it ran must not run twice either, though nothing guards it yet.
-            let exclusive = report.value.exclusive
-                || world.resources.get(name).is_some_and(|resource| resource.value.spec.exclusive);
-            if lives && exclusive && report.value.phase.may_run() && managed(name) {
+            if lives && report.value.exclusive && report.value.phase.may_run() && managed(name) {
                 active.entry(node.clone()).or_default().insert(name.clone());
             }
         }

@@ -104,7 +104,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
             | OperationAction::Stop
             | OperationAction::Start
             | OperationAction::Restart
-            | OperationAction::ClearError => {
+            | OperationAction::ClearError
+            | OperationAction::UpdateInPlace => {
                 let resource = names::bare(spec.resource.as_deref().unwrap_or_default());
                 match next.get(resource).filter(|first| first.name != name && status.is_none()) {
                     Some(first) => queued(situation, &request, first.name, plan),

@@ -11,6 +11,7 @@ mod draft;
 mod error;
 mod identity;
 mod ignore;
+mod in_place;
 mod migrate;
 mod moves;
 pub(super) mod operation;
@@ -163,9 +164,21 @@ impl<'a> Service<'a> {
         self.resource.value.spec.exclusive
     }
 
-    /// Whether promise 1 covers it: as it is wanted, or as it was last assigned.
-    fn is_or_was_exclusive(&self) -> bool {
-        self.exclusive() || self.assignment.is_some_and(|assignment| assignment.value.definition.exclusive)
+    /// Whether promise 1 covers what is assigned (FENCING, R6.1): by the assignment, else by the spec.
+    ///
+    /// The spec says otherwise only of a copy from before a restore or an upgrade (R6.11). Nothing exclusive starts beside such a
+    /// copy: see [`copies::elsewhere`].
+    fn is_exclusive_in_force(&self) -> bool {
+        self.assignment
+            .map(|assignment| &assignment.value.definition)
+            .filter(|definition| definition.uid == self.uid())
+            .map_or(self.exclusive(), |definition| definition.exclusive)
+    }
+
+    /// Whether the service is moved off a silent node without a proof (R10.10): neither what is assigned nor what would be started
+    /// next is covered by promise 1. They differ only for a copy of R6.11, which is waited for like an exclusive one.
+    fn may_run_twice(&self) -> bool {
+        !self.is_exclusive_in_force() && !self.exclusive()
     }
 
     /// How an epoch of a node stands. An epoch that is not older than a closed fence cannot have been assigned under;
@@ -246,10 +259,7 @@ impl<'a> Service<'a> {
                 .service_report(self.name, node)
                 .is_some_and(|report| matches!(report.value.phase, Phase::ProbedRunning | Phase::Running))
         };
-        self.may_run_elsewhere(situation, than)
-            .into_iter()
-            .filter(|_| self.is_or_was_exclusive())
-            .find(says_so)
+        self.may_run_elsewhere(situation, than).into_iter().filter(|_| self.exclusive()).find(says_so)
     }
 
     /// A registration, not yet admitted, that names this service as not stopped: node, and the epoch that will be opened.

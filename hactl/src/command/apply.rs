@@ -2,6 +2,7 @@
 
 mod inventory;
 
+use super::in_place::InPlaceFlags;
 use super::stop_first::{StopFirstFlags, with_state};
 use super::wait::{WaitFlags, until_ready};
 use crate::client::{ApiError, Client, Commitment};
@@ -46,6 +47,8 @@ pub(crate) struct Apply {
     #[command(flatten)]
     stop_first: StopFirstFlags,
     #[command(flatten)]
+    in_place: InPlaceFlags,
+    #[command(flatten)]
     wait: WaitFlags,
 }
 
@@ -87,6 +90,8 @@ impl Apply {
         if let Some(name) = &self.inventory {
             inventory::claim(name, &mut entries, &lives)?;
         }
+        let edited: Vec<_> = entries.iter().map(|entry| (entry.kind, entry.name.as_str())).collect();
+        self.in_place.confirm(&edited)?;
         let mut applied = Vec::with_capacity(entries.len());
         for (entry, live) in entries.iter().zip(&lives) {
             session.terminal().hold_warnings();
@@ -102,6 +107,9 @@ impl Apply {
                 made.map_err(|failure| failure.at(&format!("{}: {}", entry.place, entry.shown())))?;
             if is_for_people(format) {
                 session.terminal().say(&format!("{} {}{}", entry.shown(), change.word(), self.suffix()));
+            }
+            if change != Change::Created {
+                self.in_place.carry_out(session, entry.kind, &object).await?;
             }
             applied.push(object);
         }

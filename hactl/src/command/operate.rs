@@ -405,6 +405,7 @@ pub(super) fn verb(action: OperationAction) -> &'static str {
         OperationAction::Start => "start",
         OperationAction::Restart => "restart",
         OperationAction::ClearError => "clear-error",
+        OperationAction::UpdateInPlace => "update-in-place",
         OperationAction::ConfirmFenced => "confirm-fenced",
         OperationAction::Fence => "fence",
         OperationAction::Unfence => "unfence",

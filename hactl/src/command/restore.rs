@@ -9,7 +9,7 @@ use crate::session::Session;
 use clap::{Args, ValueHint};
 use ha_api_types::keys::{ALL_CLUSTERS, Keys, cluster_of};
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{Incarnation, REVISION_RAISE, Restored, forgotten};
+use ha_api_types::record::{Incarnation, Restored, forgotten, revision_raise};
 use ha_api_types::time::Timestamp;
 use known::{Known, WARNING, confirm};
 use std::collections::BTreeSet;
@@ -106,7 +106,9 @@ impl Restore {
             Some(backup) => backup.clone(),
             None => nothing(programs, scratch).await?,
         };
-        let revision = programs.restore(&backup, &data, REVISION_RAISE, self.skip_hash_check).await?;
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let raise = revision_raise(i128::try_from(since.as_micros()).unwrap_or_default());
+        let revision = programs.restore(&backup, &data, raise, self.skip_hash_check).await?;
         let store = PrivateStore::start(programs, scratch, &data).await?;
         let keys = store.keys(ALL_CLUSTERS).await?;
         let clusters: BTreeSet<&str> =

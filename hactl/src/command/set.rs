@@ -1,5 +1,6 @@
 //! `hactl set`: single fields of an object's spec.
 
+use super::in_place::InPlaceFlags;
 use super::stop_first::{StopFirstFlags, with_state};
 use crate::client::Commitment;
 use crate::failure::{Exit, Failure, Outcome};
@@ -29,6 +30,8 @@ pub(crate) struct Set {
     dry_run: bool,
     #[command(flatten)]
     stop_first: StopFirstFlags,
+    #[command(flatten)]
+    in_place: InPlaceFlags,
 }
 
 impl Set {
@@ -46,6 +49,7 @@ impl Set {
         if !problems.is_empty() {
             return Err(Failure::usage(problems.join("\n")).help("nothing was changed"));
         }
+        self.in_place.confirm(&[(target.kind, &target.name.name)])?;
         let commitment = if self.dry_run { Commitment::DryRun } else { Commitment::Real };
         let after = match client
             .patch(target.kind, &target.name.name, &patch, commitment)
@@ -60,6 +64,7 @@ impl Set {
             }
             other => other?,
         };
+        self.in_place.carry_out(session, target.kind, &after).await?;
         let word = if after["spec"] == live["spec"] { "unchanged" } else { "configured" };
         match format {
             Some(Format::Name) => session.terminal().line(&target.shown()),

@@ -87,12 +87,16 @@ impl AgentCore {
         matches!(self.role(service.name()), Role::Elsewhere { .. })
     }
 
-    /// Whether promise 1 covers it: as it was started here, or as it is wanted or assigned now.
+    /// Whether promise 1 covers the copy that is here, or the one that the assignment is about to start: both are guarded.
+    ///
+    /// What the spec says does not count: the definition in force is that of the assignment (FENCING, R6.1).
     pub(super) fn is_exclusive(&self, service: &Service) -> bool {
-        let name = service.name();
         service.definition.exclusive
-            || self.view.resources.value(name).is_some_and(|resource| resource.spec.exclusive)
-            || self.view.assignments.value(name).is_some_and(|assignment| assignment.definition.exclusive)
+            || self
+                .view
+                .assignments
+                .value(service.name())
+                .is_some_and(|assignment| assignment.definition.exclusive)
     }
 
     /// The receiving node of a migration.

@@ -34,7 +34,8 @@ pub(super) enum Step {
     Permit { uid: String, phase: Phase },
     /// Writes the journal before the action is begun.
     Journal { uid: String, write: Option<JournalWriteId> },
-    /// Stops the running copy before it is started again (Restart, or another definition).
+    /// Stops the running copy before it is started again: for Restart, and where it was started with other driver fields than
+    /// the assignment carries, as one that is found running after a restore (FENCING, R6.9).
     StopFirst { uid: String },
     /// Removes what an earlier attempt left behind.
     Clean { uid: String },

@@ -2,6 +2,7 @@
 
 use super::effect::{CommitId, Effect, Exit, Level, ReadId};
 use super::service::{KillReason, Presence};
+use super::view::View;
 use super::{AgentCore, Shutdown};
 use crate::watchdog::Moment;
 use ha_api_types::record::{Fence, FenceState, NodeReport, Revision};
@@ -171,7 +172,7 @@ impl AgentCore {
                         ),
                     );
                     self.highest = revision;
-                    self.lose_epoch(now, "the store was restored from a backup");
+                    self.read_anew(now);
                     return;
                 }
                 self.highest = self.highest.max(revision);
@@ -264,6 +265,23 @@ impl AgentCore {
         }
         self.log(Level::Warning, format!("{why}: stopping every exclusive service, then registering anew"));
         self.begin_clearing(now);
+    }
+
+    /// The store is at a revision below what this process has seen, as after a restore without `hactl restore`: every exclusive
+    /// service is stopped (R3.30). What was read before says nothing of this store, so everything is read again, and the agent
+    /// registers as after a start.
+    fn read_anew(&mut self, now: &Now) {
+        if matches!(self.session, Session::Ended | Session::Waiting) {
+            // Nothing was read before by this process but this store.
+            return;
+        }
+        self.lose_epoch(now, "the store was restored from a backup");
+        self.reads.clear();
+        self.view = View::new(&self.config.keys, &self.config.node);
+        self.own_is_read = false;
+        self.read_retry_at = None;
+        self.session = Session::Waiting;
+        self.changed = true;
     }
 
     pub(super) fn begin_clearing(&mut self, now: &Now) {
@@ -375,6 +393,8 @@ impl AgentCore {
         self.journal.boot_id.clone_from(&self.config.boot_id);
         self.journal.request = Some(request);
         self.journal.epoch = epoch;
+        // Of the store that this epoch is open in: what an earlier one had reached says nothing any more.
+        self.journal.revision = self.view.revision.max(request);
         self.journal_changed();
     }
 

@@ -33,6 +33,7 @@ impl AgentCore {
             return;
         }
         self.reconsider(now, service);
+        self.follow_in_place(now, service);
         match service.step.clone() {
             Step::Rest => self.rest(now, service),
             Step::CheckTarget { uid, sent: since, .. } => self.give_up_in_time(now, service, &uid, since),

@@ -9,6 +9,7 @@ mod guarded;
 mod hand_overs;
 mod heartbeats;
 mod holding;
+mod in_place;
 mod leaving;
 mod measuring;
 mod migrations;

@@ -75,8 +75,8 @@ impl AgentCore {
             && service.presence != Presence::Stopped
             && service.stopped_for.as_ref() != Some(&uid)
         {
-            let other_copy = service.definition.driver != assignment.definition.driver;
-            if assignment.action == Action::Restart || other_copy {
+            let other_fields = service.definition.driver != assignment.definition.driver;
+            if assignment.action == Action::Restart || other_fields {
                 service.go(Step::StopFirst { uid });
                 return;
             }

@@ -13,7 +13,19 @@ impl World {
     /// What a user asks of the cluster.
     pub(super) fn command(&mut self, text: &str, command: Command) -> Result<(), String> {
         match command {
-            Command::Set { kind, name, fields } => self.change_spec(kind, &name, &fields)?,
+            Command::Set { kind, name, fields, in_place } => {
+                self.change_spec(kind, &name, &fields)?;
+                if in_place {
+                    let stored = self.spec_of(kind, &name).unwrap_or_default();
+                    let spec = OperationSpec {
+                        action: OperationAction::UpdateInPlace,
+                        resource: Some(name),
+                        generation: stored.pointer("/metadata/generation").and_then(Value::as_i64),
+                        ..OperationSpec::default()
+                    };
+                    self.operate(text, spec);
+                }
+            }
             Command::Add { resource, node, running } => self.add(&resource, node.as_deref(), running)?,
             Command::Delete { resource } => self.delete(&resource)?,
             Command::DeleteNode { node } => self.delete_node(&node)?,

@@ -65,6 +65,7 @@ impl World {
                 action: Action::Start,
                 definition: ServiceDefinition::of(&resource),
                 replacement: None,
+                in_place: None,
             };
             self.remember(self.keys.assignment(&name), &assignment)?;
         }

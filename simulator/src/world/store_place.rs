@@ -9,7 +9,7 @@ use super::World;
 use super::event::Event;
 use super::process::Who;
 use ha_api_types::kind::Kind;
-use ha_api_types::record::{REVISION_RAISE, Restored, forgotten};
+use ha_api_types::record::{Restored, forgotten, revision_raise};
 use ha_api_types::time::{Millis, Mono};
 use ha_store::memory_state::MemoryState;
 use std::collections::BTreeSet;
@@ -105,7 +105,8 @@ impl World {
         let marker = Restored { backup_revision: backup.revision(), ..Restored::default() };
         let marker = (self.keys.restored(), serde_json::to_vec(&marker).map_err(|error| error.to_string())?);
         let forgotten = forgotten(&self.keys);
-        self.restored = Some(backup.restored(Mono(self.now), REVISION_RAISE, &forgotten, marker));
+        let raise = revision_raise(1_767_225_600_000_000 + i128::from(self.now) * 1000);
+        self.restored = Some(backup.restored(Mono(self.now), raise, &forgotten, marker));
         self.log("store", "", "is lost, and is being restored");
         self.store_away(0);
         Ok(())

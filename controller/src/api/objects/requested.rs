@@ -22,6 +22,7 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
         | OperationAction::ReplaceSecondary
         | OperationAction::Restart
         | OperationAction::ClearError
+        | OperationAction::UpdateInPlace
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence

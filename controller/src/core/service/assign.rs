@@ -1,7 +1,7 @@
 //! The only place that makes assignments, with every guard of FENCING, sections 6 to 8.
 
 use super::{
-    Assign, Draft, Planner, Service, Standing, copies, fence_guard, identity, migrate, replacement,
+    Assign, Draft, Planner, Service, Standing, copies, fence_guard, identity, in_place, migrate, replacement,
     report_guard,
 };
 use crate::core::health::Health;
@@ -104,6 +104,7 @@ pub(super) fn assign(
         boot_id: fence.value.boot_id.clone(),
         action_uid,
         action,
+        in_place: in_place::carried_over(service, node, fence.value.epoch, &definition),
         definition,
         replacement,
     }));
@@ -192,7 +193,7 @@ fn leave(
         | Health::Restarting
         | Health::Leaving(_) => false,
     });
-    if !service.is_or_was_exclusive() && silent {
+    if service.may_run_twice() && silent {
         return Ok(fence.into_iter().collect());
     }
     match standing {

@@ -57,8 +57,11 @@ pub(super) fn let_go(copies: &mut [ServiceCopy]) {
     }
 }
 
-/// Returns the guards that prove that no copy runs on another node, besides those of the present assignment. The error names
-/// the first node that may still run one: until that copy has ended, nothing exclusive is started.
+/// Returns the guards that prove that no copy runs on another node, for a start that promise 1 covers. The error names the first
+/// node that may still run one: until that copy has ended, nothing exclusive is started.
+///
+/// The places of the present assignment have been left with a proof already. Of a copy that its node did not guard that proof says
+/// nothing (R5.24), so that copy needs its own: it may be of an `exclusive: false` definition from before a restore or an upgrade.
 pub(super) fn elsewhere(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -69,7 +72,8 @@ pub(super) fn elsewhere(
     let mut guards = Vec::new();
     let known = draft.status.copies.iter().cloned().chain(derived(situation, service));
     for copy in known {
-        if copy.node == node || assigned.contains(&(copy.node.as_str(), copy.epoch)) {
+        let was_left = copy.is_guarded() && assigned.contains(&(copy.node.as_str(), copy.epoch));
+        if copy.node == node || was_left {
             continue;
         }
         match end_of(situation, service, &copy) {

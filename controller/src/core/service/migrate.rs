@@ -79,8 +79,8 @@ pub(super) fn source_end(
 }
 
 /// Whether what arrives at the target runs there without its permit, so that only what is known since the source's end counts.
-fn is_ungated(service: &Service<'_>, assignment: &Assignment) -> bool {
-    service.is_or_was_exclusive() && !assignment.definition.driver.is_gated()
+fn is_ungated(assignment: &Assignment) -> bool {
+    assignment.definition.exclusive && !assignment.definition.driver.is_gated()
 }
 
 /// R8.16 and R8.17: whether the proof that closed the target's epoch says that nothing of the migration runs there.
@@ -94,7 +94,7 @@ pub(super) fn release_counts(
     let end = match end {
         SourceEnd::Open => return false,
         SourceEnd::NeverBegan => return true,
-        SourceEnd::At(_) if !is_ungated(service, assignment) => return true,
+        SourceEnd::At(_) if !is_ungated(assignment) => return true,
         SourceEnd::At(end) => end,
     };
     let world = situation.world;
@@ -225,7 +225,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         (Side::Gone, Side::Gone)
             if target_standing == Standing::InForce
                 && matches!(end, SourceEnd::At(_))
-                && is_ungated(service, assignment) =>
+                && is_ungated(assignment) =>
         {
             let report = target_report.map(|report| &report.value);
             ask_again(planner, service, draft, target, report);

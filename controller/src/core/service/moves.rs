@@ -216,7 +216,7 @@ pub(super) fn begin(
             driver,
             &service.resource.value.spec,
             planner.nodes.get(target).is_some_and(|node| node.has_device),
-        ) || !service.is_or_was_exclusive()
+        ) || !service.is_exclusive_in_force()
     });
     if live && can_migrate && is_guarded {
         let limit = usize::try_from(world.settings().max_migrations).unwrap_or(usize::MAX).max(1);

@@ -2,7 +2,7 @@
 
 use super::assign::{assign, stop_on};
 use super::policy::choose;
-use super::{Draft, Planner, Service, moves, ordering, replacement};
+use super::{Draft, Planner, Service, in_place, moves, ordering, replacement};
 use crate::core::situation::Situation;
 use crate::core::world::Versioned;
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
@@ -116,7 +116,7 @@ pub(super) fn set(
     draft.operation = Some(status_in(situation, known, generation, phase, reason, message));
 }
 
-fn refuse(
+pub(super) fn refuse(
     situation: &Situation<'_>,
     service: &Service<'_>,
     draft: &mut Draft,
@@ -152,6 +152,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
                 refuse(&situation, service, draft, Reason::Refused, &message);
             }
         }
+        OperationAction::UpdateInPlace => in_place::consider(&situation, service, draft),
         OperationAction::Restart | OperationAction::Migrate | OperationAction::Relocate => {
             if let Some((reason, message)) = refusal_of_state(service, state, spec.action) {
                 refuse(&situation, service, draft, reason, &message);
@@ -317,6 +318,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
         OperationAction::Start
         | OperationAction::Stop
         | OperationAction::ClearError
+        | OperationAction::UpdateInPlace
         | OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence

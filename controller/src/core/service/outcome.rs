@@ -136,7 +136,8 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
                 end(OperationPhase::Succeeded, Reason::Completed, "its error is cleared");
             }
         },
-        OperationAction::ConfirmFenced
+        OperationAction::UpdateInPlace
+        | OperationAction::ConfirmFenced
         | OperationAction::Fence
         | OperationAction::Unfence
         | OperationAction::FollowStore

@@ -19,7 +19,7 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
     let node = service.assignment.map(|assignment| assignment.value.node.clone()).unwrap_or_default();
     match standing {
         // Safe to run twice: it is moved without waiting for the proof (FENCING, section 10).
-        Standing::Closing if !service.is_or_was_exclusive() => draft.go(
+        Standing::Closing if service.may_run_twice() => draft.go(
             ServiceState::Recovery,
             Reason::NodeFailed,
             format!("{node} is silent, and it may run twice: a place is looked for"),

@@ -117,8 +117,8 @@ fn must_end(situation: &Situation<'_>, service: &Service<'_>) -> bool {
         || situation.world.settings().disarmed == Some(Disarmed::Ignore)
 }
 
-/// Writes the assignment in force with something else beside its action, which stays as it is.
-fn rewrite(situation: &Situation<'_>, draft: &mut Draft, assignment: Assignment) {
+/// Writes the assignment in force again, under its action and with the guards of every assignment.
+pub(super) fn rewrite(situation: &Situation<'_>, draft: &mut Draft, assignment: Assignment) {
     let node = &assignment.node;
     if let Some(fence) = situation.world.fences.get(node) {
         draft.guards.insert(situation.world.keys.fence(node), Guard::Unchanged(fence.modified));

@@ -62,7 +62,7 @@ pub(super) fn partners_come_first(
 /// Started outside on some node meanwhile, by that node's report: it is stopped there before it starts anywhere.
 pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let found = service.may_run_elsewhere(&planner.situation, None);
-    let Some(node) = found.first().filter(|_| service.is_or_was_exclusive()) else { return false };
+    let Some(node) = found.first().filter(|_| service.exclusive()) else { return false };
     let message = format!("{node} found it running, so it is stopped there first");
     draft.go(ServiceState::RequestStop, Reason::StartedOutside, message);
     true

@@ -1,7 +1,7 @@
 //! Copies in status: written when a place is permitted, gone only with what says so (FENCING, R6.3 to R6.6).
 
 use super::lab::Lab;
-use ha_api_types::record::FenceState;
+use ha_api_types::record::{Action, FenceState, Tombstone};
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 
 #[test]
@@ -43,4 +43,68 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
     });
     lab.run(60_000);
     assert!(!lab.is("web", ServiceState::Started), "{}", lab.show());
+}
+
+#[test]
+fn a_tombstone_takes_the_copies_over() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.settle();
+    lab.resource("web");
+    lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
+    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let node = lab.status("web").node.unwrap();
+    lab.agent(&node).cut = true;
+    lab.until(30_000, "moved", |lab| {
+        lab.is("web", ServiceState::Started) && lab.status("web").node.as_ref() != Some(&node)
+    });
+    let copies = lab.status("web").copies;
+    assert_eq!(copies.len(), 2, "{}", lab.show());
+    lab.delete("web");
+    lab.run(5_000);
+    let stone: Tombstone = lab.read(&lab.keys.tombstone("web")).expect("copies may run");
+    for copy in &copies {
+        let kept = stone.copies.iter().find(|kept| kept.node == copy.node).expect("taken over");
+        // As each was started: the definition decides what is asked for, and what ends it.
+        assert_eq!(
+            (kept.epoch, &kept.boot_id, &kept.definition),
+            (copy.epoch, &copy.boot_id, &copy.definition)
+        );
+        assert!(kept.let_go, "no watchdog guards it any more");
+    }
+    // A resource of that name starts only once the last of them is known to have ended.
+    lab.resource("web");
+    lab.run(60_000);
+    assert!(!lab.is("web", ServiceState::Started), "{}", lab.show());
+    assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_some());
+}
+
+#[test]
+fn a_copy_of_another_identity_continues_until_it_is_stopped() {
+    let mut lab = Lab::new(1, &["node1", "node2"]);
+    lab.settle();
+    lab.start("web");
+    let before = lab.assignment("web").unwrap();
+    // The API refuses this edit; after an upgrade from before that rule the spec may say so all the same.
+    lab.edit::<ResourceSpec>("web", |resource| {
+        resource.spec.driver.simulated.as_mut().unwrap().identity = "other".to_owned();
+    });
+    lab.run(60_000);
+    let differs = |lab: &Lab| {
+        lab.status("web").conditions.iter().any(|condition| condition.kind == "DefinitionDiffers")
+    };
+    assert!(differs(&lab) && lab.is("web", ServiceState::Started), "{}", lab.show());
+    assert_eq!((lab.assignment("web").unwrap(), lab.places("web").len()), (before.clone(), 1));
+    lab.want("web", RequestedState::Stopped);
+    let is_told = |lab: &Lab| {
+        lab.assignment("web").is_some_and(|assignment| matches!(assignment.action, Action::Stop { .. }))
+    };
+    lab.until(20_000, "told to stop", is_told);
+    let stop = lab.assignment("web").unwrap();
+    assert_eq!(stop.definition, before.definition, "it is stopped as it was started");
+    lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
+    lab.until(5_000, "nothing differs any more", |lab| !differs(lab));
+    lab.want("web", RequestedState::Started);
+    lab.until(60_000, "started", |lab| lab.is("web", ServiceState::Started));
+    let identity = lab.assignment("web").unwrap().definition.identity().unwrap().to_string();
+    assert!(identity.contains("other"), "{identity}");
 }

@@ -2,6 +2,7 @@
 
 use super::lab::Lab;
 use ha_api_types::operation::{OperationAction, OperationSpec};
+use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Mode, NodeReport, Proof, Tombstone};
 use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 use ha_store::{Guard, Transaction};
@@ -85,7 +86,7 @@ fn a_service_found_running_on_a_node_that_is_being_fenced_waits_for_the_proof() 
 }
 
 #[test]
-fn a_service_that_became_exclusive_while_it_ran_is_not_released_by_silence_of_an_unarmed_node() {
+fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.settle();
     lab.resource("web");
@@ -94,11 +95,24 @@ fn a_service_that_became_exclusive_while_it_ran_is_not_released_by_silence_of_an
     let node = lab.status("web").node.unwrap();
     lab.agent(&node).armed = false;
     lab.run(2_000);
+    // The API refuses this edit; after a restore or an upgrade the spec may say so all the same (R6.11).
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = true);
     lab.run(2_000);
+    assert_eq!(lab.places("web"), [node.clone()], "it continues");
     lab.agent(&node).cut = true;
     lab.run(60_000);
-    assert_eq!(lab.places("web"), [node], "{}", lab.show());
+    // Nothing was armed for it, so (g) closes its node; but that says nothing of what the node did not guard (R5.24).
+    assert_ne!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
+    assert_eq!(lab.places("web"), [node.clone()], "{}", lab.show());
+    let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();
+    assert_eq!(ready.reason, Reason::CopyRemains, "{}", ready.message);
+    assert!(ready.message.contains(&format!("--not-on {node}")), "{}", ready.message);
+    lab.agent(&node).cut = false;
+    lab.agent(&node).die();
+    lab.agent(&node).armed = true;
+    lab.agent(&node).boot();
+    lab.until(60_000, "another boot proves it gone", |lab| lab.is("web", ServiceState::Started));
+    assert_eq!(lab.places("web").len(), 1);
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn what_is_wanted_only_since_clearing_began_is_looked_for_too() {
 }
 
 #[test]
-fn what_became_exclusive_while_it_ran_is_armed_for_and_killed_before_the_deadline() {
+fn what_is_told_to_become_exclusive_is_armed_for_and_killed_before_the_deadline() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.exclusive = false);
     world.assign("web", Action::Start);
@@ -78,9 +78,10 @@ fn what_became_exclusive_while_it_ran_is_armed_for_and_killed_before_the_deadlin
     assert!(world.copies["web"].running && !world.report().armed);
     world.resource_with("web", |spec| spec.exclusive = true);
     world.advance(3_000);
-    assert!(world.report().armed);
+    assert!(!world.report().armed, "R6.1: the assignment decides, not the spec");
     world.assign("web", Action::Start);
-    world.advance(2_000);
+    world.advance(5_000);
+    assert!(world.report().armed);
     assert_eq!(world.service("web").phase, Phase::Running);
     world.net = Net::Down;
     world.advance(30_000);

@@ -120,6 +120,42 @@ fn a_restored_store_is_another_epoch() {
 }
 
 #[test]
+fn a_store_that_goes_back_under_a_running_agent_is_read_anew_and_registered_with() {
+    let mut world = World::running();
+    let backup = world.state.clone();
+    // The backup does not know the registration after this.
+    world.close();
+    world.advance(5_000);
+    world.open();
+    world.assign("web", Action::Start);
+    world.advance(20_000);
+    assert!(world.copies["web"].running, "{:#?}", world.logs);
+    let seen = world.journal.revision;
+    // The bare backup, without `hactl restore`: every revision that the agent has seen is above it.
+    world.state = backup;
+    assert!(world.state.revision() < seen);
+    world.advance(3_000);
+    assert_eq!(world.running_copies(), 0, "{:#?}", world.logs);
+    // The shells list again within a minute, and see that the store went back.
+    world.sync();
+    world.advance(3_000);
+    assert_eq!(world.report().mode, Mode::Registering, "{:#?}", world.logs);
+    world.close();
+    world.open();
+    world.advance(3_000);
+    assert_eq!(world.report().mode, Mode::Active, "{:#?}", world.logs);
+    assert!(world.journal.revision < seen, "the revisions of the lost store are forgotten");
+    // The next process of this boot goes on in the same store.
+    world.assign("web", Action::Start);
+    world.advance(3_000);
+    let stops = world.count("web", "stop") + world.count("web", "kill");
+    world.restart_agent("boot-1");
+    world.advance(3_000);
+    assert!(world.copies["web"].running);
+    assert_eq!(world.count("web", "stop") + world.count("web", "kill"), stops, "{:#?}", world.logs);
+}
+
+#[test]
 fn new_timings_hold_from_the_heartbeat_that_commits_them() {
     let mut world = World::active();
     let mut cluster = Cluster::new("default", ha_api_types::cluster::ClusterSpec::default());

@@ -119,6 +119,7 @@ impl World {
             action,
             definition: self.definition(name),
             replacement: None,
+            in_place: None,
         };
         self.write(&self.keys.assignment(name), &assignment);
         self.deliver();

@@ -101,6 +101,7 @@ fn an_assignment_of_another_epoch_or_boot_starts_nothing() {
             action: Action::Start,
             definition: world.definition("web"),
             replacement: None,
+            in_place: None,
         };
         world.write(&world.keys.assignment("web"), &assignment);
         world.advance(3_000);

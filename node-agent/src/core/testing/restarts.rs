@@ -60,6 +60,32 @@ fn failed_needs_a_probe_that_confirms_it() {
 }
 
 #[test]
+fn a_service_runs_under_the_definition_of_its_assignment() {
+    let mut world = World::active();
+    world.resource_with("web", |spec| spec.timeouts.stop_seconds = 5.0);
+    world.assign("web", Action::Start);
+    // The spec is edited before the agent has begun, and once more while the service runs.
+    world.resource_with("web", |spec| spec.timeouts.stop_seconds = 6.0);
+    world.advance(3_000);
+    let journaled = |world: &World| world.journal.services["web"].definition.timeouts.stop_ms();
+    assert_eq!((world.service("web").phase, journaled(&world)), (Phase::Running, 5_000));
+    world.resource_with("web", |spec| {
+        spec.timeouts.stop_seconds = 7.0;
+        spec.max_restart = 0;
+    });
+    exit(&mut world, "web", false);
+    world.advance(1_000);
+    assert_eq!(
+        (world.service("web").phase, journaled(&world)),
+        (Phase::Running, 5_000),
+        "a crash changes nothing"
+    );
+    world.assign("web", Action::Stop { timeout_ms: None });
+    world.advance(3_000);
+    assert!(world.ran.contains(&("web".into(), Command::Stop { graceful_ms: 5_000 })), "{:?}", world.ran);
+}
+
+#[test]
 fn a_crash_is_restarted_at_once_under_the_same_permit() {
     let mut world = World::running();
     let uid = world.service("web").action_uid;

@@ -12,15 +12,16 @@ use std::time::Duration;
 /// How long to wait, after the main process, for its supervisor to clear up and end.
 const CLEARING: Duration = Duration::from_secs(2);
 
-/// What tells one watch of a service from another: its uid, and the supervised process.
-type Watched = (String, Option<Record>);
+/// What tells one watch of a service from another: its uid, the supervised process, and the monitor command.
+type Watched = (String, Option<Record>, Vec<String>);
 
 /// The watches of the driver.
 pub(super) type Watches = watches::Watches<Watched>;
 
 /// Watches a service from here on; `record`: its supervised process. Without one only the monitor command can tell.
 pub(super) fn ensure(context: &Arc<Context>, service: &ServiceDefinition, record: Option<&Record>) {
-    let watched = (service.uid.clone(), record.cloned());
+    let monitor = service.driver.exec.as_ref().map(|exec| exec.monitor.clone()).unwrap_or_default();
+    let watched = (service.uid.clone(), record.cloned(), monitor);
     // The task must not keep the driver alive: it ends with it.
     let watch = || watch(Arc::downgrade(context), service.clone(), record.cloned());
     context.watches.ensure(&service.name, watched, watch);

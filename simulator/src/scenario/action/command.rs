@@ -8,8 +8,9 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "each variant shows its text, which names its fields")]
 pub enum Command {
-    /// `set R field=value …`, `set cluster/default …`, `set node/N …`; a field may be a path such as `requests.memory`.
-    Set { kind: Kind, name: String, fields: Vec<(String, Value)> },
+    /// `set R field=value …`, `set cluster/default …`, `set node/N …`; a field may be a path such as `requests.memory`. `set R …
+    /// in-place`: the copy that runs follows, as an operator confirms.
+    Set { kind: Kind, name: String, fields: Vec<(String, Value)>, in_place: bool },
     /// `add R [NODE [running]]`: an object given under `later`.
     Add { resource: String, node: Option<String>, running: bool },
     /// `delete R`.

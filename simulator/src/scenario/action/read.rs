@@ -38,7 +38,7 @@ const FORMS: [(&str, &str); 42] = [
         "store",
         "store outage DURATION, store leader-change, store leader-pause DURATION, store compact, store snapshot, store restore [empty], store latency DURATION, store flaky DURATION, store full on|off, or store lag N DURATION",
     ),
-    ("set", "set R|cluster/default|node/N FIELD=VALUE …"),
+    ("set", "set R FIELD=VALUE … [in-place], or set cluster/default|node/N FIELD=VALUE …"),
     ("add", "add R [NODE [running]]"),
     ("delete", "delete R"),
     ("delete-node", "delete-node N"),
@@ -217,8 +217,12 @@ fn of_resource(words: &[&str]) -> Result<Command, String> {
                 Some(("node", name)) => (Kind::Node, name.to_owned()),
                 Some(_) | None => (Kind::Resource, bare(resource)),
             };
+            let (in_place, fields) = match fields {
+                [fields @ .., "in-place"] if kind == Kind::Resource && !fields.is_empty() => (true, fields),
+                _ => (false, fields),
+            };
             let fields = fields.iter().map(|field| assignment(kind, field)).collect::<Result<_, _>>()?;
-            Ok(Command::Set { kind, name, fields })
+            Ok(Command::Set { kind, name, fields, in_place })
         }
         ["add", resource] => Ok(Command::Add { resource: bare(resource), node: None, running: false }),
         ["add", resource, node] => {

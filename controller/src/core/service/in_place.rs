@@ -1,0 +1,148 @@
+//! A definition that an operator confirms for the copy that runs, without a stop (FENCING, R6.10).
+
+use super::operation::{refuse, set};
+use super::{Assign, Draft, Service, Standing, replacement};
+use crate::core::situation::Situation;
+use ha_api_types::event::EventType;
+use ha_api_types::operation::OperationPhase;
+use ha_api_types::reason::Reason;
+use ha_api_types::record::{Action, Assignment};
+use ha_api_types::resource::ServiceDefinition;
+
+/// What becomes of the request now.
+enum Verdict<'a> {
+    /// The assignment gets the definition.
+    Rewrite(&'a Assignment),
+    /// Nothing is left to do.
+    Done(String),
+    /// It is looked at again later.
+    Wait(Reason, String),
+    /// It can never be.
+    Refuse(Reason, String),
+}
+
+/// Rewrites the definition of the assignment in force to that of the spec, under its action: what runs is stopped, killed and
+/// watched under that definition from then on.
+///
+/// Guarantees: identity and `exclusive` stay (R6.7), so nothing that a proof rests on changes. Fence, assignment, status and the
+/// spec's revision are guarded; the operator has confirmed the generation that is written.
+pub(super) fn consider(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
+    if draft.assign != Assign::Keep {
+        return;
+    }
+    match verdict(situation, service, draft) {
+        Verdict::Rewrite(assignment) => rewrite(situation, service, draft, assignment),
+        Verdict::Done(message) => {
+            set(situation, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
+        }
+        Verdict::Wait(reason, message) => {
+            set(situation, service, draft, OperationPhase::Pending, reason, &message);
+        }
+        Verdict::Refuse(reason, message) => refuse(situation, service, draft, reason, &message),
+    }
+}
+
+fn verdict<'a>(situation: &Situation<'_>, service: &Service<'a>, draft: &Draft) -> Verdict<'a> {
+    let name = service.name;
+    let stored = service.resource.value.metadata.generation;
+    let confirmed = service.operation.and_then(|request| request.operation.value.spec.generation);
+    match confirmed {
+        None => {
+            return Verdict::Refuse(
+                Reason::Invalid,
+                "no generation is confirmed: set spec.generation".to_owned(),
+            );
+        }
+        Some(confirmed) if confirmed < stored => {
+            let message =
+                format!("{name} was edited since: generation {confirmed} was confirmed, {stored} is stored");
+            return Verdict::Refuse(Reason::Outdated, message);
+        }
+        Some(confirmed) if confirmed > stored => {
+            return Verdict::Wait(
+                Reason::Waiting,
+                format!("generation {confirmed} of {name} is not read yet"),
+            );
+        }
+        Some(_) => {}
+    }
+    if situation.world.settings().disarmed.is_some() {
+        return Verdict::Wait(Reason::Disarmed, Reason::Disarmed.sentence().to_owned());
+    }
+    let (assignment, standing) = match service.assigned(situation) {
+        Some(assigned) => assigned,
+        None if draft.status.copies.is_empty() => return no_copy(name),
+        None => {
+            let nodes: Vec<&str> = draft.status.copies.iter().map(|copy| copy.node.as_str()).collect();
+            let message = format!("{name} may run on {} without an assignment", nodes.join(", "));
+            return Verdict::Wait(Reason::CopyRemains, message);
+        }
+    };
+    let node = &assignment.node;
+    match standing {
+        Standing::InForce => {}
+        Standing::Closing => return Verdict::Wait(Reason::Fencing, format!("node {node} is being fenced")),
+        Standing::Released => return no_copy(name),
+    }
+    match &assignment.action {
+        Action::Migrate { .. } => {
+            return Verdict::Wait(Reason::Migrating, format!("{name} is being live-migrated from {node}"));
+        }
+        Action::Start | Action::Stop { .. } | Action::Restart | Action::Leave => {}
+    }
+    if draft.status.replacement.is_some() {
+        let message = format!("the secondary of {name} is being replaced");
+        return Verdict::Wait(Reason::ReplacingSecondary, message);
+    }
+    let wanted = ServiceDefinition::of(&service.resource.value);
+    if assignment.definition.uid != wanted.uid || !assignment.definition.may_replace(&wanted) {
+        let message = format!("{node} runs another service than the spec names: stop {name} first");
+        return Verdict::Refuse(Reason::DefinitionDiffers, message);
+    }
+    if wanted.driver.makes_what_runs() && assignment.definition.driver != wanted.driver {
+        let message =
+            format!("the container on {node} cannot follow an edit of its driver: hactl restart {name}");
+        return Verdict::Refuse(Reason::Refused, message);
+    }
+    if assignment.in_place.is_some() && assignment.definition == wanted {
+        return Verdict::Done(format!("{name} on {node} has this definition already"));
+    }
+    Verdict::Rewrite(assignment)
+}
+
+fn no_copy<'a>(name: &str) -> Verdict<'a> {
+    Verdict::Done(format!("no copy of {name} runs: the next start uses the definition"))
+}
+
+fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, assignment: &Assignment) {
+    let Some(request) = service.operation else { return };
+    let definition = ServiceDefinition::of(&service.resource.value);
+    for copy in &mut draft.status.copies {
+        if copy.node == assignment.node
+            && copy.epoch == assignment.epoch
+            && copy.definition.may_replace(&definition)
+        {
+            copy.definition = definition.clone();
+        }
+    }
+    let rewritten = Assignment { definition, in_place: Some(request.name.to_owned()), ..assignment.clone() };
+    replacement::rewrite(situation, draft, rewritten);
+    let message = format!("{} follows the edited definition without a stop", assignment.node);
+    let by = &request.operation.value.spec.requested_by;
+    draft.tell(EventType::Normal, Reason::OperatorRequest, format!("{message}, confirmed by {by}"));
+    set(situation, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
+}
+
+/// Returns the confirmation that a further assignment of the same copy carries on, so that an agent that missed the rewritten one
+/// takes the definition over all the same. Another definition was not confirmed.
+pub(super) fn carried_over(
+    service: &Service<'_>,
+    node: &str,
+    epoch: u64,
+    definition: &ServiceDefinition,
+) -> Option<String> {
+    let known = &service.assignment?.value;
+    (known.node == node && known.epoch == epoch && known.definition == *definition)
+        .then(|| known.in_place.clone())
+        .flatten()
+}

@@ -1,0 +1,86 @@
+//! `--in-place`: lets the copy that runs follow an edit without a stop, as an operator confirms.
+
+use super::operate::{explain, follow, record, status, word};
+use super::wait::bounded;
+use crate::failure::Failure;
+use crate::names::name_of;
+use crate::session::Session;
+use crate::terminal::Terminal;
+use clap::Args;
+use ha_api_types::kind::Kind;
+use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long the leader may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Whether the copy that runs follows an edit.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InPlaceFlags {
+    /// Let the copy that runs follow the edit without a stop, such as after a wrong stop program; asks first
+    #[arg(long, conflicts_with_all = ["dry_run", "stop_first"])]
+    in_place: bool,
+    /// Do not ask: the copy that runs can be stopped and monitored under the edited definition
+    #[arg(long, requires = "in_place")]
+    yes: bool,
+}
+
+impl InPlaceFlags {
+    /// Asks about the resources that are edited, unless `--yes` is given.
+    pub(crate) fn confirm(&self, edited: &[(Kind, &str)]) -> Result<(), Failure> {
+        if !self.in_place {
+            return Ok(());
+        }
+        let names: Vec<&str> =
+            edited.iter().filter(|(kind, _)| *kind == Kind::Resource).map(|(_, name)| *name).collect();
+        if names.is_empty() {
+            return Err(Failure::usage("--in-place is about resources, and none is edited"));
+        }
+        let question = format!(
+            "WARNING: a service that cannot be stopped under its definition is in Error, or its node is reset.\n\
+             Confirm that the copies of {} that run now can be stopped and monitored under the edited definition.",
+            names.join(", ")
+        );
+        if !self.yes && !Terminal::confirm(&question)? {
+            return Err(Failure::refused("not confirmed: nothing was changed"));
+        }
+        Ok(())
+    }
+
+    /// Records the confirmation for the stored resource, and waits until the leader has carried it out.
+    pub(crate) async fn carry_out(
+        &self,
+        session: &Session,
+        kind: Kind,
+        stored: &Value,
+    ) -> Result<(), Failure> {
+        if !self.in_place || kind != Kind::Resource {
+            return Ok(());
+        }
+        let name = name_of(stored);
+        let spec = OperationSpec {
+            action: OperationAction::UpdateInPlace,
+            resource: Some(name.to_owned()),
+            generation: stored.pointer("/metadata/generation").and_then(Value::as_i64),
+            ..OperationSpec::default()
+        };
+        let recorded = record(session.client()?, &format!("update-in-place-{name}"), &spec).await?;
+        let operation = name_of(&recorded).to_owned();
+        let what = format!("resource/{name} is edited; its copy follows as operation/{operation}");
+        let done = bounded(PATIENCE, &what, follow(session, &operation, "")).await?;
+        let status = status(&done);
+        let line = format!("resource/{name} in place: {}: {}", word(status.phase), explain(&status));
+        match status.phase {
+            OperationPhase::Succeeded => {
+                session.terminal().progress(&line);
+                Ok(())
+            }
+            OperationPhase::Failed
+            | OperationPhase::Refused
+            | OperationPhase::Pending
+            | OperationPhase::Running => Err(Failure::refused(line)
+                .help("the edit is stored; the copy that runs keeps the definition it was started with")),
+        }
+    }
+}

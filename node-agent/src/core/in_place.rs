@@ -1,0 +1,54 @@
+//! A definition that an operator has confirmed for the copy that runs here, without a stop (FENCING, R6.10).
+
+use super::effect::Level;
+use super::role::Role;
+use super::service::{Presence, ProbeFor, Service, Step};
+use super::{AgentCore, Now};
+use ha_api_types::reason::Reason;
+use ha_api_types::record::Phase;
+
+impl AgentCore {
+    /// Takes over the definition of an assignment that an operator has confirmed in place: in memory and in the journal, so
+    /// that whatever ends the service from now on, in this process or the next, ends it under that definition.
+    ///
+    /// Only where nothing is under way: a command that runs ends under the definition with which it began. Another identity or
+    /// `exclusive` is never taken over.
+    pub(super) fn follow_in_place(&mut self, now: &Now, service: &mut Service) {
+        if service.step != Step::Rest || service.task.is_some() || !service.cancelling.is_empty() {
+            return;
+        }
+        let Role::Act { assignment } = self.role(service.name()) else { return };
+        let Some(assignment) = assignment.value.filter(|assignment| assignment.in_place.is_some()) else {
+            return;
+        };
+        let confirmed = assignment.definition;
+        if service.definition == confirmed
+            || service.definition.uid != confirmed.uid
+            || !service.definition.may_replace(&confirmed)
+        {
+            return;
+        }
+        let name = service.name().to_owned();
+        if let Some(entry) = self.journal.services.get_mut(&name) {
+            entry.definition = confirmed.clone();
+            self.journal_changed();
+        }
+        self.log(
+            Level::Info,
+            format!("{name}: following the definition that an operator confirmed in place"),
+        );
+        service.definition = confirmed;
+        let text = "the edited definition is active without a stop";
+        self.event(now, service, false, Reason::OperatorRequest, text);
+        let failed_to_stop = self.current(service).is_some_and(|report| report.phase == Phase::StopFailed);
+        if failed_to_stop {
+            // The stop failed under the definition that was wrong.
+            service.not_before = None;
+        }
+        if service.presence == Presence::Running {
+            // The driver watches what it finds running under the definition that the probe carries.
+            service.go(Step::Probe { purpose: ProbeFor::Presence });
+        }
+        self.changed = true;
+    }
+}
