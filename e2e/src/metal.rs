@@ -19,4 +19,6 @@ pub mod qmp;
 pub mod rig;
 pub mod run;
 pub mod stalls;
+pub mod suspended;
 pub mod table;
+pub mod unbound;

@@ -7,7 +7,7 @@ use ha_api_types::node::FenceAction;
 use super::deeds;
 use super::hardware::Watchdog;
 use super::rig::Rig;
-use crate::plan::{FABRIC, SHARED};
+use crate::plan::SHARED;
 
 /// What is done, and what must come of it.
 pub struct Case {
@@ -21,6 +21,8 @@ pub struct Case {
     pub service: Service,
     /// How the machine may be fenced.
     pub fencing: Fencing,
+    /// Directory of the machines under which the service has its storage.
+    pub storage: &'static str,
     /// `Cluster.spec.shutdownPolicy`.
     pub policy: ShutdownPolicy,
     /// `Cluster.spec.fencing.onStoreLoss`.
@@ -52,16 +54,6 @@ pub enum Fencing {
     Fabric(FenceAction),
 }
 
-impl Fencing {
-    /// Where machines have the storage that the service is on.
-    pub fn storage(self) -> &'static str {
-        match self {
-            Fencing::Wait | Fencing::Impossible | Fencing::Device => SHARED,
-            Fencing::Fabric(_) => FABRIC,
-        }
-    }
-}
-
 /// What most cases have in common.
 pub const USUAL: Case = Case {
     name: "",
@@ -69,6 +61,7 @@ pub const USUAL: Case = Case {
     reset: Reset::MustNot,
     service: Service::Undisturbed,
     fencing: Fencing::Wait,
+    storage: SHARED,
     policy: ShutdownPolicy::Conditional,
     on_store_loss: OnStoreLoss::Stop,
     others: Others::Idle,
@@ -94,6 +87,8 @@ pub enum Reset {
     Must,
     /// By its watchdog, which nobody pets any more; by then its agent has stopped what ran there.
     MustEmpty,
+    /// By its watchdog daemon, before the service starts elsewhere: the device does not fire.
+    MustByDaemon,
     /// By nobody.
     MustNot,
     /// It asked for it itself.

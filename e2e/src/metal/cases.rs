@@ -6,7 +6,8 @@ use ha_api_types::node::FenceAction;
 
 use super::case::{Case, Fencing, Others, Reset, Service, Step, USUAL};
 use super::hardware::Watchdog::I6300esb;
-use super::{deeds, fabric};
+use super::{deeds, fabric, suspended, unbound};
+use crate::plan;
 
 /// All of them.
 pub static ALL: &[Case] = &[
@@ -35,6 +36,26 @@ pub static ALL: &[Case] = &[
     Case { name: "panic-i6300esb", watchdog: I6300esb, act: deeds::panic, ..RESET },
     Case { name: "starved-softdog", act: deeds::starve, ..RESET },
     Case { name: "starved-i6300esb", watchdog: I6300esb, act: deeds::starve, ..RESET },
+    Case {
+        name: "driver-unbound-i6300esb",
+        service: Service::Moves,
+        act: unbound::unbind_and_see_failed,
+        mend: unbound::bind,
+        ..UNBOUND
+    },
+    Case {
+        name: "driver-unbound-cut-i6300esb",
+        act: unbound::cut_and_unbind,
+        mend: unbound::heal_and_bind,
+        ..UNBOUND
+    },
+    Case {
+        name: "driver-unbound-hung-i6300esb",
+        reset: Reset::MustByDaemon,
+        act: unbound::leave_to_the_daemon,
+        mend: |rig, node| rig.cluster.heal(node),
+        ..UNBOUND
+    },
     Case { name: "paused-refused", fencing: Fencing::Impossible, act: deeds::pause, ..USUAL },
     Case {
         name: "paused-device",
@@ -44,6 +65,26 @@ pub static ALL: &[Case] = &[
         mend: deeds::switch_on,
         ..USUAL
     },
+    Case { name: "suspend-refused", act: suspended::ask, mend: suspended::never_slept, ..USUAL },
+    Case {
+        name: "suspended",
+        reset: Reset::Asked(Step::Mending),
+        service: Service::Returns,
+        fencing: Fencing::Impossible,
+        storage: plan::FABRIC,
+        act: suspended::force,
+        mend: suspended::reset,
+        ..USUAL
+    },
+    Case {
+        name: "suspended-device",
+        fencing: Fencing::Device,
+        service: Service::Fenced,
+        act: suspended::force_for_good,
+        mend: deeds::switch_on,
+        ..USUAL
+    },
+    Case { name: "suspended-idle-i6300esb", watchdog: I6300esb, act: suspended::force_to_idle, ..RESET },
     Case { name: "fabric", fencing: Fencing::Fabric(FenceAction::Reboot), mend: fabric::reset, ..FABRIC },
     Case {
         name: "fabric-unfence",
@@ -115,10 +156,14 @@ const DAEMON_LOST: Case = Case {
     ..USUAL
 };
 
+/// The hardware watchdog stops and refuses pets. softdog has no device that could be unbound.
+const UNBOUND: Case = Case { watchdog: I6300esb, service: Service::Elsewhere, ..USUAL };
+
 /// The machine runs on, unguarded and alone.
 const FABRIC: Case = Case {
     reset: Reset::Asked(Step::Mending),
     service: Service::Fenced,
+    storage: plan::FABRIC,
     equip: deeds::deafen_softdog,
     act: fabric::leave_to_itself,
     ..USUAL

@@ -83,7 +83,7 @@ fn units(upper: &Tree, watchdog: Watchdog) -> Result<()> {
             continue;
         }
         let place = match name.as_str() {
-            "system.conf.d" | "logind.conf.d" => "/usr/lib/systemd",
+            "system.conf.d" | "logind.conf.d" | "sleep.conf.d" => "/usr/lib/systemd",
             _ => "/usr/lib/systemd/system",
         };
         for file in fs::read_dir(&path)? {

@@ -44,6 +44,8 @@ pub enum What {
     Paused,
     /// The hypervisor let it go on.
     Resumed,
+    /// It suspended itself to memory.
+    Suspended,
 }
 
 impl What {
@@ -54,6 +56,7 @@ impl What {
             "SHUTDOWN" => Some(What::SwitchedOff),
             "STOP" => Some(What::Paused),
             "RESUME" => Some(What::Resumed),
+            "SUSPEND" => Some(What::Suspended),
             _ => None,
         }
     }
@@ -109,7 +112,7 @@ impl Monitor {
         let last = self.events().into_iter().rev().find_map(|event| match event.what {
             What::PowerOff | What::SwitchedOff => Some(true),
             What::PowerOn | What::Reset => Some(false),
-            What::Watchdog | What::Paused | What::Resumed => None,
+            What::Watchdog | What::Paused | What::Resumed | What::Suspended => None,
         });
         last.unwrap_or(true)
     }
@@ -201,6 +204,7 @@ mod tests {
     fn events_are_told_from_answers() {
         check(r#"{"timestamp": {}, "event": "RESET", "data": {"guest": true}}"#, Some(What::Reset));
         check(r#"{"timestamp": {}, "event": "WATCHDOG", "data": {"action": "reset"}}"#, Some(What::Watchdog));
+        check(r#"{"timestamp": {}, "event": "SUSPEND"}"#, Some(What::Suspended));
         check(r#"{"timestamp": {}, "event": "RTC_CHANGE", "data": {}}"#, None);
         check(r#"{"return": {}}"#, None);
     }

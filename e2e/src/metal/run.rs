@@ -24,7 +24,7 @@ pub fn run(rig: &mut Rig, case: &Case, service: &str) -> Result<Outcome> {
     let node = rig.node_with(case.watchdog)?;
     rig.configure(&node, case)?;
     (case.equip)(rig, &node).with_context(|| format!("{node} could not be equipped"))?;
-    rig.create_service(service, &node, case.fencing.storage())?;
+    rig.create_service(service, &node, case.storage)?;
     let bystanders = Bystanders::create(rig, case.others, service, &node)?;
     // Now, as the store may be away later.
     let limits = Limits::of(rig, case, &node)?;
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
         };
         self.note(seen);
         match self.case.reset {
-            Reset::Must | Reset::MustEmpty | Reset::Own | Reset::Asked(Step::Deed) => {
+            Reset::Must | Reset::MustEmpty | Reset::MustByDaemon | Reset::Own | Reset::Asked(Step::Deed) => {
                 let monitor = rig.monitor(self.node)?;
                 let seen = wait_until(&format!("the reset of {}", self.node), CEILING, || {
                     monitor.first(What::Reset, self.begin_ns).is_some()
@@ -231,8 +231,11 @@ impl<'a> Run<'a> {
         let first_ns = all.first().copied();
         match (self.case.reset, first_ns, next) {
             (Reset::MustNot, Some(_), _) => self.fail(format!("{} was reset", self.node)),
-            (Reset::Must, Some(reset), Some(next)) if reset > next.first_ns => {
+            (Reset::Must | Reset::MustByDaemon, Some(reset), Some(next)) if reset > next.first_ns => {
                 self.fail("the reset came after the start elsewhere".to_owned());
+            }
+            (Reset::MustByDaemon, Some(_), _) if monitor.first(What::Watchdog, self.begin_ns).is_some() => {
+                self.fail("its device fired, which was to be unbound".to_owned());
             }
             (Reset::Asked(step), _, _) => {
                 let (from_ns, to_ns) = match step {
@@ -257,7 +260,7 @@ impl<'a> Run<'a> {
             (Reset::MustEmpty, Some(reset), _) if reset < here.last_ns => {
                 self.fail("the service was not stopped before the reset".to_owned());
             }
-            (Reset::MustNot | Reset::Must | Reset::MustEmpty | Reset::Own, _, _) => {}
+            (Reset::MustNot | Reset::Must | Reset::MustEmpty | Reset::MustByDaemon | Reset::Own, _, _) => {}
         }
         Ok(first_ns)
     }

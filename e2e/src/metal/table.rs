@@ -37,7 +37,7 @@ fn in_seconds(time_ms: Option<u64>) -> String {
 fn row(cells: [&str; 9]) -> String {
     let [case, watchdog, reset, stopped, elsewhere, bound, two, returned, verdict] = cells;
     format!(
-        "{case:<26} {watchdog:<9} {reset:>9} {stopped:>9} {elsewhere:>9} {bound:>9}  {two:<11} {returned:<8} {verdict}"
+        "{case:<28} {watchdog:<9} {reset:>9} {stopped:>9} {elsewhere:>9} {bound:>9}  {two:<11} {returned:<8} {verdict}"
     )
 }
 

@@ -1,0 +1,60 @@
+//! Machines that are put to sleep: in order, which is refused, or past what forbids it.
+
+use anyhow::{Result, ensure};
+use ha_api_types::record::SleepProtection;
+
+use super::qmp::What;
+use super::rig::{CEILING, Rig};
+use crate::wait::{monotonic_ns, wait_until};
+
+/// The service manager is asked to suspend the machine, and refuses.
+pub fn ask(rig: &mut Rig, node: &str) -> Result<()> {
+    let protection = rig.cluster.node_report(node)?.sleep_protection;
+    ensure!(
+        protection == Some(SleepProtection::Masked),
+        "{node} is not protected by the package's settings, but by {protection:?}"
+    );
+    rig.guest(node)?.run("! systemctl suspend")
+}
+
+/// The machine has not slept since it was booted.
+pub fn never_slept(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.guest(node)?.run("grep -qx 0 /sys/power/suspend_stats/success")
+}
+
+/// The machine suspends to memory for longer than W, and is woken.
+pub fn force(rig: &mut Rig, node: &str) -> Result<()> {
+    let report = rig.cluster.node_report(node)?;
+    force_for_good(rig, node)?;
+    let until_ns = monotonic_ns() + (report.wait_ms() + 5_000) * 1_000_000;
+    wait_until("a time longer than W", CEILING, || monotonic_ns() > until_ns)?;
+    let shown = rig.cluster.object("nodes", node).unwrap_or_default();
+    ensure!(shown["status"]["state"] == "Unknown", "{node} is shown as {}", shown["status"]);
+    rig.order(node, "system_wakeup")
+}
+
+/// The machine suspends to memory: the kernel is told directly, which no setting of the service manager forbids.
+pub fn force_for_good(rig: &mut Rig, node: &str) -> Result<()> {
+    let begin_ns = monotonic_ns();
+    sleep(rig, node, "mem")?;
+    let monitor = rig.monitor(node)?;
+    wait_until(&format!("{node} to be suspended"), CEILING, || {
+        monitor.first(What::Suspended, begin_ns).is_some()
+    })
+}
+
+/// The machine suspends to idle, in which the chipset keeps its power; nothing wakes it.
+pub fn force_to_idle(rig: &mut Rig, node: &str) -> Result<()> {
+    sleep(rig, node, "freeze")
+}
+
+/// A machine that has slept is reset by hand: the emulated storage of the hypervisor does not survive sleep.
+pub fn reset(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.order(node, "system_reset")?;
+    rig.ready(node)
+}
+
+fn sleep(rig: &Rig, node: &str, state: &str) -> Result<()> {
+    // The answer comes after the machine has woken, so none is waited for; the pause lets the guest agent report the start.
+    rig.guest(node)?.spawn(&format!("sleep 0.2; echo {state} >/sys/power/state")).map(|_| ())
+}

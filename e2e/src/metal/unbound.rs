@@ -1,0 +1,88 @@
+//! A hardware watchdog whose driver is unbound while it is armed, and what makes the node good again.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::deeds::{AGENT, condition};
+use super::rig::{CEILING, Rig};
+use crate::plan::SHARED;
+use crate::wait::{holds_for, monotonic_ns, wait_until};
+
+/// The kernel's directory of the one hardware watchdog driver that machines have, with devices as links of their addresses.
+const DRIVER: &str = "/sys/bus/pci/drivers/i6300ESB timer";
+/// The address of the unbound device; the next boot has neither the file nor the need for it.
+const ADDRESS: &str = "/run/unbound";
+
+/// The driver is unbound, and the node commits that its watchdog failed.
+pub fn unbind_and_see_failed(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.guest(node)?.run(&unbinding())?;
+    commits_failure(rig, node)?;
+    wait_until(&format!("{node} to be shown with a watchdog that failed"), CEILING, || {
+        watchdog(rig, node) == Some(("False".to_owned(), "WatchdogFailed".to_owned()))
+    })
+}
+
+/// The machine's link goes down, and its driver is unbound: the node cannot commit that.
+pub fn cut_and_unbind(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.cluster.cut(node)?;
+    rig.guest(node)?.run(&unbinding())
+}
+
+/// As [`cut_and_unbind`], and the agent stands still: only the watchdog daemon can still reset the machine.
+pub fn leave_to_the_daemon(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.cluster.cut(node)?;
+    let hang = format!("systemctl kill --kill-whom=main --signal=SIGSTOP {AGENT}");
+    rig.guest(node)?.run(&format!("{} && {hang}", unbinding()))
+}
+
+/// The empty node runs on for longer than any deadline is valid, then the driver is bound again and guards a service again.
+pub fn bind(rig: &mut Rig, node: &str) -> Result<()> {
+    let wait = Duration::from_millis(rig.cluster.node_report(node)?.wait_ms());
+    holds_for(&format!("{node} commits that its watchdog failed"), wait, || {
+        rig.cluster.node_report(node).is_ok_and(|report| report.watchdog_failed)
+    })?;
+    make_good(rig, node)
+}
+
+/// The link comes back, upon which the node commits that its watchdog failed; then the driver is bound again.
+pub fn heal_and_bind(rig: &mut Rig, node: &str) -> Result<()> {
+    rig.cluster.heal(node)?;
+    commits_failure(rig, node)?;
+    make_good(rig, node)
+}
+
+/// The driver is bound again, the watchdog counts again, and guards another service.
+fn make_good(rig: &Rig, node: &str) -> Result<()> {
+    rig.guest(node)?.run(&format!("cat {ADDRESS} >'{DRIVER}/bind'"))?;
+    wait_until(&format!("{node} to commit that its watchdog takes pets"), CEILING, || {
+        rig.cluster.node_report(node).is_ok_and(|report| !report.watchdog_failed)
+    })?;
+    wait_until(&format!("{node} to be shown with a watchdog that counts"), CEILING, || {
+        watchdog(rig, node).is_some_and(|(status, _)| status == "True")
+    })?;
+    let service = format!("guarded-again-{}", monotonic_ns());
+    rig.create_service(&service, node, SHARED)?;
+    rig.delete_service(&service)
+}
+
+/// The kernel keeps the open device, which takes no more pets, but removes its name.
+fn unbinding() -> String {
+    format!(
+        "cd '{DRIVER}' && ls -d 0000:* >{ADDRESS} && cat {ADDRESS} >unbind && test ! -e /sys/class/watchdog/watchdog0"
+    )
+}
+
+fn commits_failure(rig: &Rig, node: &str) -> Result<()> {
+    wait_until(&format!("{node} to commit that its watchdog failed"), CEILING, || {
+        rig.cluster.node_report(node).is_ok_and(|report| report.watchdog_failed)
+    })
+}
+
+/// Status and reason of a node's condition Watchdog.
+fn watchdog(rig: &Rig, node: &str) -> Option<(String, String)> {
+    let shown = rig.cluster.object("nodes", node)?;
+    let watchdog = condition(&shown, "Watchdog")?;
+    let text = |field: &str| watchdog[field].as_str().unwrap_or_default().to_owned();
+    Some((text("status"), text("reason")))
+}
