@@ -18,7 +18,7 @@ pub(crate) mod network;
 mod notifications;
 mod power;
 pub(crate) mod process;
-mod recorded;
+pub mod recorded;
 mod rules;
 mod run;
 mod slow_driver;
@@ -129,8 +129,8 @@ pub struct World {
     pub(crate) told: BTreeSet<(Reason, String)>,
     /// What users could read, if anybody collects it.
     vocabulary: Option<Box<Vocabulary>>,
-    /// The transactions that were applied, if they are recorded.
-    recorded: Option<Vec<ha_store::Transaction>>,
+    /// Every step, if they are recorded.
+    recorded: Option<Box<recorded::Recording>>,
     pub(crate) keys: Keys,
     queue: Queue<Event>,
     random: Random,

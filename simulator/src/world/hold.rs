@@ -3,6 +3,7 @@
 use super::World;
 use super::event::Event;
 use super::process::Generation;
+use super::recorded::Step;
 use ha_api_types::keys::Key;
 use ha_api_types::record::{HoldAnswer, HoldRequest, NodeReport};
 use ha_api_types::time::Millis;
@@ -39,6 +40,7 @@ pub(super) struct Holding {
 impl World {
     /// An agent asks a controller; the question or its answer may be lost.
     pub(super) fn ask_hold(&mut self, question: Question, request: HoldRequest, patience_ms: Millis) {
+        self.note_step(&question.node, || Step::AsksToHold);
         self.holding.waiting.insert(question.clone());
         let none = Err("no answer in time".to_owned());
         self.queue
@@ -74,6 +76,7 @@ impl World {
     pub(super) fn answer_hold(&mut self, id: controller::HoldId, answer: HoldAnswer) {
         let Some(question) = self.holding.with_controller.remove(&id) else { return };
         if answer.granted {
+            self.note_step(&question.candidate, || Step::Grants { node: question.node.clone() });
             self.note_grant(&question);
         }
         if !self.is_lost() && self.hears_controller(&question.candidate, &question.node) {

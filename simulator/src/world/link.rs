@@ -4,6 +4,7 @@ use super::World;
 use super::event::{Event, Sender};
 use super::network::Way;
 use super::process::{Generation, Who};
+use super::recorded::Step;
 use ha_api_types::keys::Key;
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Millis, Mono};
@@ -197,7 +198,7 @@ impl World {
                 let before = self.store.revision();
                 let outcome = self.store.commit(&transaction);
                 if matches!(outcome, Outcome::Applied(_)) {
-                    self.note_commit(&transaction);
+                    self.note_step("", || Step::Committed(transaction.clone()));
                 }
                 if self.store.revision() != before {
                     self.committed(before + 1);

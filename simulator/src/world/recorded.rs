@@ -1,18 +1,108 @@
-//! The transactions of a run, for comparison with the model of the protocol.
+//! What happened in a run, step by step, for comparison with the model of the protocol.
 
 use super::World;
+use super::machine::Doing;
+use super::process::Generation;
 use ha_api_types::keys::Keys;
+use ha_api_types::time::Millis;
+use ha_node_agent::watchdog::protocol::Request;
 use ha_store::Transaction;
+use std::collections::BTreeMap;
+
+/// A step of one process, machine or device.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// etcd applied a transaction of an agent or a controller.
+    Committed(Transaction),
+    /// The machine lost its power.
+    PowerLost {
+        /// Its own watchdog did it.
+        by_watchdog: bool,
+    },
+    /// An agent's process started.
+    AgentStarts,
+    /// An agent's process ended, while its machine went on.
+    AgentEnds,
+    /// A controller's process started.
+    ControllerStarts,
+    /// The watchdog daemon's process died.
+    DaemonEnds,
+    /// The watchdog device was opened.
+    DeviceOpens,
+    /// The watchdog device was closed, so that it counts no more.
+    DeviceCloses,
+    /// The watchdog device was petted.
+    Pets,
+    /// The agent told the daemon a deadline.
+    Deadline {
+        /// Time from now to the deadline, milliseconds.
+        left_ms: Millis,
+    },
+    /// The agent told the daemon that the node is empty.
+    Stays,
+    /// A service begins to run: from now on it may touch its data.
+    ServiceStarts(String),
+    /// A service is prepared to be received.
+    ServiceReceives(String),
+    /// Nothing is left of a service, or of its preparation.
+    ServiceEnds(String),
+    /// A service arrived from another machine, where it is gone.
+    ServiceArrives {
+        /// The service.
+        service: String,
+        /// The other machine.
+        from: String,
+    },
+    /// The agent asks every controller to hold its node.
+    AsksToHold,
+    /// A controller on this node grants what another node's agent asked.
+    Grants {
+        /// The node that is held.
+        node: String,
+    },
+}
+
+/// A step, with its time.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// When, virtual milliseconds.
+    pub at: Millis,
+    /// On this machine; for a transaction nobody's.
+    pub node: String,
+    /// What.
+    pub step: Step,
+}
+
+/// What is recorded, and what machines looked like after the last step.
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    steps: Vec<Recorded>,
+    seen: BTreeMap<String, Seen>,
+}
+
+/// What is compared of a machine.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    boot: u64,
+    up: bool,
+    resets: usize,
+    agent: Option<Generation>,
+    controller: Option<Generation>,
+    daemon_dead: bool,
+    open: bool,
+    services: BTreeMap<String, Doing>,
+}
 
 impl World {
-    /// Records every applied transaction of an agent or a controller from now on.
-    pub fn record_commits(&mut self) {
-        self.recorded = Some(Vec::new());
+    /// Records every step from now on: transactions that were applied, and what machines and devices do.
+    pub fn record_steps(&mut self) {
+        let seen = self.machines_seen();
+        self.recorded = Some(Box::new(Recording { steps: Vec::new(), seen }));
     }
 
-    /// The transactions that were applied since [`World::record_commits`], in order.
-    pub fn recorded_commits(&self) -> &[Transaction] {
-        self.recorded.as_deref().unwrap_or_default()
+    /// The steps since [`World::record`], in order.
+    pub fn recorded_steps(&self) -> &[Recorded] {
+        self.recorded.as_ref().map_or(&[], |recording| &recording.steps)
     }
 
     /// The keys of the simulated cluster.
@@ -20,9 +110,105 @@ impl World {
         &self.keys
     }
 
-    pub(super) fn note_commit(&mut self, transaction: &Transaction) {
-        if let Some(recorded) = &mut self.recorded {
-            recorded.push(transaction.clone());
+    pub(super) fn note_step(&mut self, node: &str, step: impl FnOnce() -> Step) {
+        if let Some(recording) = &mut self.recorded {
+            recording.steps.push(Recorded { at: self.now, node: node.to_owned(), step: step() });
         }
+    }
+
+    /// What the agent told the watchdog daemon.
+    pub(super) fn note_watchdog_request(&mut self, node: &str, request: &Request) {
+        let deadline = match request {
+            Request::Deadline(deadline) => deadline,
+            Request::Stay => return self.note_step(node, || Step::Stays),
+            // The deadline that an agent arms with is one that it has told, or would, and the model arms without one.
+            Request::Arm(_) | Request::Release | Request::Query => return,
+        };
+        let left_ms = (deadline.monotonic_raw_ns / 1_000_000).saturating_sub(self.clock_of(node).raw.0);
+        self.note_step(node, || Step::Deadline { left_ms });
+    }
+
+    /// Compares the machines with what they looked like, after each event.
+    pub(super) fn note_changes(&mut self) {
+        if self.recorded.is_none() {
+            return;
+        }
+        let now_seen = self.machines_seen();
+        let Some(recording) = &mut self.recorded else { return };
+        let seen = std::mem::replace(&mut recording.seen, now_seen.clone());
+        let mut found = Vec::new();
+        for (node, after) in &now_seen {
+            let before = seen.get(node).cloned().unwrap_or_default();
+            let mut add = |step| found.push((node.clone(), step));
+            let lost = before.up && (!after.up || before.boot != after.boot);
+            if lost {
+                add(Step::PowerLost { by_watchdog: after.resets > before.resets });
+            }
+            let before = if lost { Seen::default() } else { before };
+            if before.agent.is_some() && before.agent != after.agent {
+                add(Step::AgentEnds);
+            }
+            if after.agent.is_some() && before.agent != after.agent {
+                add(Step::AgentStarts);
+            }
+            if after.controller.is_some() && before.controller != after.controller {
+                add(Step::ControllerStarts);
+            }
+            if after.daemon_dead && !before.daemon_dead {
+                add(Step::DaemonEnds);
+            }
+            if after.open != before.open {
+                add(if after.open { Step::DeviceOpens } else { Step::DeviceCloses });
+            }
+            for service in before.services.keys().filter(|service| !after.services.contains_key(*service)) {
+                let arrived = |other: &&String| {
+                    let is_there =
+                        |all: &BTreeMap<String, Seen>| all.get(*other)?.services.get(service).copied();
+                    matches!(is_there(&now_seen), Some(Doing::Arrived | Doing::Runs))
+                        && !matches!(is_there(&seen), Some(Doing::Arrived | Doing::Runs))
+                };
+                if !now_seen.keys().any(|other| arrived(&other)) {
+                    add(Step::ServiceEnds(service.clone()));
+                }
+            }
+            for (service, doing) in &after.services {
+                let was = before.services.get(service);
+                let source = seen.iter().find(|(other, seen)| {
+                    *other != node
+                        && seen.services.get(service) == Some(&Doing::Runs)
+                        && now_seen
+                            .get(*other)
+                            .is_none_or(|now| !now.services.contains_key(service) && now.up)
+                });
+                match (was, doing, source) {
+                    (None | Some(Doing::Receives), Doing::Runs | Doing::Arrived, Some((from, _))) => {
+                        add(Step::ServiceArrives { service: service.clone(), from: from.clone() });
+                    }
+                    (None, Doing::Runs | Doing::Arrived, None) => add(Step::ServiceStarts(service.clone())),
+                    (None, Doing::Receives, _) => add(Step::ServiceReceives(service.clone())),
+                    (Some(_), Doing::Runs | Doing::Arrived | Doing::Receives, _) => {}
+                }
+            }
+        }
+        for (node, step) in found {
+            self.note_step(&node, || step);
+        }
+    }
+
+    fn machines_seen(&self) -> BTreeMap<String, Seen> {
+        let look = |(node, machine): (&String, &super::machine::Machine)| {
+            let seen = Seen {
+                boot: machine.boot,
+                up: machine.up,
+                resets: machine.resets.len(),
+                agent: self.agents.get(node).map(|process| process.generation),
+                controller: self.controllers.get(node).map(|process| process.generation),
+                daemon_dead: machine.watchdog.dead,
+                open: machine.watchdog.open,
+                services: machine.services.iter().map(|(name, one)| (name.clone(), one.doing)).collect(),
+            };
+            (node.clone(), seen)
+        };
+        self.machines.iter().map(look).collect()
     }
 }

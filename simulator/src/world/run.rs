@@ -25,6 +25,7 @@ impl World {
                 self.deferred.push((node, event));
             } else {
                 self.happen(event);
+                self.note_changes();
                 self.check_bounds();
                 self.look_at_store();
                 self.look_at_condition();

@@ -4,6 +4,7 @@ use super::World;
 use super::event::Event;
 use super::machine::Stopped;
 use super::process::Generation;
+use super::recorded::Step;
 use crate::scenario::Device;
 use crate::scenario::action::Pets;
 use ha_node_agent::core::{Input, WatchdogNews, WatchdogRequestId};
@@ -50,6 +51,7 @@ impl World {
         machine.watchdog.number += 1;
         let number = machine.watchdog.number;
         machine.watchdog.waiting.insert(number, id);
+        self.note_watchdog_request(node, &request);
         self.tell_daemon(node, Some(generation), DaemonInput::Message { number, request });
     }
 
@@ -181,6 +183,7 @@ impl World {
         }
         machine.watchdog.timeout_seconds = timeout_seconds;
         self.start_device(node, timeout_seconds);
+        self.note_step(node, || Step::Pets);
         Ok(timeout_seconds)
     }
 

@@ -83,7 +83,8 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
         }
         Watchdog::Free | Watchdog::Follow { .. } => {
             let released = match machine.phase {
-                Phase::Member => machine.belongs && !store.member(node).armed && !wants_permit(state, node),
+                // Releasing writes nothing, so an agent that has not read its newest assignment does it all the same.
+                Phase::Member => machine.belongs && !store.member(node).armed,
                 Phase::Requested => true,
                 Phase::Dead | Phase::Resuming | Phase::Clearing => false,
             };

@@ -9,6 +9,7 @@ use ha_api_types::record::{
 use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
 use ha_simulator::scenario::Scenario;
 use ha_simulator::world::World;
+use ha_simulator::world::recorded::Step;
 use ha_store::{Guard, Transaction, Write as Written};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,10 +72,11 @@ fn guards_are_those_of_the_code() {
         let folder = path.parent().expect("a directory");
         let scenario = Scenario::parse(name, &text, folder).expect("a valid scenario");
         let mut world = World::new(scenario).expect("a valid world");
-        world.record_commits();
+        world.record_steps();
         world.run();
         let mut reader = Reader::new(world.keys().clone());
-        for transaction in world.recorded_commits() {
+        for recorded in world.recorded_steps() {
+            let Step::Committed(transaction) = &recorded.step else { continue };
             for meant in reader.read(transaction) {
                 *seen.entry(title(meant.write)).or_default() += 1;
                 if let Some(difference) = reader.difference(transaction, &meant) {

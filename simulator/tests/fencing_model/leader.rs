@@ -190,7 +190,9 @@ fn after_migration(
     if !handed_over || !is_gone(state, from) {
         return;
     }
-    if arrived(state, from) && is_open(state, target) && state.store.is_assigned(target) {
+    // A target that is still to receive is told to start, which clears what it has received: the source is proven dead.
+    let waits = state.store.is_proven_dead(from) && state.store.answer(target) == Answer::Receiving;
+    if (arrived(state, from) || waits) && is_open(state, target) && state.store.is_assigned(target) {
         found(Work::Run(target), rests_on(from) | 1 << target);
     }
     if is_gone(state, target) || configuration.lacks(Mutation::FreshAfterHandOver) {

@@ -1,0 +1,289 @@
+//! Traces of simulated clusters as paths of the model: which states it can be in after each visible step.
+
+use crate::action::{Action, AgentStep, Fault, LeaderStep, WatchdogStep};
+use crate::bounds::{Bounds, Device};
+use crate::configuration::Configuration;
+use crate::hold::Event as Held;
+use crate::model::Protocol;
+use crate::node::{Phase, Service, Watchdog};
+use crate::state::State;
+use crate::store::at;
+use crate::trace::{Event, Timed, Trace};
+use crate::write::{Change, Write};
+use ha_api_types::time::Millis;
+use stateright::Model;
+use std::collections::HashSet;
+
+/// One tick of the model, milliseconds. Th and Ts must be multiples of it.
+pub(crate) const TICK_MS: Millis = 250;
+
+/// The times of a trace in ticks. Between two moments that are x apart as many boundaries of ticks pass as the whole part of x in
+/// ticks, or one more. So what may happen **until** a time happens in the model no later than that time, and what waits **for** a
+/// time waits in the model for its whole part at least: Th and Ts are exact, and W of the model is the whole part of the code's.
+/// What is left of it for the watchdog must still be as long as the longest that its device takes.
+pub(crate) fn bounds(trace: &Trace) -> Bounds {
+    let ticks = |ms: Millis| i8::try_from(ms / TICK_MS).expect("a time of the model");
+    let timings = &trace.timings;
+    let exact = |ms: Millis| {
+        assert_eq!(ms % TICK_MS, 0, "{ms} ms are not a multiple of a tick");
+        ticks(ms)
+    };
+    let valid = exact(timings.heartbeat_valid_ms);
+    let timeout = ticks(trace.wait_ms) - valid - 1;
+    let bounds = Bounds { valid, margin: exact(timings.stop_margin_ms), timeout, device: Device::Sliding };
+    let rate_error_ms =
+        timings.watchdog_timeout_ms * Millis::from(timings.watchdog_rate_error_ppm) / 1_000_000;
+    let longest_ms = timings.watchdog_timeout_ms + rate_error_ms + timings.watchdog_lateness_ms;
+    assert!(
+        u64::try_from(timeout).expect("a time to come") * TICK_MS >= longest_ms,
+        "{bounds:?}, {longest_ms}"
+    );
+    bounds
+}
+
+/// The configuration that a trace is a path of: everything may happen.
+pub(crate) fn configuration(trace: &Trace, hold: bool) -> Configuration {
+    Configuration {
+        name: "replay",
+        bounds: bounds(trace),
+        candidates: trace.candidates,
+        candidate_restarts: true,
+        hold,
+        agent_restarts: true,
+        power_loss: true,
+        idle_closes: true,
+        crashes: true,
+        commands: true,
+        migration: true,
+        leave: true,
+        fence_device: true,
+        symmetric: false,
+        ..Configuration::SHORT
+    }
+}
+
+/// Where a trace leaves the model.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The step that no state allows.
+    pub(crate) step: Option<Timed>,
+    /// Its number among the steps.
+    pub(crate) number: usize,
+    /// When, and one of the states before it.
+    pub(crate) detail: String,
+}
+
+/// Replays a trace. Returns how many states there were at most at one time.
+pub(crate) fn replay(configuration: Configuration, steps: &[Timed]) -> Result<usize, Box<Refused>> {
+    let model = Protocol { configuration };
+    let mut states: HashSet<State> = model.init_states().into_iter().collect();
+    let mut most = 0;
+    let Some(first) = steps.first() else { return Ok(0) };
+    let mut tick = first.at / TICK_MS;
+    for (number, timed) in steps.iter().enumerate() {
+        let refused = |states: &HashSet<State>, step, tick: Millis| {
+            let any = states.iter().next();
+            let store = any.map(|state| state.store);
+            let nodes = any.map(|state| state.nodes);
+            let detail =
+                format!("{} states at {} ms, one of them {store:?} {nodes:?}", states.len(), tick * TICK_MS);
+            Box::new(Refused { step, number, detail })
+        };
+        while tick < timed.at / TICK_MS {
+            tick += 1;
+            let next = after(&model, &states, |action| *action == Action::Tick, |_| false);
+            if next.is_empty() {
+                return Err(refused(&states, None, tick));
+            }
+            states = next;
+        }
+        let next = after_event(&model, &states, timed.event);
+        if next.is_empty() {
+            return Err(refused(&states, Some(*timed), tick));
+        }
+        states = next;
+        most = most.max(states.len());
+    }
+    Ok(most)
+}
+
+/// The states that steps lead to which are not recorded.
+fn closure(model: &Protocol, states: &HashSet<State>) -> HashSet<State> {
+    let mut all = states.clone();
+    let mut left: Vec<State> = states.iter().copied().collect();
+    let mut actions = Vec::new();
+    while let Some(state) = left.pop() {
+        actions.clear();
+        model.actions(&state, &mut actions);
+        for action in actions.drain(..).filter(|action| is_hidden(&state, *action)) {
+            if let Some(next) = model.next_state(&state, action)
+                && all.insert(next)
+            {
+                left.push(next);
+            }
+        }
+    }
+    all
+}
+
+/// What an agent decides for itself, what a candidate reads, and a pet that reaches the device late.
+fn is_hidden(state: &State, action: Action) -> bool {
+    match action {
+        Action::Agent(node, AgentStep::Stop) => state.node(node).service == Service::Absent,
+        Action::Agent(_, AgentStep::NoticeClosed | AgentStep::EndHandOver | AgentStep::DropCandidates)
+        | Action::Watchdog(_, WatchdogStep::Pet)
+        | Action::Candidate(_, Held::Read) => true,
+        Action::Tick
+        | Action::Agent(..)
+        | Action::Watchdog(..)
+        | Action::Leader(_)
+        | Action::Arrive(_)
+        | Action::CutOver(_)
+        | Action::Candidate(..)
+        | Action::Fault(_) => false,
+    }
+}
+
+/// The states after one of these actions; a state in which none is possible stays if it may.
+fn after(
+    model: &Protocol,
+    states: &HashSet<State>,
+    matches: impl Fn(&Action) -> bool,
+    stays: impl Fn(&State) -> bool,
+) -> HashSet<State> {
+    let mut found = HashSet::new();
+    let mut actions = Vec::new();
+    for state in closure(model, states) {
+        actions.clear();
+        model.actions(&state, &mut actions);
+        let mut is_possible = false;
+        for action in actions.drain(..).filter(|action| matches(action)) {
+            is_possible = true;
+            found.insert(model.next_state(&state, action).unwrap_or(state));
+        }
+        if !is_possible && stays(&state) {
+            found.insert(state);
+        }
+    }
+    found
+}
+
+fn after_event(model: &Protocol, states: &HashSet<State>, event: Event) -> HashSet<State> {
+    if let Event::Deadline { node, left_ms } = event {
+        return after_deadline(model, states, node, left_ms);
+    }
+    after(model, states, |action| is_that(*action, event), |state| may_be_nothing(state, event))
+}
+
+/// The daemon follows a deadline that the model does not have earlier.
+fn after_deadline(model: &Protocol, states: &HashSet<State>, node: u8, left_ms: Millis) -> HashSet<State> {
+    let learns = |action: &Action| matches!(action, Action::Agent(of, AgentStep::LearnDeadline | AgentStep::HoldOn) if *of == node);
+    let mut found = after(model, states, learns, |_| true);
+    found.extend(closure(model, states));
+    let left = i8::try_from(left_ms / TICK_MS).unwrap_or(i8::MAX);
+    // A daemon that follows none yet is told one in the model only while it could still be used.
+    let useless = left <= model.configuration.bounds.margin;
+    found.retain(|state| {
+        let machine = state.node(node);
+        let nothing_to_guard = machine.watchdog == Watchdog::Off && machine.is_empty();
+        machine.left() >= left || machine.watchdog == Watchdog::Free && useless || nothing_to_guard
+    });
+    found
+}
+
+/// Whether an action is what was seen.
+fn is_that(action: Action, event: Event) -> bool {
+    match event {
+        Event::Write(write) => match action {
+            Action::Agent(_, AgentStep::Commit(own)) | Action::Leader(LeaderStep::Commit(own)) => {
+                is_same(own, write)
+            }
+            Action::Leader(LeaderStep::PowerOff(node)) => {
+                write == Write::Release(node, crate::write::Proof::Device)
+            }
+            Action::Tick
+            | Action::Agent(..)
+            | Action::Watchdog(..)
+            | Action::Leader(_)
+            | Action::Arrive(_)
+            | Action::CutOver(_)
+            | Action::Candidate(..)
+            | Action::Fault(_) => false,
+        },
+        Event::Arm(node) => action == Action::Agent(node, AgentStep::Arm),
+        Event::Release(node) => action == Action::Agent(node, AgentStep::Release),
+        Event::Stay(node) => action == Action::Agent(node, AgentStep::Stay),
+        Event::Pet(node) => action == Action::Watchdog(node, WatchdogStep::Pet),
+        Event::Begin(node) => action == Action::Agent(node, AgentStep::Begin),
+        Event::End(node) => {
+            action == Action::Agent(node, AgentStep::Stop) || action == Action::Fault(Fault::Crash(node))
+        }
+        Event::CutOver(node) => action == Action::CutOver(node),
+        // The model's device resets at the latest moment; a real one may do so earlier.
+        Event::PowerLost { node, by_watchdog: true } => {
+            action == Action::Watchdog(node, WatchdogStep::Reset)
+                || action == Action::Fault(Fault::PowerLoss(node))
+        }
+        Event::PowerLost { node, by_watchdog: false } => action == Action::Fault(Fault::PowerLoss(node)),
+        Event::Boot(node) => action == Action::Fault(Fault::Boot(node)),
+        Event::AgentEnds(node) => action == Action::Fault(Fault::AgentEnds(node)),
+        Event::AgentStarts(node) => action == Action::Fault(Fault::AgentStarts(node)),
+        Event::Leads => matches!(action, Action::Fault(Fault::LeaderChange(_))),
+        Event::Restarts => matches!(action, Action::Fault(Fault::CandidateRestart(number)) if number > 0),
+        Event::Ask(node) => action == Action::Agent(node, AgentStep::Ask),
+        Event::Grant { node, leads } => {
+            matches!(action, Action::Candidate(number, Held::Grant(of)) if of == node && (number == 0) == leads)
+        }
+        Event::Deadline { .. } => false,
+    }
+}
+
+/// The same write, but for what it rests on and whether its action uid is still the assigned one.
+fn is_same(own: Write, seen: Write) -> bool {
+    match (own, seen) {
+        (Write::Close { node, .. }, Write::Close { node: other, .. })
+        | (Write::Stopped { node, .. }, Write::Stopped { node: other, .. })
+        | (Write::Running { node, .. }, Write::Running { node: other, .. }) => node == other,
+        (Write::Assign { work, .. }, Write::Assign { work: other, .. }) => work == other,
+        // `alive` was lost with its lease: the same process creates it again (R3.26).
+        (Write::Heartbeat(node, Change::Keep), Write::Heartbeat(other, Change::Create)) => node == other,
+        (own, seen) => own == seen,
+    }
+}
+
+/// Whether the model leaves this step out in such a state, because it changes nothing there.
+fn may_be_nothing(state: &State, event: Event) -> bool {
+    match event {
+        // Idle nodes send no heartbeats in the model.
+        Event::Write(Write::Heartbeat(node, Change::Keep | Change::Create | Change::Name)) => {
+            let machine = state.node(node);
+            !state.store.member(node).armed && machine.phase == Phase::Member && machine.belongs
+        }
+        // A watchdog that is armed while nothing exclusive is left on its node guards nothing: the agent's last report may still
+        // say that something is active.
+        Event::Write(Write::Heartbeat(node, Change::Arm | Change::Disarm)) => {
+            state.node(node).is_empty() && state.node(node).watchdog == Watchdog::Off
+        }
+        Event::Arm(node) => state.node(node).is_empty(),
+        Event::Release(node) => state.node(node).is_empty() && state.node(node).watchdog == Watchdog::Off,
+        // Petted without a deadline.
+        Event::Pet(node) => !state.node(node).follows(),
+        Event::Stay(node) => !state.node(node).follows(),
+        Event::End(node) => state.node(node).service == Service::Absent,
+        Event::AgentEnds(node) => !state.node(node).has_agent(),
+        Event::Ask(_) => true,
+        Event::Grant { node, .. } => {
+            state.node(node).asked.is_none()
+                || state.candidates.iter().any(|candidate| candidate.known[at(node)].granted)
+        }
+        Event::Write(_)
+        | Event::Deadline { .. }
+        | Event::Begin(_)
+        | Event::CutOver(_)
+        | Event::PowerLost { .. }
+        | Event::Boot(_)
+        | Event::AgentStarts(_)
+        | Event::Leads
+        | Event::Restarts => false,
+    }
+}

@@ -1,0 +1,386 @@
+//! What a simulated cluster did, in the words of the model.
+
+use crate::store::{NODES, NodeId, Work};
+use crate::write::{Change, Proof, Write};
+use ha_api_types::keys::{Key as Stored, Keys};
+use ha_api_types::record::{
+    Action as Ordered, Assignment, Fence, FenceState, Leader, Mode, NodeReport, Phase, Proof as Proven,
+    ServiceReport,
+};
+use ha_api_types::time::Millis;
+use ha_simulator::scenario::Scenario;
+use ha_simulator::world::World;
+use ha_simulator::world::recorded::{Recorded, Step};
+use ha_store::{Guard, Transaction, Write as Written};
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A visible step of the cluster. Steps that the model has and this list does not are inserted where they fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// etcd applied this write. What the model knows of guards is not compared here.
+    Write(Write),
+    /// The watchdog device was opened.
+    Arm(NodeId),
+    /// The watchdog device was closed.
+    Release(NodeId),
+    /// The agent told the daemon that the node is empty.
+    Stay(NodeId),
+    /// The device was petted.
+    Pet(NodeId),
+    /// The agent told the daemon a deadline.
+    Deadline {
+        /// On which node.
+        node: NodeId,
+        /// Time left to it, milliseconds.
+        left_ms: Millis,
+    },
+    /// The service starts, or is prepared to be received.
+    Begin(NodeId),
+    /// Nothing is left of the service.
+    End(NodeId),
+    /// The service arrived on the other node, and is gone from this one.
+    CutOver(NodeId),
+    /// The machine lost its power.
+    PowerLost {
+        /// Which machine.
+        node: NodeId,
+        /// Its own watchdog did it.
+        by_watchdog: bool,
+    },
+    /// The first agent of a boot started.
+    Boot(NodeId),
+    /// An agent's process ended.
+    AgentEnds(NodeId),
+    /// An agent's process started.
+    AgentStarts(NodeId),
+    /// Another candidate leads.
+    Leads,
+    /// The process of a candidate that does not lead started again.
+    Restarts,
+    /// The agent asks all candidates to hold its node.
+    Ask(NodeId),
+    /// A candidate grants it.
+    Grant {
+        /// Whose question.
+        node: NodeId,
+        /// The candidate leads.
+        leads: bool,
+    },
+}
+
+/// A visible step, with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timed {
+    /// When, virtual milliseconds.
+    pub(crate) at: Millis,
+    /// What.
+    pub(crate) event: Event,
+}
+
+/// What the simulator recorded of one service on two nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Trace {
+    /// The steps since the first assignment of the service.
+    pub(crate) steps: Vec<Timed>,
+    /// Timings of the cluster.
+    pub(crate) timings: ha_api_types::timing::Timings,
+    /// W of the nodes, milliseconds.
+    pub(crate) wait_ms: Millis,
+    /// How many controller candidates there are.
+    pub(crate) candidates: usize,
+}
+
+/// Runs a scenario and translates what it did with this service.
+pub(crate) fn of_scenario(name: &str, service: &str) -> Trace {
+    let path = Path::new("scenarios").join(format!("{name}.yaml"));
+    let text = std::fs::read_to_string(&path).expect("a scenario");
+    let scenario =
+        Scenario::parse(name, &text, path.parent().expect("a directory")).expect("a valid scenario");
+    let candidates = scenario.nodes.iter().filter(|machine| machine.controller).count();
+    let timings = ha_api_types::timing::Timings::from(&scenario.timing);
+    let mut world = World::new(scenario).expect("a valid world");
+    world.record_steps();
+    let leader = world.leader().unwrap_or_default();
+    world.run();
+    let mut translator = Translator::new(world.keys().clone(), service, leader);
+    translator.find_nodes(world.recorded_steps());
+    for recorded in world.recorded_steps() {
+        translator.translate(recorded);
+    }
+    Trace { steps: translator.found, timings, wait_ms: translator.wait_ms, candidates }
+}
+
+/// Reads what was recorded, knowing what the keys said before.
+struct Translator {
+    keys: Keys,
+    service: String,
+    nodes: Vec<String>,
+    leader: String,
+    values: BTreeMap<String, Vec<u8>>,
+    phases: BTreeSet<(String, String, String)>,
+    off: BTreeSet<String>,
+    begun: bool,
+    wait_ms: Millis,
+    found: Vec<Timed>,
+}
+
+fn parsed<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value).ok()
+}
+
+impl Translator {
+    fn new(keys: Keys, service: &str, leader: String) -> Translator {
+        Translator {
+            keys,
+            service: service.to_owned(),
+            nodes: Vec::new(),
+            leader,
+            values: BTreeMap::new(),
+            phases: BTreeSet::new(),
+            off: BTreeSet::new(),
+            begun: false,
+            wait_ms: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// The nodes that assignments of the service name, the first one first.
+    fn find_nodes(&mut self, recorded: &[Recorded]) {
+        let key = self.keys.assignment(&self.service);
+        for one in recorded {
+            let Step::Committed(transaction) = &one.step else { continue };
+            let Some(Written::Put { value, .. }) = transaction.writes().get(&key) else { continue };
+            let assignment: Assignment = parsed(value).expect("an assignment");
+            let mut named = vec![assignment.node];
+            if let Ordered::Migrate { target, .. } = assignment.action {
+                named.push(target);
+            }
+            for node in named {
+                if !self.nodes.contains(&node) {
+                    self.nodes.push(node);
+                }
+            }
+        }
+        assert!(self.nodes.len() <= NODES, "{} was on more nodes than the model has", self.service);
+    }
+
+    fn node(&self, name: &str) -> Option<NodeId> {
+        self.nodes.iter().position(|known| known == name).and_then(|place| NodeId::try_from(place).ok())
+    }
+
+    fn before<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        parsed(self.values.get(key)?)
+    }
+
+    fn translate(&mut self, recorded: &Recorded) {
+        let found = match &recorded.step {
+            Step::Committed(transaction) => {
+                let found = self.committed(transaction);
+                self.apply(transaction);
+                found
+            }
+            step => self.machine_step(step, &recorded.node).into_iter().collect(),
+        };
+        if self.begun {
+            self.found.extend(found.into_iter().map(|event| Timed { at: recorded.at, event }));
+        } else {
+            // The model begins with this assignment.
+            self.begun = self.values.contains_key(&self.keys.assignment(&self.service));
+        }
+    }
+
+    fn machine_step(&mut self, step: &Step, name: &str) -> Option<Event> {
+        let own = |service: &String| *service == self.service;
+        if let (Step::ControllerStarts, false) = (step, self.leader == name) {
+            return Some(Event::Restarts);
+        }
+        if let Step::Grants { node } = step {
+            return Some(Event::Grant { node: self.node(node)?, leads: self.leader == name });
+        }
+        let node = self.node(name)?;
+        Some(match step {
+            Step::PowerLost { by_watchdog } => {
+                self.off.insert(name.to_owned());
+                Event::PowerLost { node, by_watchdog: *by_watchdog }
+            }
+            Step::AgentStarts if self.off.remove(name) => Event::Boot(node),
+            Step::AgentStarts => Event::AgentStarts(node),
+            Step::AgentEnds => Event::AgentEnds(node),
+            Step::DeviceOpens => Event::Arm(node),
+            Step::DeviceCloses => Event::Release(node),
+            Step::Pets => Event::Pet(node),
+            Step::Deadline { left_ms } => Event::Deadline { node, left_ms: *left_ms },
+            Step::Stays => Event::Stay(node),
+            Step::ServiceStarts(service) | Step::ServiceReceives(service) if own(service) => {
+                Event::Begin(node)
+            }
+            Step::ServiceEnds(service) if own(service) => Event::End(node),
+            Step::ServiceArrives { service, from } if own(service) => Event::CutOver(self.node(from)?),
+            Step::AsksToHold => Event::Ask(node),
+            // The device counts on, and the service manager keeps its descriptor.
+            Step::DaemonEnds
+            | Step::ControllerStarts
+            | Step::Grants { .. }
+            | Step::Committed(_)
+            | Step::ServiceStarts(_)
+            | Step::ServiceReceives(_)
+            | Step::ServiceEnds(_)
+            | Step::ServiceArrives { .. } => return None,
+        })
+    }
+
+    fn apply(&mut self, transaction: &Transaction) {
+        for (key, write) in transaction.writes() {
+            match write {
+                Written::Put { value, .. } => self.values.insert(key.clone(), value.to_vec()),
+                Written::Delete => self.values.remove(key),
+            };
+        }
+    }
+
+    /// The writes of the model that a transaction makes; what is concluded of a node comes before what follows from it.
+    fn committed(&mut self, transaction: &Transaction) -> Vec<Event> {
+        let mut fences = Vec::new();
+        let mut others = Vec::new();
+        for (key, write) in transaction.writes() {
+            let Written::Put { value, .. } = write else { continue };
+            match self.keys.clone().parse(key) {
+                Some(Stored::Alive(name)) => {
+                    if let Some(node) = self.node(name) {
+                        others.extend(self.heartbeat(transaction, key, name, node));
+                    }
+                }
+                Some(Stored::NodeReport(name)) => others.extend(self.node_report(value, name)),
+                Some(Stored::ServiceReport(name, service)) if service == self.service => {
+                    others.extend(self.service_report(value, name));
+                }
+                Some(Stored::Fence(name)) => {
+                    if let Some(node) = self.node(name) {
+                        fences.extend(self.fence(key, value, node));
+                    }
+                }
+                Some(Stored::Assignment(service)) if service == self.service => {
+                    others.extend(self.assignment(key, value));
+                }
+                Some(Stored::Leader) => {
+                    let id = parsed::<Leader>(value).map(|leader| leader.id).unwrap_or_default();
+                    if id != self.leader {
+                        self.leader = id;
+                        others.push(Event::Leads);
+                    }
+                }
+                Some(_) | None => {}
+            }
+        }
+        fences.into_iter().map(Event::Write).chain(others).collect()
+    }
+
+    fn heartbeat(&self, transaction: &Transaction, key: &str, name: &str, node: NodeId) -> Vec<Event> {
+        let report_key = self.keys.node_report(name);
+        let before: Option<NodeReport> = self.before(&report_key);
+        let after: Option<NodeReport> = match transaction.writes().get(&report_key) {
+            Some(Written::Put { value, .. }) => parsed(value),
+            Some(Written::Delete) | None => before.clone(),
+        };
+        let was_armed = before.as_ref().is_some_and(|report| report.armed);
+        let is_armed = after.as_ref().is_some_and(|report| report.armed);
+        let generation = |report: &Option<NodeReport>| report.as_ref().map(|one| one.candidate_generation);
+        let change = match (was_armed, is_armed) {
+            _ if transaction.guards().get(key) == Some(&Guard::Absent) => Change::Create,
+            (false, true) => Change::Arm,
+            (true, false) => Change::Disarm,
+            (false, false) | (true, true) => Change::Keep,
+        };
+        let mut found = vec![Event::Write(Write::Heartbeat(node, change))];
+        if change != Change::Create && before.is_some() && generation(&before) != generation(&after) {
+            found.push(Event::Write(Write::Heartbeat(node, Change::Name)));
+        }
+        found
+    }
+
+    /// A report of a node without a heartbeat: it registers, or it leaves.
+    fn node_report(&mut self, value: &[u8], name: &str) -> Option<Event> {
+        let node = self.node(name)?;
+        let report: NodeReport = parsed(value)?;
+        self.wait_ms = report.wait_ms();
+        match report.mode {
+            Mode::Registering => Some(Event::Write(Write::Register(node))),
+            Mode::Left(_) => Some(Event::Write(Write::Leave(node))),
+            Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Restart | Mode::Disarmed => None,
+        }
+    }
+
+    fn service_report(&mut self, value: &[u8], name: &str) -> Option<Event> {
+        let node = self.node(name)?;
+        let report: ServiceReport = parsed(value)?;
+        let uid = report.action_uid.clone()?;
+        let said = |phase: Phase| (name.to_owned(), uid.clone(), format!("{phase:?}"));
+        let moves = [Phase::Receiving, Phase::HandingOver]
+            .into_iter()
+            .any(|phase| self.phases.contains(&said(phase)));
+        let first = self.phases.insert(said(report.phase));
+        let write = match report.phase {
+            // The model has no permit to resume: what has arrived runs.
+            Phase::Starting if moves => return None,
+            Phase::Starting | Phase::Receiving if first => Write::Permit(node),
+            Phase::HandingOver if first => Write::HandOver(node),
+            Phase::Stopped | Phase::Failed | Phase::HandedOver => Write::Stopped { node, current: true },
+            // What a node has started runs for the model from the permit on.
+            Phase::Running | Phase::MoveFailed if moves && first => Write::Running { node, current: true },
+            Phase::Running
+            | Phase::MoveFailed
+            | Phase::Starting
+            | Phase::Receiving
+            | Phase::HandingOver
+            | Phase::ProbedRunning
+            | Phase::ProbedStopped
+            | Phase::ProbedUnknown
+            | Phase::Stopping
+            | Phase::StopFailed => return None,
+        };
+        Some(Event::Write(write))
+    }
+
+    fn fence(&self, key: &str, value: &[u8], node: NodeId) -> Vec<Write> {
+        let fence: Fence = parsed(value).expect("a fence");
+        // What a run begins with is not recorded: epochs that are open.
+        let before = self.before::<Fence>(key).map_or(FenceState::Open, |before| before.state);
+        let proof = match &fence.proof {
+            Some(Proven::Silence { .. }) => Some(Proof::Silence),
+            Some(Proven::Device { .. }) => Some(Proof::Device),
+            Some(Proven::NewBoot { .. } | Proven::Reregistered) => Some(Proof::Registration),
+            Some(Proven::CleanLeave { .. }) => Some(Proof::Leave),
+            Some(Proven::NothingActive) => Some(Proof::Inactive),
+            Some(Proven::Operator { .. }) | None => None,
+        };
+        let close = Write::Close { node, on_silence: true };
+        let release = proof.map(|proof| Write::Release(node, proof));
+        match (before, fence.state) {
+            (FenceState::Open, FenceState::Fencing) => vec![close],
+            // Closed and released at once.
+            (FenceState::Open, FenceState::Fenced | FenceState::Closed) => {
+                [Some(close), release].into_iter().flatten().collect()
+            }
+            (FenceState::Fencing, FenceState::Fenced | FenceState::Closed) => release.into_iter().collect(),
+            (FenceState::Fenced | FenceState::Closed, FenceState::Open) => vec![Write::Open(node)],
+            (_, _) => Vec::new(),
+        }
+    }
+
+    fn assignment(&self, key: &str, value: &[u8]) -> Option<Event> {
+        let assignment: Assignment = parsed(value)?;
+        let before: Option<Assignment> = self.before(key);
+        if before.is_some_and(|before| before.action_uid == assignment.action_uid) {
+            return None;
+        }
+        let node = self.node(&assignment.node)?;
+        let work = match assignment.action {
+            Ordered::Start | Ordered::Restart => Work::Run(node),
+            Ordered::Stop { .. } | Ordered::Leave => Work::Halt(node),
+            Ordered::Migrate { .. } => Work::Move { from: node },
+        };
+        Some(Event::Write(Write::Assign { work, fences: 0, answers: 0 }))
+    }
+}

@@ -1,0 +1,221 @@
+//! Which traces are paths of the model, and which are not.
+
+use crate::configuration::Configuration;
+use crate::replay::{Refused, configuration, replay};
+use crate::store::Work;
+use crate::trace::{Event, Timed, Trace, of_scenario};
+use crate::write::{Change, Proof, Write};
+use ha_api_types::time::Millis;
+
+/// Scenarios in which a service is on no more than two nodes, and whether nodes are held in them.
+const SCENARIOS: [(&str, bool); 19] = [
+    ("fencing/node-is-cut-off", false),
+    ("fencing/node-loses-power", false),
+    ("fencing/agent-hangs", false),
+    ("fencing/a-fence-device-is-proof", false),
+    ("fencing/a-node-that-reboots-quickly-is-not-declared-dead", false),
+    ("fencing/a-watchdog-daemon-that-stands-still", false),
+    ("agent/agent-is-killed-and-restarted", false),
+    ("leadership/leader-is-killed", false),
+    ("leadership/leader-hangs-and-wakes", false),
+    ("services/service-crashes", false),
+    ("shutdown/failover-returns-late", false),
+    ("moves/relocate", false),
+    ("moves/migrate-live", false),
+    ("moves/the-target-of-a-migration-dies", false),
+    ("moves/the-source-of-a-migration-dies", false),
+    ("moves/a-target-that-dies-after-the-hand-over", false),
+    ("store/long-store-outage", false),
+    ("store/held-over-ten-minutes", true),
+    ("store/cut-off-while-others-are-held", true),
+];
+
+/// The service whose trace is replayed.
+const SERVICE: &str = "web";
+
+/// Everything that the cores do in these scenarios, the model allows at that moment.
+#[test]
+fn traces_of_the_simulator_are_paths_of_the_model() {
+    let mut wrong = Vec::new();
+    for (name, hold) in SCENARIOS {
+        let trace = of_scenario(name, SERVICE);
+        if let Err(refused) = replay(configuration(&trace, hold), &trace.steps) {
+            wrong.push(format!("{name}: {}", shown(&trace.steps, &refused)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// A refusal, and what came before it that is not repeated all the time.
+fn shown(steps: &[Timed], refused: &Refused) -> String {
+    let is_rare = |timed: &&Timed| match timed.event {
+        Event::Pet(_)
+        | Event::Deadline { .. }
+        | Event::Ask(_)
+        | Event::Grant { .. }
+        | Event::Write(Write::Heartbeat(_, Change::Keep)) => false,
+        Event::Write(_)
+        | Event::Arm(_)
+        | Event::Release(_)
+        | Event::Stay(_)
+        | Event::Begin(_)
+        | Event::End(_)
+        | Event::CutOver(_)
+        | Event::PowerLost { .. }
+        | Event::Boot(_)
+        | Event::AgentEnds(_)
+        | Event::AgentStarts(_)
+        | Event::Leads
+        | Event::Restarts => true,
+    };
+    let before: Vec<String> =
+        steps[..refused.number].iter().filter(is_rare).map(|timed| format!("{timed:?}")).collect();
+    let latest = before[before.len().saturating_sub(12)..].join("\n");
+    format!("no state allows {:?}: {}\nafter\n{latest}", refused.step, refused.detail)
+}
+
+/// A trace that is a path as it is, and one deed of it done otherwise.
+struct Case {
+    trace: Trace,
+    configuration: Configuration,
+}
+
+impl Case {
+    /// The trace up to the first step after this time, or whole.
+    fn of(name: &str, hold: bool, until_ms: Option<Millis>) -> Case {
+        let mut trace = of_scenario(name, SERVICE);
+        let configuration = configuration(&trace, hold);
+        if let Some(until) = until_ms {
+            trace.steps.retain(|timed| timed.at <= until);
+        }
+        let outcome = replay(configuration, &trace.steps);
+        assert!(
+            outcome.is_ok(),
+            "{name}: {}",
+            outcome.map_or_else(|refused| shown(&trace.steps, &refused), |_| String::new())
+        );
+        Case { trace, configuration }
+    }
+
+    /// The place of the first step like this.
+    fn place(&self, is_it: impl Fn(Event) -> bool) -> usize {
+        self.trace.steps.iter().position(|timed| is_it(timed.event)).expect("such a step")
+    }
+
+    /// Fails unless the changed trace is refused at a step like this.
+    fn refuses(&self, what: &str, change: impl FnOnce(&mut Vec<Timed>), at: impl Fn(Event) -> bool) {
+        let mut steps = self.trace.steps.clone();
+        change(&mut steps);
+        let refused = replay(self.configuration, &steps).expect_err(what);
+        let step = refused.step.map(|timed| timed.event);
+        assert!(step.is_some_and(at), "{what}: {}", shown(&steps, &refused));
+    }
+}
+
+/// Takes a step out and puts it in again so much earlier.
+fn advance(steps: &mut Vec<Timed>, place: usize, by_ms: Millis) {
+    let mut timed = steps.remove(place);
+    timed.at -= by_ms;
+    let earlier = steps.partition_point(|other| other.at <= timed.at);
+    steps.insert(earlier, timed);
+}
+
+/// Leaves a step out.
+fn without(place: usize) -> impl FnOnce(&mut Vec<Timed>) {
+    move |steps| {
+        steps.remove(place);
+    }
+}
+
+fn is_assign_to_the_other(event: Event) -> bool {
+    matches!(event, Event::Write(Write::Assign { work: Work::Run(1), .. }))
+}
+
+/// A node is cut off, and its service fails over: each order and each time of it counts.
+#[test]
+fn a_failover_that_breaks_a_rule_is_refused() {
+    let case = Case::of("fencing/node-is-cut-off", false, None);
+    let is_close = |event| matches!(event, Event::Write(Write::Close { node: 0, .. }));
+    let is_release = |event| event == Event::Write(Write::Release(0, Proof::Silence));
+    let is_permit = |node| move |event| event == Event::Write(Write::Permit(node));
+    let is_beat = |event| event == Event::Write(Write::Heartbeat(0, Change::Keep));
+    let (close, release) = (case.place(is_close), case.place(is_release));
+    case.refuses("declared dead before Th", |steps| advance(steps, close, 500), is_close);
+    case.refuses("released before W", |steps| advance(steps, release, 500), is_release);
+    let assign = case.place(is_assign_to_the_other);
+    case.refuses(
+        "assigned before it is released",
+        |steps| {
+            let early = Timed { at: steps[release].at, ..steps[assign] };
+            steps.insert(release, early);
+        },
+        is_assign_to_the_other,
+    );
+    case.refuses("released without a close", without(close), is_release);
+    let under_closed =
+        |event| move |steps: &mut Vec<Timed>| steps.insert(close + 1, Timed { at: steps[close].at, event });
+    for write in [
+        Write::Permit(0),
+        Write::Heartbeat(0, Change::Keep),
+        Write::Stopped { node: 0, current: true },
+        Write::Leave(0),
+    ] {
+        let what = format!("{write:?} under a closed epoch");
+        case.refuses(&what, under_closed(Event::Write(write)), |event| event == Event::Write(write));
+    }
+    let armed = case.place(|event| event == Event::Write(Write::Heartbeat(0, Change::Arm)));
+    case.refuses("permitted before armed is committed", without(armed), |event| {
+        matches!(event, Event::Deadline { node: 0, .. }) || is_permit(0)(event)
+    });
+    let permit = case.place(is_permit(0));
+    case.refuses("begun without a permit", without(permit), |event| event == Event::Begin(0));
+    let beats = case.trace.steps.iter().filter(|timed| is_beat(timed.event)).count();
+    assert!(beats > 5, "{beats} heartbeats");
+    case.refuses(
+        "a deadline that no heartbeat gives",
+        |steps| {
+            let beat = steps.iter().position(|timed| is_beat(timed.event)).expect("a heartbeat");
+            steps.remove(beat);
+        },
+        |event| matches!(event, Event::Deadline { node: 0, .. }),
+    );
+    let stay = case.place(|event| event == Event::Stay(0));
+    case.refuses("petted after D", without(stay), |event| event == Event::Pet(0));
+    let end = case.place(|event| event == Event::End(0));
+    case.refuses("stays with what runs", without(end), |event| event == Event::Stay(0));
+}
+
+/// A live migration, out of order.
+#[test]
+fn a_migration_that_breaks_a_rule_is_refused() {
+    let case = Case::of("moves/migrate-live", false, None);
+    let is_hand_over = |event| event == Event::Write(Write::HandOver(0));
+    let hand_over = case.place(is_hand_over);
+    case.refuses("migrated before it is handed over", without(hand_over), |event| event == Event::CutOver(0));
+    let receiving = case.place(|event| event == Event::Write(Write::Permit(1)));
+    case.refuses(
+        "handed over before the target receives",
+        |steps| {
+            let early = Timed { at: steps[receiving].at, ..steps[hand_over] };
+            steps.insert(receiving, early);
+        },
+        is_hand_over,
+    );
+    let gone = case.place(|event| matches!(event, Event::Write(Write::Stopped { node: 0, .. })));
+    case.refuses("assigned before the source says that it is gone", without(gone), is_assign_to_the_other);
+}
+
+/// Hold with one grant less.
+#[test]
+fn a_node_that_goes_on_without_every_grant_is_refused() {
+    let case = Case::of("store/held-over-ten-minutes", true, Some(90_000));
+    for leads in [true, false] {
+        case.refuses(
+            "a candidate grants nothing",
+            |steps| {
+                steps.retain(|timed| !matches!(timed.event, Event::Grant { leads: own, .. } if own == leads))
+            },
+            |event| matches!(event, Event::Deadline { node: 0, .. }),
+        );
+    }
+}
