@@ -81,6 +81,8 @@ pub(crate) enum LeaderStep {
     Lose(Write),
     /// Has a fence device turn a node off, and commits what it proves.
     PowerOff(NodeId),
+    /// Accepts a definition with the other value of `exclusive`.
+    Define,
 }
 
 /// Something breaks, or comes back.

@@ -7,7 +7,7 @@ use crate::action::AgentStep;
 use crate::configuration::Configuration;
 use crate::hold;
 use crate::mutation::Mutation;
-use crate::network::{apply, has_room, lose};
+use crate::network::{apply, has_room, is_active, lose};
 use crate::node::{Node, Phase, Right, Service, Watchdog};
 use crate::state::State;
 use crate::store::{Answer, Mode, NodeId, Work, other};
@@ -31,7 +31,12 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, node: NodeId, 
             found.push(AgentStep::Lose(write));
         }
     }
-    if machine.phase != Phase::Requested && machine.phase != Phase::Clearing && !machine.belongs {
+    // A request that was answered, and whose epoch is closed again, has lapsed.
+    let waits = match state.store.member(node).mode {
+        Mode::Registering { .. } => machine.phase == Phase::Requested,
+        Mode::Active | Mode::Left => false,
+    };
+    if !waits && machine.phase != Phase::Clearing && !machine.belongs {
         found.push(AgentStep::NoticeClosed);
     }
 }
@@ -77,7 +82,7 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
     let store = &state.store;
     match machine.watchdog {
         Watchdog::Off => {
-            if machine.phase == Phase::Member && wants_permit(state, node) {
+            if machine.phase == Phase::Member && (wants_permit(state, node) || is_active(state, node)) {
                 found.push(AgentStep::Arm);
             }
         }
@@ -88,7 +93,7 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
                 Phase::Requested => true,
                 Phase::Dead | Phase::Resuming | Phase::Clearing => false,
             };
-            if released && machine.is_empty() {
+            if released && guards_nothing(state, node) {
                 found.push(AgentStep::Release);
             }
         }
@@ -106,14 +111,20 @@ fn watchdog(configuration: &Configuration, state: &State, node: NodeId, found: &
 pub(crate) fn may_stay(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let machine = state.node(node);
     let unknown = state.has_unknown_permit(node) && !machine.is_spent;
-    (machine.is_empty() || configuration.lacks(Mutation::StayBeforeStopped)) && !unknown
+    (guards_nothing(state, node) || configuration.lacks(Mutation::StayBeforeStopped)) && !unknown
+}
+
+/// *Empty*, but for what need not be exclusive.
+fn guards_nothing(state: &State, node: NodeId) -> bool {
+    state.node(node).is_empty() || !state.store.exclusive
 }
 
 /// Starting and stopping.
 fn services(configuration: &Configuration, state: &State, node: NodeId, found: &mut Vec<AgentStep>) {
     let machine = state.node(node);
     // The permit's own condition on time was checked when it was sent: the agent may be stopped before this step.
-    let acknowledged = machine.follows() || configuration.lacks(Mutation::PermitBeforeArmed);
+    let acknowledged =
+        machine.follows() || !state.store.exclusive || configuration.lacks(Mutation::PermitBeforeArmed);
     if machine.right != Right::None && machine.service == Service::Absent && acknowledged {
         found.push(AgentStep::Begin);
     }
@@ -136,7 +147,8 @@ pub(crate) fn may_stop(state: &State, node: NodeId) -> bool {
 fn beats(configuration: &Configuration, state: &State, node: NodeId) -> impl Iterator<Item = Write> {
     let machine = state.node(node);
     let armed = state.store.member(node).armed;
-    let busy = wants_permit(state, node) || !machine.is_empty();
+    // What is not confirmed stopped is active (R4.26), also when nothing is left of it.
+    let busy = wants_permit(state, node) || !machine.is_empty() || is_active(state, node);
     let (first, second) = match machine.phase {
         Phase::Member if machine.belongs => match machine.watchdog {
             Watchdog::Off => (None, None),
@@ -173,7 +185,7 @@ fn reports(configuration: &Configuration, state: &State, node: NodeId) -> [Optio
     let nothing = [None; 5];
     match machine.phase {
         Phase::Clearing => {
-            let verified = machine.is_empty() || configuration.lacks(Mutation::AdoptWithoutPermit);
+            let verified = guards_nothing(state, node) || configuration.lacks(Mutation::AdoptWithoutPermit);
             let mut found = nothing;
             found[0] = verified.then_some(Write::Register(node));
             found
@@ -200,7 +212,8 @@ fn may_ask(configuration: &Configuration, state: &State, node: NodeId) -> bool {
     let guarded =
         state.store.member(node).armed && machine.follows() && machine.left() > configuration.bounds.margin;
     let early = configuration.lacks(Mutation::PermitBeforeArmed) && machine.watchdog != Watchdog::Off;
-    wants_permit(state, node) && outdated && (guarded || early) && !state.is_late(Write::Leave(node))
+    let allowed = guarded || early || !state.store.exclusive;
+    wants_permit(state, node) && outdated && allowed && !state.is_late(Write::Leave(node))
 }
 
 /// Stopped, Failed or HandedOver: only when nothing is left, and the right to start has ended with it.

@@ -45,6 +45,8 @@ pub(crate) struct Configuration {
     pub(crate) crashes: bool,
     /// Whether services may be stopped by command.
     pub(crate) commands: bool,
+    /// Whether `exclusive` of the service's definition may be changed.
+    pub(crate) definitions: bool,
     /// Whether services may be migrated live.
     pub(crate) migration: bool,
     /// Whether nodes may leave cleanly.
@@ -84,6 +86,7 @@ impl Configuration {
         idle_closes: false,
         crashes: false,
         commands: false,
+        definitions: false,
         migration: false,
         leave: false,
         fence_device: false,
@@ -117,6 +120,37 @@ impl Configuration {
     pub(crate) const SHORT_HOLD: Configuration =
         Configuration { name: "short, hold", starts_running: true, hold: true, ..Self::PLAIN };
 
+    /// Definitions that change.
+    pub(crate) const SHORT_DEFINITIONS: Configuration = Configuration {
+        name: "short, definitions",
+        starts_running: true,
+        commands: true,
+        definitions: true,
+        ..Self::PLAIN
+    };
+
+    /// Progress of failover: machines that are lost for good, leaders that change.
+    pub(crate) const PROGRESS: Configuration =
+        Configuration { name: "progress", power_loss: true, ..Self::PLAIN };
+
+    /// Progress of Hold: a machine that is lost for good, and the only candidate is restarted.
+    pub(crate) const PROGRESS_HOLD: Configuration = Configuration {
+        name: "progress, hold",
+        starts_running: true,
+        candidates: 1,
+        candidate_restarts: true,
+        hold: true,
+        power_loss: true,
+        ..Self::PLAIN
+    };
+
+    /// Of what progress is checked: each is kept in memory whole.
+    pub(crate) const PROGRESSING: [Configuration; 3] = [
+        Self::PROGRESS_HOLD,
+        Configuration { name: "progress, short", agent_restarts: true, ..Self::PROGRESS },
+        Configuration { name: "progress, migration", migration: true, ..Self::PROGRESS },
+    ];
+
     /// Hold: one candidate, others that join, and those that leave.
     pub(crate) const JOINS: Configuration = Configuration {
         name: "joins",
@@ -147,7 +181,7 @@ impl Configuration {
         Configuration { name: "short, device", starts_running: true, ..Self::PLAIN };
 
     /// What `dev/model` checks whole.
-    pub(crate) const LARGER: [Configuration; 12] = [
+    pub(crate) const LARGER: [Configuration; 13] = [
         Self::PLAIN,
         Self::SHORT,
         Self::SHORT_TIMELY,
@@ -172,6 +206,12 @@ impl Configuration {
             commands: true,
             leave: true,
             ..Self::PLAIN
+        },
+        Configuration {
+            name: "definitions",
+            agent_restarts: true,
+            power_loss: true,
+            ..Self::SHORT_DEFINITIONS
         },
         Configuration { name: "observers", candidates: 3, candidate_restarts: true, ..Self::PLAIN },
         Configuration {
@@ -213,6 +253,8 @@ impl Configuration {
                 Configuration { hold: true, candidates: 1, candidate_joins: true, ..running }
             }
             Mutation::GenerationForClosingOnly => Self::LATE_JOINS,
+            Mutation::DefinedWithACopy => Self::SHORT_DEFINITIONS,
+            Mutation::KeyDeletedAtRestart => Self::PROGRESS_HOLD,
         };
         base.with(mutation)
     }

@@ -142,13 +142,16 @@ pub(crate) fn read(candidate: &mut Candidate) {
     }
 }
 
-/// Its process is started anew. It grants only once it has read the store, so what was missed before is of no account; of a
+/// Its process is started anew. Its candidate key stays, with its generation (R9.12, R9.16). It grants only once it has read the store, so what was missed before is of no account; of a
 /// declaration that its predecessor sent it knows nothing.
-pub(crate) fn restart(candidate: &mut Candidate) {
+pub(crate) fn restart(configuration: &Configuration, candidate: &mut Candidate) {
     candidate.silence = [0; NODES];
     read(candidate);
     for known in &mut candidate.known {
         known.declared = false;
+    }
+    if configuration.lacks(Mutation::KeyDeletedAtRestart) {
+        *candidate = Candidate { present: true, ..Candidate::new(false) };
     }
 }
 

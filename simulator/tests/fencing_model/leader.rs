@@ -7,7 +7,7 @@ use crate::action::LeaderStep;
 use crate::configuration::Configuration;
 use crate::hold;
 use crate::mutation::Mutation;
-use crate::network::{apply, arrived, has_room, is_gone, lose, proves};
+use crate::network::{apply, arrived, has_room, is_active, is_gone, lose, proves};
 use crate::state::State;
 use crate::store::{ALL, Answer, Fence, Mode, NodeId, Work, at, other};
 use crate::write::{Proof, Write};
@@ -52,6 +52,11 @@ pub(crate) fn steps(configuration: &Configuration, state: &State, found: &mut Ve
         let fences = work.nodes() | state.store.assignment.work.nodes();
         write(Write::Assign { work, fences, answers });
     });
+    if configuration.definitions
+        && (state.store.has_no_copy() || configuration.lacks(Mutation::DefinedWithACopy))
+    {
+        found.push(LeaderStep::Define);
+    }
     if configuration.fence_device {
         let fencing = |node: &NodeId| matches!(state.store.fence(*node), Fence::Fencing { .. });
         found.extend(ALL.into_iter().filter(fencing).map(LeaderStep::PowerOff));
@@ -66,6 +71,7 @@ pub(crate) fn take(configuration: &Configuration, state: &mut State, step: Leade
             hold::declared(state, write);
             lose(state, write);
         }
+        LeaderStep::Define => state.store.exclusive = !state.store.exclusive,
         LeaderStep::PowerOff(node) => {
             if state.node(node).is_on() {
                 state.node_mut(node).power_off(false);
@@ -88,7 +94,7 @@ fn may_close(configuration: &Configuration, state: &State, node: NodeId) -> Opti
                     && hold::may_declare(configuration, state, node)
             } else {
                 let counts = configuration.idle_closes || state.store.is_assigned(node);
-                counts && (configuration.fence_device || !state.store.answer(node).is_active())
+                counts && (configuration.fence_device || !is_active(state, node))
             };
             silent.then_some(true)
         }
@@ -106,7 +112,13 @@ fn assignments(configuration: &Configuration, state: &State, found: &mut impl Fn
     match work {
         Work::Run(on) | Work::Halt(on) => {
             let stopped = state.store.answer(on) == Answer::Stopped;
-            if stopped || state.store.is_proven_dead(on) || may_release_unclosed(configuration, state, on) {
+            // What need not be exclusive waits for no proof.
+            let waits_for_none = !state.store.exclusive && state.store.fence(on) != Fence::Open;
+            if stopped
+                || waits_for_none
+                || state.store.is_proven_dead(on)
+                || may_release_unclosed(configuration, state, on)
+            {
                 anywhere(state, if stopped { 1 << on } else { 0 }, found);
             }
             if is_open(state, on) && state.store.assignment.is_current[at(on)] {

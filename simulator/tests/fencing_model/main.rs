@@ -13,6 +13,7 @@ mod model;
 mod mutation;
 mod network;
 mod node;
+mod progress;
 mod properties;
 mod replay;
 mod state;
@@ -27,6 +28,7 @@ use bounds::Device;
 use check::{Outcome, assert_caught, assert_holds, listed};
 use configuration::Configuration;
 use mutation::Mutation;
+use progress::assert_progresses;
 use walk::walk;
 
 #[test]
@@ -47,6 +49,31 @@ fn the_protocol_holds_while_services_migrate() {
 #[test]
 fn the_protocol_holds_while_candidates_hold() {
     assert_holds(Configuration::SHORT_HOLD);
+}
+
+#[test]
+fn the_protocol_holds_while_definitions_change() {
+    assert_holds(Configuration::SHORT_DEFINITIONS);
+}
+
+/// Whatever has happened: once faults stop, the service can run again on a machine that is on.
+#[test]
+fn the_service_can_run_again_whatever_has_happened() {
+    assert_progresses(Configuration::PROGRESS);
+}
+
+/// R9.16: were its key deleted at each restart, the only candidate would have joined later than the node knows, and could not
+/// conclude anything from the silence of a machine that is lost.
+#[test]
+fn a_restart_is_no_departure() {
+    let steps = ["fault: CandidateRestart(0)", "fault: LeaderChange(0)", "fault: PowerLoss(0)"];
+    let way = |configuration| {
+        let state = walk(configuration, &steps).expect("faults that may happen");
+        progress::way_to_good(configuration, state)
+    };
+    let kept = Configuration { symmetric: false, ..Configuration::PROGRESS_HOLD };
+    assert!(way(kept).is_some(), "the service cannot run again");
+    assert_eq!(way(Configuration::catching(Mutation::KeyDeletedAtRestart)), None);
 }
 
 #[test]
@@ -123,6 +150,19 @@ fn a_new_candidate_completes_no_declaration_by_silence() {
 fn larger() {
     for configuration in Configuration::LARGER {
         row(configuration.name, &assert_holds(configuration), "holds");
+    }
+    for configuration in
+        [Configuration::PROGRESS, Configuration::PROGRESS_HOLD].into_iter().chain(Configuration::PROGRESSING)
+    {
+        let found = assert_progresses(configuration);
+        line(&format!(
+            "{:<24} {:>10} states  {:>8} good  longest way {:>3}  {:>7.1} s  progresses",
+            configuration.name,
+            found.states,
+            found.good,
+            found.longest,
+            found.time.as_secs_f64()
+        ));
     }
     for mutation in Mutation::ALL {
         let (outcome, steps) = assert_caught(Configuration::catching(mutation));

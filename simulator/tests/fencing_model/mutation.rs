@@ -1,5 +1,6 @@
 //! Deliberate faults in the protocol: each takes one rule away, and each must be caught.
 
+use crate::progress::STUCK;
 use crate::properties::{NEVER_TWO, NOT_ALONE};
 
 /// One rule taken away.
@@ -44,6 +45,10 @@ pub(crate) enum Mutation {
     /// FENCING 9: a candidate that the node does not know declares nobody dead, but completes what another one has begun. Its shortest
     /// counterexample is too long to be searched for: a test of its own follows it.
     GenerationForClosingOnly,
+    /// FENCING 6: `exclusive` is changed while a copy may exist.
+    DefinedWithACopy,
+    /// FENCING 9: a controller that is restarted deletes its candidate key, and joins as another candidate.
+    KeyDeletedAtRestart,
 }
 
 impl Mutation {
@@ -68,12 +73,14 @@ impl Mutation {
             | Mutation::MajorityGrants
             | Mutation::GrantNotObserved
             | Mutation::GenerationIgnored
-            | Mutation::GenerationForClosingOnly => NEVER_TWO,
+            | Mutation::GenerationForClosingOnly
+            | Mutation::DefinedWithACopy => NEVER_TWO,
+            Mutation::KeyDeletedAtRestart => STUCK,
         }
     }
 
-    /// All of them: the ten that the protocol's page is measured by, then those about rules that the ten leave out.
-    pub(crate) const ALL: [Mutation; 18] = [
+    /// All that a search for a broken promise catches: the ten that the protocol's page is measured by, then those about rules that the ten leave out.
+    pub(crate) const ALL: [Mutation; 19] = [
         Mutation::DeadlineFromReceipt,
         Mutation::OnePeriodLess,
         Mutation::ReleaseAtValidity,
@@ -92,5 +99,6 @@ impl Mutation {
         Mutation::GrantNotObserved,
         Mutation::GrantThoughAble,
         Mutation::GenerationIgnored,
+        Mutation::DefinedWithACopy,
     ];
 }

@@ -116,6 +116,7 @@ pub(crate) fn apply(configuration: &Configuration, state: &mut State, write: Wri
             touch(configuration, state, Key::Fence(node));
             let machine = state.node_mut(node);
             machine.belongs = machine.phase == Phase::Requested;
+            state.store.lives[at(node)] = false;
             hold::opened(state, node);
         }
         Write::Assign { work, .. } => assign(configuration, state, work),
@@ -166,6 +167,7 @@ fn heartbeat(configuration: &Configuration, state: &mut State, node: NodeId, cha
 /// An agent's report is written.
 fn answered(configuration: &Configuration, state: &mut State, node: NodeId, answer: Answer) {
     state.store.answers[at(node)] = answer;
+    state.store.lives[at(node)] = true;
     touch(configuration, state, Key::Answer(node));
 }
 
@@ -223,8 +225,13 @@ pub(crate) fn proves(configuration: &Configuration, state: &State, node: NodeId,
         Proof::Device => false,
         Proof::Registration => state.store.member(node).mode == Mode::Registering { admitted: false },
         Proof::Leave => state.store.member(node).mode == Mode::Left,
-        Proof::Inactive => !state.store.answer(node).is_active(),
+        Proof::Inactive => !is_active(state, node),
     }
+}
+
+/// Whether the node's report says that something is active which the watchdog must guard (R4.26).
+pub(crate) fn is_active(state: &State, node: NodeId) -> bool {
+    state.store.exclusive && state.store.lives[at(node)] && state.store.answer(node).is_active()
 }
 
 /// The nodes that have given up the assigned service, or are proven dead (FENCING 6).

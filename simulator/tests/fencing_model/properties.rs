@@ -18,7 +18,7 @@ pub(crate) const NOT_ALONE: &str = "a node that is merely cut off is not held";
 /// The properties of a configuration. With a rule taken away only what must always hold.
 pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     let mut found = vec![
-        Property::always(NEVER_TWO, |_, state: &State| running(state) <= 1),
+        Property::always(NEVER_TWO, |_, state: &State| running(state) <= 1 || !state.store.exclusive),
         Property::always("epochs never go back", |_, state: &State| state.harm != Harm::EpochWentBack),
         Property::always("no reset while agents and daemons act in time", |_, state: &State| {
             state.harm != Harm::NeedlessReset
@@ -53,6 +53,15 @@ pub(crate) fn of(configuration: &Configuration) -> Vec<Property<Protocol>> {
     if configuration.late > 0 {
         found.push(Property::sometimes("a late write conflicts", |_, state: &State| {
             state.late.contains(&Some(Late::Refused))
+        }));
+    }
+    if configuration.definitions {
+        found.push(Property::sometimes("two copies of what need not be exclusive", |_, state: &State| {
+            running(state) > 1
+        }));
+        found.push(Property::sometimes("a service that ran twice is exclusive again", |_, state: &State| {
+            let has_moved = state.store.assignment.work != Work::Halt(0);
+            state.store.exclusive && has_moved && state.store.has_no_copy()
         }));
     }
     if configuration.migration {

@@ -243,10 +243,10 @@ fn is_same(own: Write, seen: Write) -> bool {
     match (own, seen) {
         (Write::Close { node, .. }, Write::Close { node: other, .. })
         | (Write::Stopped { node, .. }, Write::Stopped { node: other, .. })
-        | (Write::Running { node, .. }, Write::Running { node: other, .. }) => node == other,
-        (Write::Assign { work, .. }, Write::Assign { work: other, .. }) => work == other,
+        | (Write::Running { node, .. }, Write::Running { node: other, .. })
         // `alive` was lost with its lease: the same process creates it again (R3.26).
-        (Write::Heartbeat(node, Change::Keep), Write::Heartbeat(other, Change::Create)) => node == other,
+        | (Write::Heartbeat(node, Change::Keep), Write::Heartbeat(other, Change::Create)) => node == other,
+        (Write::Assign { work, .. }, Write::Assign { work: other, .. }) => work == other,
         (own, seen) => own == seen,
     }
 }
@@ -267,8 +267,7 @@ fn may_be_nothing(state: &State, event: Event) -> bool {
         Event::Arm(node) => state.node(node).is_empty(),
         Event::Release(node) => state.node(node).is_empty() && state.node(node).watchdog == Watchdog::Off,
         // Petted without a deadline.
-        Event::Pet(node) => !state.node(node).follows(),
-        Event::Stay(node) => !state.node(node).follows(),
+        Event::Pet(node) | Event::Stay(node) => !state.node(node).follows(),
         Event::End(node) => state.node(node).service == Service::Absent,
         Event::AgentEnds(node) => !state.node(node).has_agent(),
         Event::Ask(_) => true,

@@ -127,6 +127,7 @@ impl State {
             if !agent::extends(configuration, machine, armed) {
                 machine.answer_due = None;
             }
+            self.store.lives[at(node)] |= !self.store.answer(node).is_active();
             if !self.store.counts_silence(node) {
                 for candidate in &mut self.candidates {
                     candidate.silence[at(node)] = 0;

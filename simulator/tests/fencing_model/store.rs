@@ -162,8 +162,13 @@ pub(crate) struct Store {
     pub(crate) members: [Member; NODES],
     /// `report/<node>/resource/<name>`.
     pub(crate) answers: [Answer; NODES],
+    /// Whether that answer is of the node's present epoch. One of an earlier epoch says nothing of what is active: everything was
+    /// stopped before the node registered again.
+    pub(crate) lives: [bool; NODES],
     /// `assignment/<resource>`.
     pub(crate) assignment: Assignment,
+    /// What the definition says: one copy at most (`exclusive`).
+    pub(crate) exclusive: bool,
 }
 
 impl Store {
@@ -174,7 +179,9 @@ impl Store {
             fences: [Fence::Open; NODES],
             members: [member; NODES],
             answers: [Answer::None; NODES],
+            lives: [true; NODES],
             assignment: Assignment { work: Work::Run(0), is_current: [true, false] },
+            exclusive: true,
         }
     }
 
@@ -183,6 +190,7 @@ impl Store {
         self.fences.reverse();
         self.members.reverse();
         self.answers.reverse();
+        self.lives.reverse();
         self.assignment.work = self.assignment.work.mirrored();
         self.assignment.is_current.reverse();
         self
@@ -212,6 +220,18 @@ impl Store {
     /// and the fence is not Fencing (FENCING 5, "release only from a closed epoch").
     pub(crate) fn is_proven_dead(&self, node: NodeId) -> bool {
         !self.assignment.is_current[at(node)] && !matches!(self.fence(node), Fence::Fencing { .. })
+    }
+
+    /// Whether no copy may be left anywhere (R6.7): the service is stopped where it was, and each node on which it was permitted
+    /// has said so since, or is proven empty. A proof says nothing of copies that nothing guards (R5.24).
+    pub(crate) fn has_no_copy(&self) -> bool {
+        let Work::Halt(on) = self.assignment.work else { return false };
+        let is_left = |node: &NodeId| match self.answer(*node) {
+            Answer::None | Answer::Stopped => false,
+            Answer::Outdated => !(self.exclusive && self.fence(*node) == Fence::Released),
+            Answer::Active | Answer::Receiving | Answer::HandingOver => true,
+        };
+        self.answer(on) == Answer::Stopped && !ALL.iter().any(is_left)
     }
 
     /// Whether silence of this node is worth counting: a close by (a) may follow, or has.

@@ -181,7 +181,22 @@ impl Translator {
                 self.apply(transaction);
                 found
             }
-            step => self.machine_step(step, &recorded.node).into_iter().collect(),
+            Step::PowerLost { .. }
+            | Step::AgentStarts
+            | Step::AgentEnds
+            | Step::ControllerStarts
+            | Step::DaemonEnds
+            | Step::DeviceOpens
+            | Step::DeviceCloses
+            | Step::Pets
+            | Step::Deadline { .. }
+            | Step::Stays
+            | Step::ServiceStarts(_)
+            | Step::ServiceReceives(_)
+            | Step::ServiceEnds(_)
+            | Step::ServiceArrives { .. }
+            | Step::AsksToHold
+            | Step::Grants { .. } => self.machine_step(&recorded.step, &recorded.node).into_iter().collect(),
         };
         if self.begun {
             self.found.extend(found.into_iter().map(|event| Timed { at: recorded.at, event }));

@@ -202,7 +202,18 @@ fn a_migration_that_breaks_a_rule_is_refused() {
         is_hand_over,
     );
     let gone = case.place(|event| matches!(event, Event::Write(Write::Stopped { node: 0, .. })));
-    case.refuses("assigned before the source says that it is gone", without(gone), is_assign_to_the_other);
+    let assign = case.place(is_assign_to_the_other);
+    case.refuses(
+        "assigned before the source says that it is gone",
+        |steps| {
+            let early = Timed { at: steps[gone].at, ..steps[assign] };
+            steps.insert(gone, early);
+        },
+        is_assign_to_the_other,
+    );
+    case.refuses("disarmed before the source says that it is gone", without(gone), |event| {
+        event == Event::Write(Write::Heartbeat(0, Change::Disarm))
+    });
 }
 
 /// Hold with one grant less.
@@ -213,7 +224,7 @@ fn a_node_that_goes_on_without_every_grant_is_refused() {
         case.refuses(
             "a candidate grants nothing",
             |steps| {
-                steps.retain(|timed| !matches!(timed.event, Event::Grant { leads: own, .. } if own == leads))
+                steps.retain(|timed| !matches!(timed.event, Event::Grant { leads: own, .. } if own == leads));
             },
             |event| matches!(event, Event::Deadline { node: 0, .. }),
         );

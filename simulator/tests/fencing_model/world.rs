@@ -154,7 +154,7 @@ pub(crate) fn break_down(configuration: &Configuration, state: &mut State, fault
             }
         }
         Fault::CandidateRestart(number) => {
-            hold::restart(&mut state.candidates[number]);
+            hold::restart(configuration, &mut state.candidates[number]);
             state.led &= number != 0;
         }
     }

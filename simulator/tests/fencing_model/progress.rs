@@ -1,0 +1,184 @@
+//! Progress: from every state that faults may lead to, steps without any further fault lead to one in which the service runs.
+//!
+//! The whole graph is kept, and searched backwards from the good states. That is sound also where ways have cycles, which the
+//! checker's own `eventually` is not. It says that a way exists, not that it is taken: that follows if whatever stays possible
+//! is done at some time.
+
+use crate::action::{Action, AgentStep, Fault, LeaderStep};
+use crate::configuration::Configuration;
+use crate::model::Protocol;
+use crate::node::{Right, Service};
+use crate::state::State;
+use crate::store::{ALL, Answer, Fence, NodeId, Work, other};
+use stateright::Model;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+/// What a mutation breaks that keeps the promise of one copy at most.
+pub(crate) const STUCK: &str = "the service can run again";
+
+/// What the search found.
+pub(crate) struct Found {
+    /// Different states.
+    pub(crate) states: usize,
+    /// Those in which the service runs as it is to.
+    pub(crate) good: usize,
+    /// The most steps that the shortest way to a good state takes.
+    pub(crate) longest: usize,
+    /// How long it took.
+    pub(crate) time: Duration,
+    /// A state from which no way leads to a good one.
+    pub(crate) stuck: Option<State>,
+}
+
+/// Searches a configuration whole.
+pub(crate) fn check(configuration: Configuration) -> Found {
+    let begin = Instant::now();
+    let model = Protocol { configuration };
+    let mut numbers: HashMap<State, u32> = HashMap::new();
+    let mut states: Vec<State> = Vec::new();
+    // Healthy steps, as pairs of the state after and the state before.
+    let mut back: Vec<(u32, u32)> = Vec::new();
+    for state in model.init_states() {
+        numbers.insert(state, 0);
+        states.push(state);
+    }
+    let mut at = 0;
+    let mut actions = Vec::new();
+    while at < states.len() {
+        let state = states[at];
+        let number = u32::try_from(at).expect("fewer states than that");
+        actions.clear();
+        model.actions(&state, &mut actions);
+        for action in actions.drain(..) {
+            let Some(next) = model.next_state(&state, action) else { continue };
+            let fresh = u32::try_from(states.len()).expect("fewer states than that");
+            let reached = match numbers.entry(next) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(place) => {
+                    states.push(next);
+                    *place.insert(fresh)
+                }
+            };
+            if is_healthy(&state, action) {
+                back.push((reached, number));
+            }
+        }
+        at += 1;
+    }
+    drop(numbers);
+    back.sort_unstable();
+    let mut is_saved: Vec<bool> = states.iter().map(is_good).collect();
+    let mut layer: Vec<u32> =
+        (0..).zip(&is_saved).filter(|(_, is_saved)| **is_saved).map(|(number, _)| number).collect();
+    let good = layer.len();
+    let mut longest = 0;
+    loop {
+        let mut earlier = Vec::new();
+        for number in layer {
+            let first = back.partition_point(|(reached, _)| *reached < number);
+            for (_, before) in back[first..].iter().take_while(|(reached, _)| *reached == number) {
+                let saved = &mut is_saved[usize::try_from(*before).expect("an index")];
+                if !*saved {
+                    *saved = true;
+                    earlier.push(*before);
+                }
+            }
+        }
+        if earlier.is_empty() {
+            break;
+        }
+        longest += 1;
+        layer = earlier;
+    }
+    let is_stuck = |(state, is_saved): &(&State, &bool)| !**is_saved && has_a_machine(state);
+    let stuck = states.iter().zip(&is_saved).find(is_stuck).map(|(state, _)| *state);
+    Found { states: states.len(), good, longest, time: begin.elapsed(), stuck }
+}
+
+/// How many steps without a fault the shortest way takes from this state to a good one, if there is any.
+pub(crate) fn way_to_good(configuration: Configuration, from: State) -> Option<usize> {
+    let model = Protocol { configuration };
+    let mut seen = HashSet::from([from]);
+    let mut layer = vec![from];
+    let mut actions = Vec::new();
+    for steps in 0.. {
+        if layer.iter().any(is_good) {
+            return Some(steps);
+        }
+        let mut later = Vec::new();
+        for state in layer {
+            actions.clear();
+            model.actions(&state, &mut actions);
+            let healthy = actions.drain(..).filter(|action| is_healthy(&state, *action));
+            later.extend(healthy.filter_map(|action| model.next_state(&state, action)));
+        }
+        later.retain(|state| seen.insert(*state));
+        if later.is_empty() {
+            break;
+        }
+        layer = later;
+    }
+    None
+}
+
+/// Fails if the service can be stuck.
+pub(crate) fn assert_progresses(configuration: Configuration) -> Found {
+    let found = check(configuration);
+    let Found { states, good, time, .. } = &found;
+    assert!(
+        found.stuck.is_none(),
+        "{}: {states} states, {good} good, {time:?}: stuck in {:?}",
+        configuration.name,
+        found.stuck
+    );
+    assert!(found.longest > 0, "{}: every state is good", configuration.name);
+    found
+}
+
+/// A state to which the promise applies: machines that are off stay off, and one is on.
+fn has_a_machine(state: &State) -> bool {
+    state.nodes.iter().any(crate::node::Node::is_on)
+}
+
+/// The service runs on one node, under its permit and its assignment, and nothing else is left of it.
+fn is_good(state: &State) -> bool {
+    let runs = |node: &NodeId| {
+        let rest = state.node(other(*node));
+        state.store.assignment.work == Work::Run(*node)
+            && state.store.is_assigned(*node)
+            && state.store.fence(*node) == Fence::Open
+            && state.store.answer(*node) == Answer::Active
+            && state.node(*node).service == Service::Running
+            && rest.service == Service::Absent
+            && rest.right == Right::None
+    };
+    ALL.iter().any(runs)
+}
+
+/// A step that is no fault, and no wish of an operator. Machines that are off stay off. Processes that have ended are started
+/// again, and somebody is elected while nobody leads.
+fn is_healthy(state: &State, action: Action) -> bool {
+    match action {
+        Action::Fault(Fault::LeaderChange(_)) => !state.led,
+        Action::Fault(
+            Fault::PowerLoss(_)
+            | Fault::Boot(_)
+            | Fault::AgentEnds(_)
+            | Fault::DaemonEnds(_)
+            | Fault::Crash(_)
+            | Fault::CandidateRestart(_),
+        )
+        | Action::Agent(_, AgentStep::Lose(_))
+        | Action::Leader(LeaderStep::Lose(_) | LeaderStep::Define) => false,
+        Action::Fault(Fault::AgentStarts(_))
+        | Action::Tick
+        | Action::Agent(..)
+        | Action::Watchdog(..)
+        | Action::Leader(LeaderStep::Commit(_) | LeaderStep::PowerOff(_))
+        | Action::Arrive(_)
+        | Action::CutOver(_)
+        | Action::Candidate(..) => true,
+    }
+}
