@@ -13,7 +13,7 @@ pub const REVISION_RAISE: Revision = 1_000_000_000_000;
 ///
 /// A backup may be restored more than once. The result grows faster than any store commits, so the revisions of the second restore
 /// are above all of the first: a watch that resumes from before it is too old, and never waits for what has passed (FENCING, R10.19).
-/// JSON's numbers hold it.
+/// Each restore adds it: revisions are 64-bit integers and hold thousands of restores one on another, numbers of 53 bits four.
 pub fn revision_raise(unix_us: i128) -> Revision {
     Revision::try_from(unix_us).unwrap_or_default().max(REVISION_RAISE)
 }

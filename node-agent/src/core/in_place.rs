@@ -14,7 +14,17 @@ impl AgentCore {
     /// Only where nothing is under way: a command that runs ends under the definition with which it began. Another identity or
     /// `exclusive` is never taken over.
     pub(super) fn follow_in_place(&mut self, now: &Now, service: &mut Service) {
-        if service.step != Step::Rest || service.task.is_some() || !service.cancelling.is_empty() {
+        // Asked at every step of every service, so before anything is copied.
+        let is_confirmed = self
+            .view
+            .assignments
+            .value(service.name())
+            .is_some_and(|assignment| assignment.in_place.is_some());
+        if !is_confirmed
+            || service.step != Step::Rest
+            || service.task.is_some()
+            || !service.cancelling.is_empty()
+        {
             return;
         }
         let Role::Act { assignment } = self.role(service.name()) else { return };

@@ -100,7 +100,7 @@ impl World {
         self.recorded = Some(Box::new(Recording { steps: Vec::new(), seen }));
     }
 
-    /// The steps since [`World::record`], in order.
+    /// The steps since [`World::record_steps`], in order.
     pub fn recorded_steps(&self) -> &[Recorded] {
         self.recorded.as_ref().map_or(&[], |recording| &recording.steps)
     }

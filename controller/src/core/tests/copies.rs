@@ -22,10 +22,7 @@ fn a_permitted_place_is_a_copy_until_its_node_says_that_it_stopped() {
 fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.settle();
-    lab.resource("web");
-    lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
-    let node = lab.status("web").node.unwrap();
+    let node = lab.start_what_may_run_twice("web");
     lab.agent(&node).cut = true;
     lab.until(30_000, "moved", |lab| lab.status("web").node.as_ref() != Some(&node));
     lab.run(60_000);
@@ -49,10 +46,7 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
 fn a_tombstone_takes_the_copies_over() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.settle();
-    lab.resource("web");
-    lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
-    let node = lab.status("web").node.unwrap();
+    let node = lab.start_what_may_run_twice("web");
     lab.agent(&node).cut = true;
     lab.until(30_000, "moved", |lab| {
         lab.is("web", ServiceState::Started) && lab.status("web").node.as_ref() != Some(&node)

@@ -402,6 +402,14 @@ impl Lab {
         self.apply(object);
     }
 
+    /// Starts a resource with `exclusive: false`; returns its node.
+    pub(super) fn start_what_may_run_twice(&mut self, name: &str) -> String {
+        self.resource(name);
+        self.edit::<ResourceSpec>(name, |resource| resource.spec.exclusive = false);
+        self.until(20_000, "started", |lab| lab.is(name, ServiceState::Started));
+        self.status(name).node.unwrap()
+    }
+
     pub(super) fn resource(&mut self, name: &str) {
         let driver = DriverSpec { simulated: Some(SimulatedDriver::default()), ..DriverSpec::default() };
         self.apply(Resource::new(name, ResourceSpec { driver, ..ResourceSpec::default() }));

@@ -2,6 +2,7 @@
 //!
 //! The enums are taken from the sources of the API types, so that a new one without a sample here fails.
 
+use super::unreadable::strings;
 use crate::core::world::World;
 use ha_api_types::cluster::{Cluster, ClusterStatus};
 use ha_api_types::event::Event;
@@ -139,24 +140,6 @@ fn samples() -> Vec<Sample> {
     samples.push(sample::<NodeGroup>(keys.spec(Kind::NodeGroup, "g"), meta("NodeGroup", "g", group)));
     samples.push(sample::<AffinityRule>(keys.spec(Kind::AffinityRule, "r"), meta("AffinityRule", "r", rule)));
     samples
-}
-
-/// The JSON pointers of all strings.
-fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
-    match value {
-        Value::String(_) => found.push(prefix.to_owned()),
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                strings(item, &format!("{prefix}/{index}"), found);
-            }
-        }
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                strings(field, &format!("{prefix}/{name}"), found);
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
 }
 
 /// The words that an error names as the known ones: `unknown variant …, expected one of …`.

@@ -89,10 +89,7 @@ fn a_service_found_running_on_a_node_that_is_being_fenced_waits_for_the_proof() 
 fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
     let mut lab = Lab::new(1, &["node1", "node2"]);
     lab.settle();
-    lab.resource("web");
-    lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = false);
-    lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
-    let node = lab.status("web").node.unwrap();
+    let node = lab.start_what_may_run_twice("web");
     lab.agent(&node).armed = false;
     lab.run(2_000);
     // The API refuses this edit; after a restore or an upgrade the spec may say so all the same (R6.11).

@@ -81,7 +81,7 @@ fn at(sort: &str, field: &str) -> Place {
 }
 
 /// The pointers of all strings in a value.
-fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
+pub(super) fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(prefix.to_owned()),
         Value::Array(items) => {
