@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::binaries::repository;
 use crate::command::{run, tool};
@@ -15,7 +15,7 @@ use crate::init::Program;
 use crate::machine::Machine;
 use crate::process::{self, ProcessId};
 use crate::scratch::build_folder;
-use crate::wait::wait_for;
+use crate::wait::{wait_for, wait_for_ok};
 
 /// The program of such a machine.
 pub const PROGRAM: &str = "systemd";
@@ -128,6 +128,20 @@ pub fn inside(machine: &Machine, command: &[&str]) -> Result<String> {
     let pid = process_one(machine)?.pid.to_string();
     let entered = ["--target", &pid, "--all", "--root", "--wd"];
     run(tool("nsenter"), &[&entered, command].concat())
+}
+
+/// Waits until systemd has started what it starts by itself, whatever came of it. Before, it may not even listen: process 1 is
+/// there before its socket is.
+///
+/// # Errors
+/// When it does not get there.
+pub fn wait_until_booted(machine: &Machine) -> Result<()> {
+    wait_for_ok(&format!("systemd of {} to have started everything", machine.name), CEILING, || {
+        // It ends with 1 where a unit failed, and where nobody answers.
+        let said = inside(machine, &["sh", "-c", "systemctl is-system-running --wait; true"])?;
+        ensure!(["running", "degraded"].contains(&said.trim()), "it says {said:?}");
+        Ok(())
+    })
 }
 
 /// Removes the control groups of a run's containers.

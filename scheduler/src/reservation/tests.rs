@@ -123,6 +123,35 @@ fn services_that_stay_together_need_one_node() {
     check_said(&view, &["node1"], "survives: a node3, b node3");
 }
 
+/// Found by the properties: the leader puts the others where it is heading, and so does the check.
+#[test]
+fn a_partner_that_cannot_be_moved_now_decides_wherever_it_is_heading() {
+    let nodes = [("node1", "4Gi"), ("node2", "4Gi"), ("node3", "4Gi")];
+    let mut view = cluster(&nodes, &["a node1 1Gi", "b node2 1Gi"]);
+    rules(&mut view, &[(Affinity::Positive, &["a", "b"])]);
+    let members = NodePriorities(BTreeMap::from([("node1".to_owned(), 0)]));
+    view.groups
+        .insert("g".to_owned(), GroupSpec { nodes: members, restricted: true, ..GroupSpec::default() });
+    view.services.get_mut("b").expect("a service").group = Some("g".to_owned());
+    check_said(&view, &["node1"], "fails (no node): a");
+    view.services.get_mut("b").expect("a service").movable = false;
+    check_said(&view, &["node1"], "survives: a node2");
+}
+
+/// Found by the properties: a partner that may move along, and stays after all, was not seen by who had come there before it.
+#[test]
+fn who_stays_keeps_out_who_has_the_same_exclusion_tag() {
+    let nodes = [("node1", "4Gi"), ("node2", "4Gi")];
+    let mut view = cluster(&nodes, &["a node2 1Gi", "b node1 2Gi", "c node1 1Gi"]);
+    rules(&mut view, &[(Affinity::Positive, &["a", "c"])]);
+    check_said(&view, &["node1"], "survives: a node2, b node2, c node2");
+    view.settings.exclusion_tags = vec!["x:".to_owned()];
+    for name in ["a", "b"] {
+        view.services.get_mut(name).expect("a service").tags.insert("x:1".to_owned());
+    }
+    check_said(&view, &["node1"], "fails (apart): c");
+}
+
 #[test]
 fn services_that_stay_apart_need_nodes_of_their_own() {
     let nodes = [("node1", "8Gi"), ("node2", "8Gi"), ("node3", "8Gi")];

@@ -13,6 +13,8 @@ pub(super) struct Trial<'m> {
     gone: BTreeSet<u32>,
     /// Changes of how many services of a set that is kept apart use a node.
     present: BTreeMap<(u32, u32), i64>,
+    /// Of a set that is kept apart those that were placed on a node where they were not before.
+    came: BTreeMap<(u32, u32), i64>,
     /// Candidates that were looked at.
     steps: u64,
 }
@@ -20,7 +22,14 @@ pub(super) struct Trial<'m> {
 impl<'m> Trial<'m> {
     pub(super) fn new(model: &'m Model) -> Trial<'m> {
         let used = model.nodes.iter().map(|node| node.used).collect();
-        Trial { model, used, gone: BTreeSet::new(), present: BTreeMap::new(), steps: 0 }
+        Trial {
+            model,
+            used,
+            gone: BTreeSet::new(),
+            present: BTreeMap::new(),
+            came: BTreeMap::new(),
+            steps: 0,
+        }
     }
 
     pub(super) fn steps(&self) -> u64 {
@@ -71,14 +80,22 @@ impl<'m> Trial<'m> {
     }
 
     pub(super) fn place(&mut self, unit: &Unit, node: u32) {
-        for member in &unit.members {
-            self.enter(*member, node, 1);
-        }
+        self.enter_unit(unit, node, 1);
     }
 
     pub(super) fn unplace(&mut self, unit: &Unit, node: u32) {
+        self.enter_unit(unit, node, -1);
+    }
+
+    fn enter_unit(&mut self, unit: &Unit, node: u32, sign: i64) {
         for member in &unit.members {
-            self.enter(*member, node, -1);
+            self.enter(*member, node, sign);
+            let service = self.model.service(*member);
+            if service.home != Some(node) {
+                for set in &service.apart {
+                    *self.came.entry((node, *set)).or_default() += sign;
+                }
+            }
         }
     }
 
@@ -97,10 +114,17 @@ impl<'m> Trial<'m> {
     pub(super) fn neighbour(&self, unit: &Unit, node: u32) -> Option<u32> {
         unit.members.iter().find_map(|member| {
             let service = self.model.service(*member);
-            // A tag keeps others from coming; it drives nobody away who is there.
+            // A tag keeps others from coming; it drives nobody away who is there. Whoever comes meets those who stay,
+            // whichever of them is placed first.
             let stays = service.home == Some(node);
-            let sets = service.apart.iter().filter(|set| !stays || **set < self.model.first_tag);
-            sets.copied().find(|set| self.present(node, *set) > 0)
+            service.apart.iter().copied().find(|set| {
+                let meets = if stays && *set >= self.model.first_tag {
+                    self.came.get(&(node, *set)).copied().unwrap_or(0)
+                } else {
+                    self.present(node, *set)
+                };
+                meets > 0
+            })
         })
     }
 

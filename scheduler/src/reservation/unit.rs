@@ -170,12 +170,13 @@ pub(super) fn after_failure<'m>(model: &'m Model, failed: &[u32]) -> (Trial<'m>,
     (trial, alone)
 }
 
-/// Leaves only the node where somebody is heading who decides for others; none where that one may not stay.
+/// Leaves only the node where somebody is heading who decides for others. Who can be moved, and may not stay there, draws
+/// nobody there; who cannot be moved now does, as when the leader places the others.
 fn restrict(only: &mut Option<Bits>, model: &Model, service: &Service, failed: &[u32]) {
     let left: Vec<u32> = service.uses.iter().copied().filter(|node| !failed.contains(node)).collect();
     let away = left.iter().find(|node| Some(**node) != service.home).or(left.first()).copied();
     let Some(node) = away else { return };
-    let stays = model.classes.get(service.class).staying.contains(node as usize);
+    let stays = !service.movable || model.classes.get(service.class).staying.contains(node as usize);
     let bits = Bits::of(model.nodes.len(), |at| stays && at == node as usize);
     match only {
         None => *only = Some(bits),
