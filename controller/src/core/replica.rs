@@ -2,6 +2,7 @@
 
 use super::Controller;
 use super::candidacy::{Candidacy, FIRST_ID};
+use super::interface::RefreshId;
 use super::interface::{Config, Effect, Input};
 use ha_api_types::time::{Mono, Now};
 use ha_store::Change;
@@ -25,6 +26,11 @@ pub struct Replica {
     effects: VecDeque<Effect>,
     plans_slowly: bool,
     planning: Option<Planning>,
+}
+
+/// Returns `true` if the election asked for this refresh. Its ids are above all ids of the planner, and each half counts its own.
+pub fn is_elections(id: RefreshId) -> bool {
+    id >= FIRST_ID
 }
 
 impl Deref for Replica {
@@ -54,7 +60,7 @@ impl Replica {
         match input {
             Input::Synced { entries, revision, answers } => {
                 let seen = entries.iter().filter(|entry| self.keys.contains(&entry.key)).cloned().collect();
-                let (planners, own) = if answers < FIRST_ID { (answers, 0) } else { (0, answers) };
+                let (planners, own) = if is_elections(answers) { (0, answers) } else { (answers, 0) };
                 self.candidacy.handle(now, Input::Synced { entries: seen, revision, answers: own });
                 self.tell_planner(Input::Synced { entries, revision, answers: planners });
             }

@@ -368,15 +368,13 @@ impl World {
             (Ask::Keep(lease), Some(Answer::Kept(result))) => controller::Input::LeaseKept { lease, result },
             (Ask::Keep(lease), _) => controller::Input::LeaseKept { lease, result: Err(no_answer()) },
             (Ask::Sync(answers), Some(Answer::Lists(lists, revision))) => {
+                let who = Who::Controller(node.to_owned());
                 if let Some(process) = self.controllers.get_mut(node) {
                     process.cursor = Some(revision);
                     process.watching = false;
-                    // One that failed meanwhile was to answer a newer refresh.
-                    let newest = process.owed.take().filter(|newest| *newest > answers);
-                    if let Some(newest) = newest.and_then(|newest| process.failed_sync(newest)) {
-                        let again = Event::SyncAgain(Who::Controller(node.to_owned()), generation, newest);
-                        self.queue.push(self.now + 500, again);
-                    }
+                    // A reading that failed meanwhile may have been for another refresh.
+                    let due = process.answered_sync(answers);
+                    self.sync_again(&who, generation, due);
                 }
                 let entries = lists.into_iter().flat_map(|(_, entries)| entries).collect();
                 self.tell_controller(
@@ -384,7 +382,7 @@ impl World {
                     generation,
                     controller::Input::Synced { entries, revision, answers },
                 );
-                self.watch(&Who::Controller(node.to_owned()), generation);
+                self.watch(&who, generation);
                 return;
             }
             (Ask::Sync(answers), _) => {
@@ -417,14 +415,19 @@ impl World {
         }
     }
 
+    /// A reading has failed, or what it has read is not enough: another follows.
     fn sync_later(&mut self, who: &Who, generation: Generation, answers: controller::RefreshId) {
-        let next = match who {
-            Who::Agent(node) => self.agents.get_mut(node).and_then(|process| process.failed_sync(answers)),
+        let due = match who {
+            Who::Agent(node) => self.agents.get_mut(node).map(|process| process.failed_sync(answers)),
             Who::Controller(node) => {
-                self.controllers.get_mut(node).and_then(|process| process.failed_sync(answers))
+                self.controllers.get_mut(node).map(|process| process.failed_sync(answers))
             }
         };
-        if let Some(answers) = next {
+        self.sync_again(who, generation, due.unwrap_or_default());
+    }
+
+    fn sync_again(&mut self, who: &Who, generation: Generation, due: Vec<controller::RefreshId>) {
+        for answers in due {
             self.queue.push(self.now + 500, Event::SyncAgain(who.clone(), generation, answers));
         }
     }

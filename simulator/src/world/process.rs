@@ -3,7 +3,8 @@
 use super::link::Token;
 use ha_api_types::record::Revision;
 use ha_api_types::time::{Mono, Now};
-use ha_controller::core::replica::Replica;
+use ha_controller::core::RefreshId;
+use ha_controller::core::replica::{Replica, is_elections};
 use ha_node_agent::core::AgentCore;
 use ha_store::Change;
 use std::collections::BTreeSet;
@@ -85,9 +86,10 @@ pub(crate) struct Process<C: Core> {
     pub prefixes: Vec<String>,
     /// A look at the store is already under way.
     pub watching: bool,
-    /// How many readings of everything are under way, and the newest refresh that one that failed was to answer.
+    /// Number of readings of everything under way.
     pub syncs: u32,
-    pub owed: Option<u64>,
+    /// Refreshes whose reading failed, and which no later reading has answered.
+    pub owed: BTreeSet<RefreshId>,
     /// When the next wake is scheduled.
     pub wake_at: Option<u64>,
 }
@@ -107,7 +109,7 @@ impl<C: Core> Process<C> {
             prefixes,
             watching: false,
             syncs: 0,
-            owed: None,
+            owed: BTreeSet::new(),
             wake_at: None,
         }
     }
@@ -122,15 +124,27 @@ impl<C: Core> Process<C> {
         Some(self.core.deadline().is_some_and(|(due, _)| due <= now.raw))
     }
 
-    /// A reading of everything has failed. Returns which refresh the next one answers; `None`: another one is under way, so
-    /// that a process that is cut off has one at a time.
-    pub(super) fn failed_sync(&mut self, answers: u64) -> Option<u64> {
-        let newest = self.owed.take().unwrap_or_default().max(answers);
+    /// Records that the reading for a refresh failed, and returns the refreshes to read for now.
+    pub(super) fn failed_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
+        self.owed.insert(refresh);
+        self.due_syncs()
+    }
+
+    /// Records that a refresh was answered, and returns the refreshes to read for now.
+    pub(super) fn answered_sync(&mut self, refresh: RefreshId) -> Vec<RefreshId> {
+        self.owed.retain(|owed| is_elections(*owed) != is_elections(refresh) || *owed > refresh);
+        self.due_syncs()
+    }
+
+    /// The newest refresh owed to each half of a controller, which answers those before it; none while a reading is under
+    /// way, so that an isolated process does not ask ever more often.
+    fn due_syncs(&mut self) -> Vec<RefreshId> {
         if self.syncs > 0 {
-            self.owed = Some(newest);
-            return None;
+            return Vec::new();
         }
-        Some(newest)
+        let owed = std::mem::take(&mut self.owed);
+        let (elections, planners): (Vec<_>, Vec<_>) = owed.into_iter().partition(|id| is_elections(*id));
+        [planners.last(), elections.last()].into_iter().flatten().copied().collect()
     }
 
     /// The store has changed. Returns whether it is to look what: something that it watches has changed, and no look is
@@ -146,5 +160,41 @@ impl<C: Core> Process<C> {
             self.cursor = Some(revision);
         }
         self.watching
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Idle;
+
+    impl Core for Idle {
+        type Input = ();
+        fn deadline(&self) -> Option<(Mono, &'static str)> {
+            None
+        }
+    }
+
+    /// Each half of a controller counts its own refreshes. When the readings of both failed, only the election's was read
+    /// again: the planner waited for the other one until its next refresh, and planned nothing that depended on it (seed 197).
+    #[test]
+    fn a_failed_reading_is_repeated_for_both_halves() {
+        const ELECTIONS: RefreshId = 1 << 62;
+        let mut process = Process::new(Idle, 1, Vec::new());
+        process.syncs = 2;
+        assert!(process.failed_sync(6).is_empty());
+        assert!(process.failed_sync(ELECTIONS + 1).is_empty());
+        process.syncs = 0;
+        assert_eq!(process.failed_sync(7), [7, ELECTIONS + 1]);
+        assert_eq!(process.failed_sync(8), [8]);
+        process.syncs = 1;
+        assert!(process.failed_sync(9).is_empty());
+        process.syncs = 0;
+        assert_eq!(process.answered_sync(ELECTIONS + 2), [9]);
+        process.syncs = 1;
+        assert!(process.failed_sync(9).is_empty());
+        process.syncs = 0;
+        assert!(process.answered_sync(10).is_empty());
     }
 }
