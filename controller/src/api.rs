@@ -181,10 +181,8 @@ impl<S: Store> ApiState<S> {
 /// Returns the routes of the API.
 ///
 /// `/livez`, `/readyz` and `/metrics` are not included: they belong to the process (`ha_runtime::http::admin`), and
-/// the
-/// caller merges them. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http`
-/// serves
-/// them. A request without these extensions counts as local.
+/// the caller merges them. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http`
+/// serves them. A request without these extensions counts as local.
 pub fn router<S: Store>(state: ApiState<S>) -> Router {
     let metrics = state.options().metrics.clone();
     let router = Router::new()

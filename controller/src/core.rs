@@ -78,8 +78,7 @@ enum Run {
 /// The controller: a follower that observes, or the leader that also decides.
 ///
 /// Guarantees: every write that decides anything carries `Created(leader)` of this process's own term; at most one
-/// write
-/// per key is outstanding; all state that must outlive this process is stored in etcd.
+/// write per key is outstanding; all state that must outlive this process is stored in etcd.
 /// Assumptions: inputs arrive in the order in which they happened; `now` never goes back.
 #[derive(Debug)]
 pub struct Controller {
@@ -103,8 +102,8 @@ pub struct Controller {
     dirty: bool,
     looked_at: Mono,
     wake: Option<(Mono, &'static str)>,
-    /// Nodes whose heartbeats were in time at the last plan.
-    /// `late_at` is the time at which the first of them becomes late, as last computed.
+    /// Nodes whose heartbeats were in time at the last plan. `late_at` is the time at which the first of them becomes
+    /// late, as last computed.
     heard: Vec<String>,
     late_at: Option<Mono>,
     /// `true` if the last plan contained no action and was waiting for nothing.
@@ -377,9 +376,8 @@ impl Controller {
     }
 
     /// Returns leadership and membership if this process may plan: it is leader, it knows the revision at which it
-    /// became a
-    /// candidate, and its view contains all writes of earlier leaders. Only an input can make this true, not time
-    /// alone.
+    /// became a candidate, and its view contains all writes of earlier leaders. Only an input can make this true, not
+    /// time alone.
     fn planning(&self) -> Option<(&Leadership, Membership)> {
         let leadership = self.standing.leadership.as_ref()?;
         let membership = self.standing.membership?;

@@ -22,8 +22,7 @@ struct Question {
 /// Handles `/apis/authorization.k8s.io/v1/selfsubjectaccessreviews`.
 ///
 /// Every client of the API has all of its permissions. Actions that the API never allows, such as writing a status,
-/// are
-/// denied.
+/// are denied.
 pub(crate) async fn review(request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
@@ -95,8 +94,8 @@ fn from_json(review: &Value) -> Question {
     }
 }
 
-/// Reads a review from protobuf: `k8s\0`, then runtime.Unknown {2: raw}, SelfSubjectAccessReview {2: spec},
-/// spec {1: resourceAttributes}, resourceAttributes {2: verb, 3: group, 5: resource, 6: subresource}.
+/// Reads a review from protobuf: `k8s\0`, then runtime.Unknown {2: raw}, SelfSubjectAccessReview {2: spec}, spec {1:
+/// resourceAttributes}, resourceAttributes {2: verb, 3: group, 5: resource, 6: subresource}.
 fn from_protobuf(bytes: &[u8]) -> Option<Question> {
     let unknown = fields(bytes.strip_prefix(b"k8s\0")?)?;
     let raw = fields(last(&unknown, 2)?)?;

@@ -83,8 +83,7 @@ pub(crate) fn admit(
 }
 
 /// Handles unknown and duplicate fields: refuses them, or drops them with or without a warning. Stored fields that
-/// this
-/// version does not know are kept.
+/// this version does not know are kept.
 fn check_fields(
     context: &Context<'_>,
     current: Option<&Stored>,

@@ -1,6 +1,5 @@
 //! Check for dependency cycles in `spec.after`. A change that closes a cycle is refused, because no service in it
-//! could
-//! start.
+//! could start.
 
 use super::error::ApiError;
 use super::{ApiState, facts, read};

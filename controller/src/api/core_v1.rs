@@ -99,8 +99,7 @@ async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Re
 }
 
 /// Returns `true` if a selector matches an event. Clients disagree on the namespace of a cluster-scoped object, so
-/// both
-/// forms match.
+/// both forms match.
 fn fits(selector: &Selector, event: &Value) -> bool {
     let with = |namespace: &str| {
         let mut event = event.clone();
@@ -260,8 +259,7 @@ async fn watch_events<S: Store>(
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Handles `/apis/hactl.io/v1/events/stream`: hactl's events as server-sent events. The id is the revision. A client
-/// that
-/// reconnects with `Last-Event-ID` misses no event that still exists.
+/// that reconnects with `Last-Event-ID` misses no event that still exists.
 pub(crate) async fn stream<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,

@@ -73,8 +73,7 @@ impl ApiError {
     }
 
     /// Returns the error for a write that lost against another write, or for an object that may not change in its
-    /// present
-    /// state.
+    /// present state.
     pub(crate) fn conflict(kind: Kind, name: &str, message: &str) -> ApiError {
         ApiError::new(
             ErrorReason::Conflict,
@@ -98,8 +97,7 @@ impl ApiError {
     }
 
     /// Returns the error for a revision that this etcd data never reached, as after a restore without `hactl
-    /// restore`. A
-    /// watch that waited for it would miss every change until then.
+    /// restore`. A watch that waited for it would miss every change until then.
     pub(crate) fn of_other_data(asked: i64, newest: i64) -> ApiError {
         ApiError::new(
             ErrorReason::Expired,

@@ -20,8 +20,8 @@ pub(crate) struct Conflict {
 /// Returns the object after a manager has applied its configuration.
 ///
 /// Fields of the configuration are set. Fields that the manager applied before and no longer names are removed,
-/// unless
-/// another manager owns them too. A field that another manager owns with another value is a conflict, unless `force`.
+/// unless another manager owns them too. A field that another manager owns with another value is a conflict, unless
+/// `force`.
 pub(crate) fn apply(
     live: Option<&Value>,
     configuration: &Value,
@@ -83,8 +83,7 @@ pub(crate) fn apply(
 }
 
 /// Records that a manager changed an object by a request other than apply. The manager owns the fields that it
-/// changed;
-/// other managers lose them.
+/// changed; other managers lose them.
 pub(crate) fn updated(before: Option<&Value>, after: &mut Value, manager: &str, now: &Timestamp) {
     let empty = json!({});
     let before = before.unwrap_or(&empty);

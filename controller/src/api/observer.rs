@@ -38,8 +38,7 @@ impl Observer {
     }
 
     /// Returns the time since a controller refreshed its keys; `None` if no refresh was seen. Versions without
-    /// `refresh/<id>`
-    /// put the candidate key every Ki.
+    /// `refresh/<id>` put the candidate key every Ki.
     pub(crate) fn controller_silent_ms(&self, keys: &Keys, id: &str) -> Option<Millis> {
         [keys.candidate(id), keys.refresh(id)].iter().filter_map(|key| self.silent_ms(key)).min()
     }
@@ -81,8 +80,7 @@ impl Observer {
 }
 
 /// Records an entry. A key that is listed for the first time may be old; a key whose revision differs from the
-/// recorded
-/// one has changed.
+/// recorded one has changed.
 fn note(seen: &mut BTreeMap<String, Seen>, entry: &Entry, live: bool) {
     let known = seen.get(&entry.key).copied();
     let changed = match known {

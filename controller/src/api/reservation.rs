@@ -16,8 +16,7 @@ use report::{Failure, Question};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Handles GET with `failures` (1 or 2), `by` (`node`, `group` or a label key) and `proof` (also lists the new nodes
-/// of
-/// services).
+/// of services).
 pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,
@@ -51,8 +50,7 @@ pub(crate) async fn handler<S: Store>(
 }
 
 /// Returns the sets of nodes that fail together: each node, or the nodes of each group, or those with the same value
-/// of a
-/// label.
+/// of a label.
 fn failures(world: &World, by: &str) -> Vec<Failure> {
     let mut domains: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, node) in &world.nodes {

@@ -5,8 +5,7 @@ use ha_api_types::quantity::Amounts;
 use ha_api_types::resource::Resource;
 
 /// Returns the requests of a service. If the resource does not set CPU or memory, the definition of its virtual
-/// machine
-/// counts: the one in the resource, otherwise the one that an agent has read last.
+/// machine counts: the one in the resource, otherwise the one that an agent has read last.
 pub fn requests(world: &World, resource: &Resource) -> Amounts {
     let said = resource.spec.requests;
     let Some(libvirt) = resource.spec.driver.libvirt.as_ref() else { return said };

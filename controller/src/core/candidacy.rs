@@ -2,8 +2,7 @@
 //! keep-alives.
 //!
 //! The election reports its state to the planner ([`Standing`]). It receives the facts that only the planner's view
-//! shows
-//! ([`Orders`]).
+//! shows ([`Orders`]).
 
 use super::interface::{CommitId, Config, Effect, Input};
 use ha_api_types::keys::Keys;

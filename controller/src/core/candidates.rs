@@ -1,6 +1,5 @@
 //! Join order of controllers: which may declare a node dead, which one becomes leader then, and which keys are
-//! obsolete
-//! (FENCING, section 9).
+//! obsolete (FENCING, section 9).
 
 use super::candidacy::Orders;
 use super::health::hold_terms;
@@ -18,8 +17,7 @@ use ha_store::{Guard, Transaction};
 
 impl Controller {
     /// Returns the time until which an older controller counts as present, if that controller may act on a node's
-    /// silence and
-    /// this one may not (R9.28).
+    /// silence and this one may not (R9.28).
     pub(super) fn yields_until(&self) -> Option<Mono> {
         let joined = self.standing.membership?.joined;
         let valid_ms = self.world.timings().heartbeat_valid_ms;
@@ -52,8 +50,7 @@ impl Controller {
 }
 
 /// Returns the hold terms of nodes whose silence proves nothing to a controller that joined at `joined`. The epoch of
-/// such
-/// a node is open, or closed without a proof.
+/// such a node is open, or closed without a proof.
 fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldTerms> {
     world
         .fences
@@ -66,8 +63,7 @@ fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldT
 }
 
 /// Returns the older controllers that may act where one that joined at `joined` may not: those known to a node that
-/// does
-/// not know the later one.
+/// does not know the later one.
 fn older(world: &World, joined: Revision) -> Vec<(&String, Refreshed)> {
     let newest_known = held_by_others(world, joined).map(|terms| terms.candidate_generation).max();
     let Some(newest_known) = newest_known else { return Vec::new() };

@@ -45,8 +45,7 @@ pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[
 }
 
 /// Returns why a controller cannot be deleted now: its keys were refreshed less than Th ago, or were not watched for
-/// that
-/// long.
+/// that long.
 ///
 /// `silent_ms` is the time without a refresh that this process has observed; `None` if unknown.
 pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms: Millis) -> Option<String> {
@@ -66,8 +65,7 @@ pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms
 }
 
 /// Returns `true` if an assignment names a node, as its node or as its target. An unreadable assignment counts as
-/// naming
-/// every node.
+/// naming every node.
 pub fn names_node(assignment: Option<&Assignment>, node: &str) -> bool {
     assignment.is_none_or(|assignment| {
         let target = match &assignment.action {

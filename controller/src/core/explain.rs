@@ -61,8 +61,7 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
 }
 
 /// Describes what automatic rebalancing and the service limit per node mean for a service. `None` if both are off, or
-/// if
-/// the service is not at rest.
+/// if the service is not at rest.
 fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     let parts = [by_load(view, name, service), by_services(view, name, service)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -160,8 +159,7 @@ fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placem
 }
 
 /// Adds notes to eligible nodes (R8.18): a live migration there would be a relocation, or would need an operator if
-/// that
-/// node failed.
+/// that node failed.
 fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
     for verdict in verdicts.iter_mut().filter(|verdict| verdict.allowed && !verdict.current) {
         let has_device = world.nodes.get(&verdict.node).is_some_and(|node| proves(&node.value));
@@ -175,8 +173,7 @@ fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) 
 }
 
 /// Returns why an allowed node was not chosen: the service failed there, or the node's priority tier is lower than
-/// that
-/// of the chosen node.
+/// that of the chosen node.
 fn not_chosen(
     view: &View,
     name: &str,

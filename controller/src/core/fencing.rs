@@ -123,8 +123,7 @@ fn plan_open(
 }
 
 /// Allows permits on a node again, once it has answered for every resource that counted it as empty. Otherwise waits,
-/// and
-/// names the missing resources.
+/// and names the missing resources.
 fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
     let name = subject.name;
     let world = situation.world;
@@ -141,9 +140,8 @@ fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<
 }
 
 /// Adds the hardware's product id to a fence that was opened before the agent reported it, as after an upgrade of
-/// agents.
-/// Why: the next boot of the machine is a proof only if both product ids are known. Returns `true` if the fence is
-/// written.
+/// agents. Why: the next boot of the machine is a proof only if both product ids are known. Returns `true` if the
+/// fence is written.
 fn learn_machine(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -280,8 +278,7 @@ pub(super) fn closing(
 }
 
 /// Replaces an unreadable fence after an operator's confirmation. The new epoch is above every epoch that a key of
-/// the
-/// node names, so that no write under any of them can commit (FENCING, R1.24).
+/// the node names, so that no write under any of them can commit (FENCING, R1.24).
 pub(super) fn replacing_unreadable(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,

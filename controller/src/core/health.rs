@@ -26,8 +26,7 @@ pub enum Health {
     /// The epoch is open, and the heartbeat is late or has not arrived in time.
     Late,
     /// The heartbeat is seen, and the machine is shutting down: services are moved away or stopped, and no new ones
-    /// are
-    /// scheduled.
+    /// are scheduled.
     ShuttingDown(Leave),
     /// The agent is down for a restart; its services continue, unmonitored.
     Restarting,
@@ -55,8 +54,7 @@ pub struct NodeHealth {
     /// W in milliseconds if silence for W and an armed watchdog prove the node dead, otherwise the reason why not.
     pub silence_proves: Result<Millis, Reason>,
     /// `true` if the node asks other controllers for hold, but not this one, which joined later than the node knows.
-    /// The
-    /// node's silence then proves nothing to this process (FENCING, section 9).
+    /// The node's silence then proves nothing to this process (FENCING, section 9).
     pub is_held_by_others: bool,
     /// `true` if a fence device can prove the node dead.
     pub has_device: bool,
@@ -194,8 +192,7 @@ fn health(
 }
 
 /// Returns `Ok` if a node's watchdog works, is of a kind that the cluster accepts, and is tested if the cluster
-/// requires
-/// a test.
+/// requires a test.
 pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason> {
     watchdog_counts_but(world, report, None)
 }
@@ -238,8 +235,7 @@ pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> 
 /// Returns W in milliseconds if proof (a) is possible: silence for W proves the node dead.
 ///
 /// The proof rests on the node's own report under the close's guard: armed, with a watchdog that counts. A virtual
-/// machine
-/// can be paused with its clock. No waiting time covers that, so the operator must allow it.
+/// machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
 fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -> Result<Millis, Reason> {
     let world = situation.world;
     let Some(report) = world.node_reports.get(name) else { return Err(Reason::NoProofPossible) };
@@ -286,8 +282,7 @@ fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     // R8.17: the node was ordered to stop a copy that may have arrived there in a live migration. Until the node
-    // answers,
-    // the service may run there, whatever its earlier reports say.
+    // answers, the service may run there, whatever its earlier reports say.
     for (name, assignment) in &world.assignments {
         let Assignment { node, epoch, action_uid, action, definition, .. } = &assignment.value;
         let is_asked = matches!(action, Action::Stop { .. })

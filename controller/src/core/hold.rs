@@ -17,10 +17,8 @@ impl Controller {
     }
 
     /// Returns why this controller may not, or need not, grant hold to a node. The controller grants only if all of
-    /// these
-    /// hold: the request names it, it cannot commit either, it has read etcd since it started, and it knows of no
-    /// declaration,
-    /// committed or unknown.
+    /// these hold: the request names it, it cannot commit either, it has read etcd since it started, and it knows of
+    /// no declaration, committed or unknown.
     fn refuses_to_hold(&self, node: &str, request: &HoldRequest, now: Mono) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(

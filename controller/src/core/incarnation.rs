@@ -21,8 +21,7 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
 }
 
 /// Returns the transaction that lets a node follow this data whatever it remembers. `None` if the node is already
-/// allowed
-/// to, or if there is no incarnation yet.
+/// allowed to, or if there is no incarnation yet.
 pub(super) fn let_follow(situation: &Situation<'_>, node: &str) -> Option<Transaction> {
     let known = situation.world.incarnation.as_ref()?;
     if known.value.is_followed_by(node) {

@@ -36,16 +36,14 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
 }
 
 /// Returns `true` if the requested state already matches the operation. A Disabled resource is stopped, so Stop
-/// leaves
-/// it Disabled.
+/// leaves it Disabled.
 fn is_met(current: RequestedState, wanted: RequestedState) -> bool {
     current == wanted || (current == RequestedState::Disabled && wanted == RequestedState::Stopped)
 }
 
 impl<S: Store> Writer<'_, S> {
     /// Adds the change of the requested state to the transaction that records an operation. If the resource does not
-    /// exist,
-    /// the leader refuses the operation, and the operation is the record.
+    /// exist, the leader refuses the operation, and the operation is the record.
     pub(super) async fn with_requested_state(
         &self,
         operation: &Value,

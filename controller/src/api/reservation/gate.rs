@@ -28,8 +28,7 @@ const MOST_WARNED: usize = 5_000_000;
 /// Checks a change before it is written. Returns nothing, a warning, or an error that refuses the change.
 ///
 /// A node counts only if its failure would have been survived before the change, or if that was undecided.
-/// Maintenance of
-/// a node is never refused: an operator must be able to begin it.
+/// Maintenance of a node is never refused: an operator must be able to begin it.
 pub(in crate::api) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,

@@ -13,8 +13,7 @@ use std::collections::BTreeSet;
 /// Returns the effects of the change from `before` to `after`.
 ///
 /// Only differences count: actions that would happen without the change are left out. Services are placed one at a
-/// time in
-/// the order of recovery (higher priority first), and each sees the placement of those before it.
+/// time in the order of recovery (higher priority first), and each sees the placement of those before it.
 pub(crate) fn of(before: &World, after: &World) -> Plan {
     let (view_before, conflicts_before) = view(before);
     let (view_after, conflicts_after) = view(after);

@@ -136,8 +136,7 @@ pub(super) fn plan_fencing(
 
 /// Plans the work on a node that is closed with a proof, so that all of its services are released. Waits for running
 /// devices, and switches the node on again if its devices switched it off for a reboot. Returns `true` if the epoch
-/// must not
-/// be opened before that.
+/// must not be opened before that.
 pub(super) fn plan_closed(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -184,10 +183,8 @@ impl<'p, 'a> Desk<'p, 'a> {
     }
 
     /// Returns the fence after the end of its intent. A request that was made before an Off ended counts as answered,
-    /// so an
-    /// agent that is still alive registers again, and its request shows that the machine is on. A request cannot
-    /// arrive late,
-    /// because a registration guards the fence.
+    /// so an agent that is still alive registers again, and its request shows that the machine is on. A request
+    /// cannot arrive late, because a registration guards the fence.
     fn without_intent(&self, intent: &DeviceIntent) -> Fence {
         let fence = &self.fence.value;
         let asked = self.subject.registration().map(|report| report.modified);
@@ -233,8 +230,7 @@ impl<'p, 'a> Desk<'p, 'a> {
     }
 
     /// Writes the fence after a device's work on a closed node has ended, with the next device that must switch the
-    /// node on,
-    /// if any.
+    /// node on, if any.
     fn go_on(&self, value: Fence, events: Vec<Event>, plan: &mut Plan) {
         match self.to_switch_on(&value) {
             Some(device) => self.intend(value, device, Switch::On, events, plan),
@@ -245,10 +241,8 @@ impl<'p, 'a> Desk<'p, 'a> {
     /// Returns the first declared device that must switch the machine on or reconnect it.
     ///
     /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is
-    /// on already.
-    /// A machine that an operator has confirmed off is in that operator's hands. A disconnected machine keeps
-    /// running: its old
-    /// services are gone only after another boot, or if an operator says so.
+    /// on already. A machine that an operator has confirmed off is in that operator's hands. A disconnected machine
+    /// keeps running: its old services are gone only after another boot, or if an operator says so.
     fn to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);
         let registration = self.subject.registration();
@@ -341,8 +335,7 @@ impl<'p, 'a> Desk<'p, 'a> {
     }
 
     /// Waits until the recorded duration has passed since this process saw the record. After that, no process starts
-    /// the
-    /// device.
+    /// the device.
     fn await_foreign(&self, intent: &DeviceIntent, passes: Mono, plan: &mut Plan) {
         plan.wake(self.situation, passes, "a recorded fence device must have ended");
         let message = format!("fence device {} may still be at work", intent.name);

@@ -1,8 +1,7 @@
 //! `maxFencing`: how many nodes may be declared dead on silence within a window.
 //!
 //! If many nodes become silent at once, a fault of this controller or of the network is more likely than a fault of
-//! the
-//! nodes. The limit delays and alerts. Declarations continue as the window slides, or when an operator confirms a
+//! the nodes. The limit delays and alerts. Declarations continue as the window slides, or when an operator confirms a
 //! node off.
 
 use crate::core::plan::Plan;
@@ -24,8 +23,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Computes the allowance now. It counts distinct nodes that were closed on silence and are not open again, each
-    /// for one
-    /// window from the time at which this process saw the close. A commit with an unknown outcome counts as a
+    /// for one window from the time at which this process saw the close. A commit with an unknown outcome counts as a
     /// declaration.
     pub(super) fn of(situation: &Situation<'_>) -> Budget {
         let world = situation.world;

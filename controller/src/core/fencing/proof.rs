@@ -12,8 +12,7 @@ use ha_api_types::record::{Fence, FenceState, Proof, SameMachine};
 use ha_store::Guard;
 
 /// Looks for a proof for a node that is Fencing. The view contains the close, so it also contains every report that
-/// was
-/// committed under the old epoch. The reports are thus read after the close, as the protocol requires.
+/// was committed under the old epoch. The reports are thus read after the close, as the protocol requires.
 pub(super) fn plan(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -70,8 +69,7 @@ pub(super) fn plan(
 
 /// Returns proof (c) or (f): a registration by another boot of the same machine, or a new one by the same boot. The
 /// registration for which the closed epoch was opened does not count. Every permit guards the node's report, so no
-/// service
-/// was started after the registration.
+/// service was started after the registration.
 fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
     let report = subject.registration()?;
     if fence.value.request == Some(report.modified) {

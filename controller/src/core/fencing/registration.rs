@@ -32,8 +32,7 @@ pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan:
 /// Handles a registration while the old epoch is open: closes that epoch first.
 ///
 /// Another boot of the same machine is a proof, once the old heartbeat is absent or silent for Th. A new registration
-/// of
-/// the same boot is a proof too. Another machine is refused until an operator confirms the old one off.
+/// of the same boot is a proof too. Another machine is refused until an operator confirms the old one off.
 pub(super) fn plan_close(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -48,15 +47,13 @@ pub(super) fn plan_close(
         return;
     }
     // The registering process has the same boot id but is not the one whose heartbeat is seen. If both are alive,
-    // one may
-    // restart services that the other has just stopped.
+    // one may restart services that the other has just stopped.
     let same_process =
         situation.world.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
     let same_boot = report.value.boot_id == fence.value.boot_id;
     if same_boot && same_process {
         // This close guards the registration, and no permit can commit with a report that says Registering. So all
-        // services
-        // except those in notStopped are proven stopped.
+        // services except those in notStopped are proven stopped.
         close(situation, subject, fence, Some(&Proof::Reregistered), Note::None, plan);
         return;
     }
@@ -109,8 +106,7 @@ pub(super) fn plan_admission(
     }
     if fence.value.request == Some(report.modified) {
         // This registration was admitted and has lapsed. Services that appeared since were not checked, so the agent
-        // must
-        // register again.
+        // must register again.
         return;
     }
     if errors_pending(situation, subject.name, fence, report, plan)
@@ -161,8 +157,7 @@ fn shown(machine: MachineIds<'_>) -> String {
 }
 
 /// Returns `true` if the service planner has yet to turn services that the agent could not stop into unconfirmed
-/// Errors.
-/// Admission waits for that.
+/// Errors. Admission waits for that.
 pub(super) fn errors_pending(
     situation: &Situation<'_>,
     node: &str,
@@ -198,8 +193,7 @@ pub(super) fn errors_pending(
 }
 
 /// Returns `true` if the service planner has yet to process the node's last reports about replacements of
-/// secondaries.
-/// After admission, the agent overwrites these reports.
+/// secondaries. After admission, the agent overwrites these reports.
 fn replacements_pending(situation: &Situation<'_>, node: &str, plan: &mut Plan) -> bool {
     let world = situation.world;
     let is_pending = |name: &str, assignment: &Assignment| {

@@ -14,11 +14,9 @@ use ha_api_types::record::{Fence, Mode};
 /// Declares the node dead at o + Th, if allowed and useful.
 ///
 /// This process's own commits must not have had a gap longer than Th/2 since o (`silent_since` starts again after a
-/// gap). A
-/// node with active services is closed only if proof (a) or (b) can follow. An idle node is closed so that it
-/// registers
-/// again, at no cost. A node that uses Hold and does not know this controller may continue with grants of the other
-/// controllers.
+/// gap). A node with active services is closed only if proof (a) or (b) can follow. An idle node is closed so that it
+/// registers again, at no cost. A node that uses Hold and does not know this controller may continue with grants of
+/// the other controllers.
 pub(super) fn plan(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -91,8 +89,7 @@ pub(super) fn plan(
 }
 
 /// Returns `true` if services that were unmanaged during disarm ignore may run on a node that has not acknowledged
-/// the
-/// arming. The node's reports do not show them, and closing its epoch would make it stop them when it returns.
+/// the arming. The node's reports do not show them, and closing its epoch would make it stop them when it returns.
 fn may_hide_something(situation: &Situation<'_>, subject: &Subjected<'_>) -> bool {
     let world = situation.world;
     subject.report.is_some_and(|report| report.value.mode == Mode::Disarmed)

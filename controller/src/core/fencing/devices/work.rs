@@ -11,8 +11,7 @@ use ha_api_types::time::{Millis, Mono};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceWork {
     /// Intent that this process recorded: the time at which it sent the commit, and the revision at which the fence
-    /// now holds
-    /// the intent. The duration counts from the sending, so it ends no later than other processes assume.
+    /// now holds the intent. The duration counts from the sending, so it ends no later than other processes assume.
     pub intended: Option<(Mono, Revision)>,
     /// The run in progress.
     pub running: Option<RunId>,
@@ -83,8 +82,7 @@ impl DeviceWork {
 }
 
 /// Returns the maximum duration of a device's work, in milliseconds: the timeout of each attempt plus the time
-/// between
-/// attempts.
+/// between attempts.
 pub fn duration_ms(device: &FenceDevice) -> Millis {
     (u64::from(device.timeout_seconds) * 1000 + 500) * (u64::from(device.retries) + 1) + 1_000
 }
