@@ -184,8 +184,8 @@ impl<'a> Service<'a> {
         !self.is_exclusive_in_force() && !self.exclusive()
     }
 
-    /// Returns the state of an epoch of a node. No assignment can exist under an epoch that is newer than a closed
-    /// fence's last one; if one appears, it does not count as released.
+    /// Returns the state of an epoch of a node. No assignment can exist under an epoch that is not older than that of a
+    /// closed fence; if one appears, it does not count as released.
     fn standing(situation: &Situation<'_>, node: &str, epoch: u64) -> Standing {
         let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
         let Fence { epoch: current, state, .. } = &fence.value;
