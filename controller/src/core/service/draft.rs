@@ -46,7 +46,7 @@ pub(super) struct Draft {
     /// Tombstones that end or shrink in the same transaction, by key: the revision as read, and the remaining
     /// tombstone.
     pub(super) tombstones: BTreeMap<String, (Revision, Option<Tombstone>)>,
-    /// `true` if no node is eligible; the message lists the verdicts.
+    /// `true` if the service is stalled, for example because no node is eligible.
     pub(super) infeasible: bool,
     /// `true` if this move and others wait for each other, and no order resolves that.
     pub(super) blocked: bool,
