@@ -12,7 +12,6 @@ use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_store::Store;
 
-/// Handles GET.
 pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,

@@ -9,7 +9,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use ha_store::Store;
 
-/// Handles GET.
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
     Ok(Json(view(&facts::world(&state).await?).0).into_response())
 }

@@ -21,7 +21,6 @@ pub(crate) struct Selector {
 }
 
 impl Selector {
-    /// Parses both selectors.
     pub(crate) fn parse(labels: &str, fields: &str) -> Result<Selector, ApiError> {
         Ok(Selector { labels: parse_labels(labels)?, fields: parse_fields(fields)? })
     }

@@ -83,7 +83,6 @@ pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(
     }
 }
 
-/// Returns the duration of a watch.
 pub(crate) fn length(parameters: &Parameters) -> Duration {
     let seconds = parameters.timeout_seconds.filter(|seconds| *seconds > 0);
     seconds.map_or(LONGEST_WATCH, Duration::from_secs).min(LONGEST_WATCH)

@@ -16,8 +16,8 @@ use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
 
 impl Controller {
-    /// Returns the time until which an older controller counts as present, if that controller may act on a node's
-    /// silence and this one may not (R9.28).
+    /// Returns the time until which an older controller counts as present (R9.28). Only a controller counts that may
+    /// act on a node's silence where this one may not.
     pub(super) fn yields_until(&self) -> Option<Mono> {
         let joined = self.standing.membership?.joined;
         let valid_ms = self.world.timings().heartbeat_valid_ms;

@@ -30,7 +30,6 @@ pub(super) struct Subjected<'a> {
 }
 
 impl<'a> Subjected<'a> {
-    /// Returns a node of the view.
     pub(super) fn of(situation: &Situation<'a>, name: &'a str, node: &'a NodeHealth) -> Subjected<'a> {
         let report = situation.world.node_reports.get(name);
         Subjected { name, node, report, is_readable: !situation.world.is_node_report_unreadable(name) }
@@ -278,7 +277,7 @@ pub(super) fn closing(
 }
 
 /// Replaces an unreadable fence after an operator's confirmation. The new epoch is above every epoch that a key of
-/// the node names, so that no write under any of them can commit (FENCING, R1.24).
+/// the node names. So no write under any of them can commit (FENCING, R1.24).
 pub(super) fn replacing_unreadable(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,

@@ -265,7 +265,6 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
     Ok(report.value.wait_ms())
 }
 
-/// Returns the active services by node.
 fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     let mut active: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     // A deleted resource is no longer managed. A resource with an unreadable spec still is.

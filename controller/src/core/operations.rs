@@ -205,8 +205,8 @@ fn write_fence(
     }
 }
 
-/// Carries out proof (e). It acts only if the fence still has the epoch and the boot id that the operator saw, and
-/// the node has been silent for Th.
+/// Carries out proof (e). It acts only if the fence still has the epoch and the boot id that the operator saw. The
+/// node must also have been silent for Th.
 fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let world = situation.world;
     let spec = &request.operation.value.spec;

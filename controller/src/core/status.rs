@@ -62,7 +62,6 @@ fn remove<T>(situation: &Situation<'_>, plan: &mut Plan, kind: Kind, name: &str,
     plan.act(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), Note::None);
 }
 
-/// Sets one condition.
 fn condition(
     situation: &Situation<'_>,
     conditions: &mut Vec<Condition>,

@@ -33,14 +33,12 @@ impl Controller {
         self.tell_of_cluster(event_type, reason, message);
     }
 
-    /// Starts the deliveries of a plan.
     pub(super) fn begin_deliveries(&mut self, plan: &mut Plan) {
         let wanted = std::mem::take(&mut plan.deliveries);
         let begun = self.deliveries.begin(plan.unsaid, wanted, self.now.raw);
         self.effects.extend(begun.into_iter().map(Effect::Deliver));
     }
 
-    /// Handles the end of a delivery.
     pub(super) fn delivered(&mut self, id: DeliveryId, outcome: DeliveryOutcome) {
         let Some(ended) = self.deliveries.end(id, outcome, self.now.raw) else { return };
         self.dirty = true;

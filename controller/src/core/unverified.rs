@@ -35,10 +35,10 @@ impl World {
         })
     }
 
-    /// Returns `true` if a node that was counted as empty has reported since its return that the resource does not
-    /// run there, or has a permit for the resource itself.
+    /// Returns `true` if a node that was counted as empty has answered since its return. It has reported that the
+    /// resource does not run there, or has a permit for the resource itself.
     ///
-    /// A report that is newer than the fence was written by an agent that has read the order in that fence, or that
+    /// A report that is newer than the fence was written by an agent that has read the order in that fence, or has
     /// registered for it.
     pub(super) fn has_verified(&self, name: &str, uid: &str, node: &str) -> bool {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {

@@ -188,7 +188,6 @@ impl Writes {
             .collect()
     }
 
-    /// Handles the outcome of a batch.
     pub(super) fn answered(
         &mut self,
         id: CommitId,

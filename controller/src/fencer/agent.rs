@@ -9,12 +9,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// Power state reported by a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PowerState {
-    /// On.
     On,
-    /// Off.
     Off,
 }
 

@@ -11,7 +11,6 @@ use crate::fencer::Fencer;
 use crate::notifier;
 use ha_store::event_writer::EventWriter;
 
-/// Everything that effects need.
 pub(super) struct Effects {
     pub(super) store: StoreLink,
     pub(super) refresher: Refreshing,

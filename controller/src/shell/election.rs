@@ -12,7 +12,6 @@ use ha_runtime::reconcile::{Core, drive};
 use ha_store::etcd::EtcdStore;
 use tokio::sync::{mpsc, watch};
 
-/// Everything that the election's task needs.
 pub(super) struct ElectionTask {
     pub(super) config: Config,
     pub(super) store: EtcdStore,

@@ -14,7 +14,6 @@ const BUCKETS: [f64; 9] = [0.000_1, 0.000_5, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 2
 /// Time for which the longest plan is shown.
 const SHOWN: Duration = Duration::from_secs(600);
 
-/// Durations of decisions and plans.
 pub(super) struct Durations {
     reconcile: Histogram,
     plan: Gauge,
@@ -49,7 +48,6 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Wraps this core.
     pub(super) fn new(core: Arc<Mutex<Controller>>, metrics: &Metrics) -> prometheus::Result<Measured> {
         Ok(Measured { core, durations: Durations::new(metrics)? })
     }

@@ -167,7 +167,6 @@ impl CoreMetrics {
         }
     }
 
-    /// Counts an event.
     pub(super) fn count(&self, counted: &Counted) {
         match counted {
             Counted::Leadership { gained } => {

@@ -10,13 +10,10 @@ pub(super) struct StateLock {
     _directory: File,
 }
 
-/// Reason why there is no lock.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockError {
-    /// Another process holds the lock.
     #[error("{0} is locked by another controller: stop it, or give each controller its own --state-dir")]
     Held(PathBuf),
-    /// The directory cannot be used.
     #[error("cannot lock {0}: {1}")]
     Unusable(PathBuf, std::io::Error),
 }

@@ -313,7 +313,6 @@ fn check_named(name: &str, admitted: &Admitted) -> Result<(), ApiError> {
     )))
 }
 
-/// Handles POST.
 pub(super) async fn create<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -386,7 +385,6 @@ fn names_version(value: &Value) -> bool {
 }
 
 impl<S: Store> Writer<'_, S> {
-    /// Handles server-side apply.
     async fn apply(&self, name: &str, read: &document::Json) -> Result<Response, ApiError> {
         let configuration = &read.value;
         let whole = configuration.get("metadata").is_some_and(Value::is_object);

@@ -26,7 +26,6 @@ pub(super) fn no_store(error: &ApiError) -> Problem {
     )
 }
 
-/// Returns all problems.
 pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     let mut found = Vec::new();
     if overview.leader.is_none() {

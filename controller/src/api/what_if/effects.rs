@@ -222,7 +222,6 @@ impl Comparison<'_> {
 /// Automatic movement of a running service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
-    /// Stay on the node.
     Stay,
     /// Move to a node, for a reason.
     Go(String, Reason),

@@ -182,9 +182,10 @@ impl<'p, 'a> Desk<'p, 'a> {
         Stage::of(self.situation, self.fence, intent, &self.devices, &self.work)
     }
 
-    /// Returns the fence after the end of its intent. A request that was made before an Off ended counts as answered,
-    /// so an agent that is still alive registers again, and its request shows that the machine is on. A request
-    /// cannot arrive late, because a registration guards the fence.
+    /// Returns the fence after the end of its intent.
+    ///
+    /// A request from before the end of an Off counts as answered. A living agent then registers again, and its new
+    /// request shows that the machine is on. A request cannot arrive late, because a registration guards the fence.
     fn without_intent(&self, intent: &DeviceIntent) -> Fence {
         let fence = &self.fence.value;
         let asked = self.subject.registration().map(|report| report.modified);

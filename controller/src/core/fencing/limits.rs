@@ -22,9 +22,9 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Computes the allowance now. It counts distinct nodes that were closed on silence and are not open again, each
-    /// for one window from the time at which this process saw the close. A commit with an unknown outcome counts as a
-    /// declaration.
+    /// Computes the allowance now. It counts distinct nodes that were closed on silence and are not open again. Each
+    /// counts for one window from the time at which this process saw the close. A commit with an unknown outcome
+    /// counts as a declaration.
     pub(super) fn of(situation: &Situation<'_>) -> Budget {
         let world = situation.world;
         let settings = &world.settings().fencing;

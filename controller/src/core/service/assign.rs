@@ -275,7 +275,6 @@ pub(super) fn start_on(
     true
 }
 
-/// Assigns a stop.
 pub(super) fn stop_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

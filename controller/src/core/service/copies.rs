@@ -8,8 +8,8 @@ use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
 use ha_store::Guard;
 
-/// Updates `status.copies`. Removes copies that are confirmed stopped or proven gone, under the guards that prove it,
-/// and adds the places of the assignment that this draft makes.
+/// Updates `status.copies`. Removes copies that are confirmed stopped or proven gone, under guards on the evidence.
+/// Adds the places of the assignment that this draft makes.
 pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let mut copies = remaining(situation, service, draft);
     if let Assign::Put(assignment) = &draft.assign {

@@ -182,8 +182,8 @@ impl Draft {
 
     /// Returns the transaction and the events to emit once it is applied; `None` if nothing has changed.
     ///
-    /// Every write about a service also guards its spec as it was read, so that a late write cannot restore a record
-    /// that was deleted or changed since.
+    /// Every write about a service also guards its spec as it was read. So a late write cannot restore a record that
+    /// was deleted or changed since.
     pub(super) fn into_transaction(
         self,
         situation: &Situation<'_>,

@@ -133,7 +133,7 @@ fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, 
     set(situation, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
 }
 
-/// Returns the confirmation that a later assignment of the same copy repeats, so that an agent that missed the
+/// Returns the confirmation that a later assignment of the same copy repeats. With it, an agent that missed the
 /// rewritten assignment still takes over the definition. `None` for any other definition, which was not confirmed.
 pub(super) fn carried_over(
     service: &Service<'_>,

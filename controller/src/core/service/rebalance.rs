@@ -1,8 +1,8 @@
 //! Automatic rebalancing by moves of running services: its timing, and the services that take part.
 //!
-//! Rebalancing acts only while no other action is in progress. It moves services only from nodes whose load was above
-//! the mean for `holdSeconds` of such rest, to nodes whose load was below it for as long. So a fluctuating load
-//! causes no moves. After each move the time restarts, so that the next decision sees the effect of the move.
+//! Rebalancing acts only while no other action is in progress. A source node must have been above the mean load for
+//! `holdSeconds` of such rest, and a target node below it for as long. So a fluctuating load causes no moves. After
+//! each move the time restarts, so that the next decision sees the effect of the move.
 //!
 //! With `reservation.enabled`, a node that has had too many services for as long also gives away one service at a
 //! time. The two kinds of moves do not undo each other. A move for the load gives no node too many services. A move
@@ -140,8 +140,8 @@ fn lasting(
     lasting
 }
 
-/// Returns `true` if no other action is in progress: no node joins or leaves, no service starts or moves, no write is
-/// in progress, and in mode Dynamic services that have just started were measured.
+/// Returns `true` if no other action is in progress: no node joins or leaves, no service starts or moves, and no
+/// write is pending. In mode Dynamic, services that have just started must also have been measured.
 fn is_at_rest(planner: &Planner<'_>) -> bool {
     let situation = planner.situation;
     let writes = situation.busy.iter().any(|subject| matches!(subject, Subject::Service(_)));

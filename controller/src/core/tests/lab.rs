@@ -57,7 +57,6 @@ impl Member {
     }
 }
 
-/// The test environment.
 pub(super) struct Lab {
     pub(super) state: MemoryState,
     pub(super) keys: Keys,
