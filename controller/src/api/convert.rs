@@ -47,7 +47,7 @@ pub(crate) async fn rule<S: Store>(
     let mut told = Vec::new();
     for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
         let resource = names::bare(resource);
-        // A disabled rule supersedes no group.
+        // A rule that is not applied, such as one in conflict, supersedes no group.
         let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
         let Some(group) = all.group_of.get(resource) else { continue };
         let known = world.groups.get(group).map(|group| &group.value.spec);

@@ -243,7 +243,7 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
         && fence.value.state != FenceState::Open
         && (report.modified > fence.modified || report.value.mode == Mode::Registering)
     {
-        // The report was overwritten after the close; the fence keeps its content.
+        // The report was overwritten after the close; the fence keeps the waiting time that followed from it.
         return fence.value.armed_wait_ms.ok_or(Reason::NoProofPossible);
     }
     if world.is_node_report_unreadable(name) {

@@ -184,8 +184,8 @@ impl<'a> Service<'a> {
         !self.is_exclusive_in_force() && !self.exclusive()
     }
 
-    /// Returns the state of an epoch of a node. No assignment can exist under an epoch that is not older than that of a
-    /// closed fence; if one appears, it does not count as released.
+    /// Returns the state of an epoch of a node. No assignment can exist under an epoch that is not older than that of
+    /// a closed fence; if one appears, it does not count as released.
     fn standing(situation: &Situation<'_>, node: &str, epoch: u64) -> Standing {
         let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
         let Fence { epoch: current, state, .. } = &fence.value;
@@ -373,7 +373,8 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
 }
 
 /// Applies the overrides of every state: a new object under the name, Ignored, a service that a registering node
-/// could not stop, a disarmed cluster. Returns `true` if an override has decided everything about the service.
+/// could not stop, a disarmed cluster. Returns `true` if a disarmed cluster freezes the service, so that no state
+/// function follows.
 fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     if let Some((node, epoch, message)) = service.not_stopped(&situation) {

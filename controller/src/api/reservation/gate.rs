@@ -124,7 +124,7 @@ fn message(cluster: &str, broken: &[(String, Failing)]) -> String {
     format!("{sentence}: {}", details.join("; "))
 }
 
-/// A change, and the cluster with it.
+/// A change, and the view of the cluster after it.
 struct Proposal {
     kind: Kind,
     name: String,

@@ -27,7 +27,8 @@ pub(crate) fn of(before: &World, after: &World) -> Plan {
     plan
 }
 
-/// Maximum number of resources for which all are simulated. In larger clusters, only those that the change names are.
+/// Maximum number of resources up to which all of them are simulated. In larger clusters, a change that names no
+/// resource moves none.
 const MOST_FOLLOWED: usize = 300;
 
 /// Returns the placement of services once the cluster has settled after a change. With `only`, no other resource

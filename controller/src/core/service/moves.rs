@@ -108,7 +108,7 @@ fn cannot_leave(
     driven: &[Reason],
     reason: Reason,
 ) {
-    // Other services that wait to move to this node report that themselves.
+    // A companion that waits to move to this node reports that itself.
     let own = driven.iter().any(|reason| drives_away(*reason) || *reason == Reason::WatchdogFailed);
     if !own || placement.node.is_some() {
         return;

@@ -71,7 +71,7 @@ pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &
 }
 
 /// Sets Stopped or Disabled immediately for a service that runs nowhere and is no longer requested to run. Returns
-/// `true` if the state has changed.
+/// `true` if it is no longer requested to run.
 pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
     if service.wanted() != RequestedState::Started {
         draft.status.displaced_by = None;
