@@ -120,7 +120,7 @@ fn truth(value: &str) -> bool {
     matches!(value, "1" | "true" | "True" | "t" | "")
 }
 
-/// A form of the response.
+/// Form of a response, negotiated by the `Accept` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The objects.

@@ -87,7 +87,7 @@ async fn admitted<S: Store>(
     Ok((kind, admitted.name, admitted.value))
 }
 
-/// Returns the effects of changes: each changed object as it would be stored, and the objects that would be deleted.
+/// Returns the effects of storing the changed objects, in the form that would be stored, and of deleting the others.
 pub(crate) async fn of<S: Store>(
     state: &ApiState<S>,
     changed: &[(Kind, String, Value)],

@@ -122,8 +122,8 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
 /// Interval, in milliseconds, at which a leader that waits for an older controller checks for one.
 const LOOK_MS: Millis = 1_000;
 
-/// Deletes the keys of controllers that were not refreshed for `candidateRetentionSeconds`. The time counts from now
-/// after a start of this process or a gap in its own commits (R9.23).
+/// Deletes the keys of controllers that were not refreshed for `candidateRetentionSeconds`. The time restarts after a
+/// start of this process or a gap in its own commits (R9.23).
 pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     let world = situation.world;
     let retention_ms = world.settings().timing.candidate_retention_ms();

@@ -11,7 +11,7 @@ use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 
 /// Identifies a commit; assigned by the core in ascending order.
 pub type CommitId = u64;
-/// Identifies a request for a read, in ascending order.
+/// Identifies a request for a read; assigned by the cores in ascending order.
 pub type RefreshId = u64;
 /// Identifies a run of a fence device.
 pub type RunId = u64;
@@ -119,7 +119,7 @@ pub enum Input {
 pub enum Effect {
     /// Commit this transaction; answered by [`Input::Committed`].
     Commit {
-        /// Id of the commit.
+        /// Id that [`Input::Committed`] repeats.
         id: CommitId,
         /// The transaction. A leader's write carries `Created(leader)`.
         transaction: Transaction,

@@ -49,7 +49,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Input and output of the functions of this module: the situation, which does not change, and the plan and the view,
 /// which do.
 pub struct Planner<'a> {
-    /// The situation.
+    /// Input of the plan.
     pub situation: Situation<'a>,
     /// State of the nodes.
     pub nodes: &'a NodeTable,
@@ -61,7 +61,7 @@ pub struct Planner<'a> {
     pub moved_by_operator: BTreeSet<String>,
     /// Moves that rebalance the load, by service.
     rebalances: BTreeMap<String, rebalance::Rebalance>,
-    /// The plan.
+    /// The plan so far.
     pub plan: Plan,
     /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[String; 2]>,

@@ -19,7 +19,7 @@ pub fn of_node<'a>(world: &'a World, node: &str) -> Option<&'a UsageReport> {
     is_of_now.then_some(report)
 }
 
-/// Returns the measured usage of a service on its node.
+/// Returns the measured usage of a service on its node; `None` if it was not measured there.
 pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceStatus) -> Option<&'a Usage> {
     let node = status.node.as_ref().filter(|node| uses(status).contains(*node))?;
     let measured = of_node(world, node)?.services.get(&resource.metadata.name)?;

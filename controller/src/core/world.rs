@@ -52,31 +52,31 @@ pub struct World {
     pub revision: Revision,
     /// The single Cluster object.
     pub cluster: Option<Versioned<Cluster>>,
-    /// Resources.
+    /// Resource objects by name.
     pub resources: Table<Resource>,
-    /// Groups.
+    /// Group objects by name.
     pub groups: Table<Group>,
-    /// Affinity rules.
+    /// AffinityRule objects by name.
     pub rules: Table<AffinityRule>,
-    /// Nodes.
+    /// Node objects by name.
     pub nodes: Table<Node>,
-    /// Node groups.
+    /// NodeGroup objects by name.
     pub node_groups: Table<NodeGroup>,
-    /// Operations.
+    /// Operation objects by name.
     pub operations: Table<Operation>,
     /// Status of the Cluster object.
     pub cluster_status: Option<Versioned<ClusterStatus>>,
-    /// Statuses of resources.
+    /// Statuses of resources by name.
     pub resource_statuses: Table<ResourceStatus>,
-    /// Statuses of groups.
+    /// Statuses of groups by name.
     pub group_statuses: Table<RuleStatus>,
-    /// Statuses of affinity rules.
+    /// Statuses of affinity rules by name.
     pub rule_statuses: Table<RuleStatus>,
-    /// Statuses of nodes.
+    /// Statuses of nodes by name.
     pub node_statuses: Table<NodeStatus>,
-    /// Statuses of node groups.
+    /// Statuses of node groups by name.
     pub node_group_statuses: Table<NodeGroupStatus>,
-    /// Statuses of operations.
+    /// Statuses of operations by name.
     pub operation_statuses: Table<OperationStatus>,
     /// Assignments by resource.
     pub assignments: Table<Assignment>,

@@ -161,7 +161,7 @@ fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) 
     let told: BTreeSet<String> = found.iter().map(|problem| problem.about.clone()).collect();
     let fails = |check: &&Check| check.verdict == Verdict::Fail;
     for check in overview.checks.iter().filter(fails) {
-        // A problem of its own names each node without a watchdog.
+        // Each node without a watchdog has a problem of its own.
         if check.name != "watchdogs" {
             let about = if check.name.starts_with("store") { "store" } else { "cluster/default" };
             let (seen, help) = (check.seen.clone(), &check.help);

@@ -33,7 +33,7 @@ pub(super) fn plan(
     let wait =
         |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
     if situation.world.is_unheard(name) {
-        // No epoch to close: more services may have been active there than the backup records.
+        // Do not close the epoch: more services may have been active there than the backup records.
         plan.wait(Kind::Node, name, Reason::StoreRestored, restored::unheard(name));
         return;
     }

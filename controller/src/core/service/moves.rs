@@ -63,7 +63,7 @@ pub(super) fn improve(
     } else if !makes_room.is_empty() {
         Reason::MakesRoom
     } else if driven.contains(&Reason::PositivePartner) || placement.reason == Reason::AlreadyThere {
-        // Most services of the affinity rule are already on the target.
+        // Most services with a positive affinity to this one are already on the target.
         Reason::PositivePartner
     } else if driven.is_empty() {
         placement.reason

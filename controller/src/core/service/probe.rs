@@ -19,7 +19,7 @@ pub(super) enum Answer {
     /// The node is unreachable, and counts as empty because neither name nor identity was ever managed there.
     /// Contains the reason why it was not probed. It must answer before any service starts there again.
     Counted(&'static str),
-    /// The node could not tell.
+    /// The node could not determine whether the service runs there; contains the cause.
     Unknown(String),
     /// The node has not answered yet.
     Missing(&'static str),

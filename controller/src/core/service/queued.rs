@@ -196,8 +196,8 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
 }
 
-/// Records the unreachable nodes that count as empty, under guards that none of them was heard meanwhile (FENCING,
-/// R7.5).
+/// Records the unreachable nodes that count as empty, under guards that none of them has sent a heartbeat meanwhile
+/// (FENCING, R7.5).
 ///
 /// A node whose epoch is open may hold an assignment that it has not begun. So its fence is written again, with
 /// `verify`. None of the node's writes applies before its agent has read that fence, and then the agent commits no

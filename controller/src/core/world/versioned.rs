@@ -6,7 +6,7 @@ use ha_api_types::time::Mono;
 /// A value, as read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Versioned<T> {
-    /// The value.
+    /// The parsed value.
     pub value: T,
     /// Create revision of the key.
     pub created: Revision,
