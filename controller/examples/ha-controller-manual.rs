@@ -1,11 +1,11 @@
-//! Writes ha-controller(8) to the file named: `dev/packages` puts it into the package.
+//! Writes the manual page ha-controller(8) to a given file. `dev/packages` puts the page into the package.
 
 use clap_mangen::Man;
 use ha_controller::shell::Options;
 use ha_runtime::program::ProgramOptions;
 use std::path::PathBuf;
 
-/// What the options do not say.
+/// Sections of the manual page that clap cannot generate from the options.
 const MORE: &str = include_str!("../../manifests/man/ha-controller.roff");
 
 fn main() -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! The HTTP API in the shape of Kubernetes, stateless over the store: every controller serves it.
+//! The HTTP API in the shape of Kubernetes. Every controller serves it, stateless over etcd.
 
 mod access;
 mod admission;
@@ -55,30 +55,31 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 
-/// What the API is told about the process that serves it.
+/// Settings of the API that come from the process that serves it.
 #[derive(Clone)]
 pub struct ApiOptions {
-    /// This controller's id, as in its candidate key.
+    /// Id of this controller, as in its candidate key.
     pub id: String,
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// Watches at once; further ones are refused with 429.
+    /// Maximum number of open watches; further ones are refused with 429.
     pub watches: usize,
-    /// Asks the store's members how they are; `None`: the store has no members to ask.
+    /// Asks each etcd member for its health; `None` if the store has no members.
     pub store_members: Option<StoreMembers>,
-    /// Asks the core to hold a node; `None`: there is none.
+    /// Asks the core for an etcd-outage hold of a node; `None` if no core runs in this process.
     pub ask_hold: Option<AskHold>,
-    /// Counts requests; `None`: nobody does.
+    /// Metrics of requests; `None` if requests are not counted.
     pub metrics: Option<ApiMetrics>,
-    /// Where OCF resource agents lie on this machine, so that their parameters can be checked; `None`: they are not.
+    /// Root directory of the OCF resource agents on this machine, used to check parameters; `None` disables the
+    /// check.
     pub ocf_root: Option<PathBuf>,
 }
 
-/// Asks the store's members how they are.
+/// Function that asks each etcd member for its health.
 pub type StoreMembers = Arc<dyn Fn() -> BoxFuture<'static, Vec<StoreMember>> + Send + Sync>;
 
 impl ApiOptions {
-    /// The usual limits.
+    /// Returns the default options: 1000 watches, no metrics, and no connection to etcd members or the core.
     pub fn new(id: &str, cluster: &str) -> ApiOptions {
         ApiOptions {
             id: id.to_owned(),
@@ -101,7 +102,7 @@ impl ApiOptions {
     }
 }
 
-/// What all requests share. Cheap to clone.
+/// State that all requests share. Cheap to clone.
 pub struct ApiState<S> {
     shared: Arc<Shared<S>>,
 }
@@ -122,7 +123,7 @@ struct Shared<S> {
 }
 
 impl<S> ApiState<S> {
-    /// The API over a store.
+    /// Creates the API over a store.
     pub fn new(store: Arc<S>, keys: Keys, options: ApiOptions) -> ApiState<S> {
         let watches = Arc::new(Semaphore::new(options.watches));
         let agents = options.ocf_root.clone().map(ocf::Agents::new);
@@ -156,7 +157,7 @@ impl<S> ApiState<S> {
         Ok(WatchPermit::new(permit, self.shared.options.metrics.clone()))
     }
 
-    /// The wall clock, for people.
+    /// Returns the wall clock time, for timestamps that people read.
     #[expect(clippy::unused_self, reason = "the clock belongs to the state, whoever asks")]
     fn timestamp(&self) -> Timestamp {
         let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -169,18 +170,19 @@ impl<S> ApiState<S> {
 }
 
 impl<S: Store> ApiState<S> {
-    /// Watches heartbeats and candidates, so that the overview can say how long ago each was heard. To be run beside the
-    /// server for as long as it serves; without it, the overview leaves those times out.
+    /// Watches heartbeats and candidates, so that the overview can report the time since the last change of each.
+    ///
+    /// The caller runs this future as long as the server runs. Without it, the overview omits those times.
     pub async fn observe(&self) {
         self.shared.observer.run(Arc::clone(&self.shared.store), &self.shared.keys).await;
     }
 }
 
-/// The routes of the API.
+/// Returns the routes of the API.
 ///
-/// `/livez`, `/readyz` and `/metrics` are not among them: they are the process's own (`ha_runtime::http::admin`), to be
-/// merged beside. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http` serves
-/// them; without, everybody counts as local.
+/// `/livez`, `/readyz` and `/metrics` are not included: they belong to the process (`ha_runtime::http::admin`), and
+/// the caller merges them. Requests carry `ClientIdentity` and `Shutdown` in their extensions when `ha_runtime::http`
+/// serves them. A request without these extensions counts as local.
 pub fn router<S: Store>(state: ApiState<S>) -> Router {
     let metrics = state.options().metrics.clone();
     let router = Router::new()
@@ -228,7 +230,7 @@ pub fn router<S: Store>(state: ApiState<S>) -> Router {
     }
 }
 
-/// A request that met a bug: it fails alone, and the log says where.
+/// Answers a request whose handler panicked. Only this request fails; the log shows where.
 #[expect(clippy::needless_pass_by_value, reason = "the layer passes it so")]
 fn panicked(cause: Box<dyn std::any::Any + Send>) -> axum::response::Response {
     let text =
@@ -239,7 +241,8 @@ fn panicked(cause: Box<dyn std::any::Any + Send>) -> axum::response::Response {
     ))
 }
 
-/// `/version`: a Kubernetes version that our shape corresponds to, for clients that look at it, and our own.
+/// Returns the body of `/version`: the Kubernetes version that this API resembles, for clients that check it, and the
+/// hactl version.
 fn version() -> serde_json::Value {
     let own = env!("CARGO_PKG_VERSION");
     serde_json::json!({

@@ -1,7 +1,7 @@
-//! The controller's pure core: it observes, leads, and decides what should happen to nodes and services.
+//! The controller's pure core. It observes the cluster, and the leader decides the actions on nodes and services.
 //!
-//! It never awaits, reads no clock and draws no random number. What happens comes in through [`Controller::handle`], what
-//! it wants goes out through [`Controller::poll_effect`].
+//! The core never awaits, reads no clock and draws no random number. Inputs enter through [`Controller::handle`], and
+//! effects leave through [`Controller::poll_effect`].
 
 pub mod asked;
 pub mod candidacy;
@@ -63,31 +63,31 @@ use std::collections::{BTreeMap, VecDeque};
 use world::{Touched, World};
 use writes::Writes;
 
-/// The leader looks at everything at least this often, milliseconds: a level that no change has announced.
+/// Interval, in milliseconds, at which the leader plans even if no input has changed anything.
 const LOOK_EVERY_MS: Millis = 30_000;
 
-/// What a run of a fence device is for.
+/// Purpose of a run of a fence device.
 #[derive(Clone, Debug)]
 enum Run {
-    /// To fence this node, or to give it back its power.
+    /// Fence this node, or restore its power or its access.
     Work(String, FencerAction),
-    /// To see whether this node's device answers.
+    /// Check whether this node's device answers: node, device.
     Probe(String, String),
 }
 
 /// The controller: a follower that observes, or the leader that also decides.
 ///
-/// Guarantees: every write that decides anything carries `Created(leader)` of this process's own term; at most one write
-/// per key is outstanding; all that must outlive this process lies in the store.
-/// Assumptions: inputs come in the order in which they happened; `now` never goes back.
+/// Guarantees: every write that decides anything carries `Created(leader)` of this process's own term; at most one
+/// write per key is outstanding; all state that must outlive this process is stored in etcd.
+/// Assumptions: inputs arrive in the order in which they happened; `now` never goes back.
 #[derive(Debug)]
 pub struct Controller {
     config: Config,
     now: Now,
     world: World,
-    /// How the election stands, as its own core last said.
+    /// State of the election, as the election's core last reported it.
     standing: Standing,
-    /// What the election was last told.
+    /// Orders last sent to the election.
     ordered: Option<Orders>,
     readings: Readings,
     writes: Writes,
@@ -102,25 +102,26 @@ pub struct Controller {
     dirty: bool,
     looked_at: Mono,
     wake: Option<(Mono, &'static str)>,
-    /// Nodes that were in time when it last planned, and when the first of them is late as far as was looked.
+    /// Nodes whose heartbeats were in time at the last plan. `late_at` is the time at which the first of them becomes
+    /// late, as last computed.
     heard: Vec<String>,
     late_at: Option<Mono>,
-    /// The last plan had nothing to do and nothing to wait for.
+    /// `true` if the last plan contained no action and was waiting for nothing.
     rests: bool,
-    /// Since when nodes have carried too much or too little. A new leader begins to count anew.
+    /// Times since when nodes have been overloaded or underloaded. A new leader starts with an empty map.
     uneven: BTreeMap<(Measure, String), Side>,
     waiting: Vec<Waiting>,
     reservation: Reservation,
     deliveries: Deliveries,
     refused: Option<String>,
     led: Option<Revision>,
-    /// Another process refreshes this controller's keys, as it was last told.
+    /// `true` if another process refreshes this controller's keys, as last reported.
     is_duplicate: bool,
     plans: u64,
 }
 
 impl Controller {
-    /// A controller that has seen nothing yet: it asks for a first reading.
+    /// Creates a controller without any observation. Its first effect is a read.
     pub fn new(config: Config) -> Controller {
         let keys = Keys::new(&config.cluster);
         Controller {
@@ -156,8 +157,8 @@ impl Controller {
         }
     }
 
-    /// Takes in something that happened. Deciding is left to [`Controller::poll_effect`], so that many inputs at once
-    /// cost one decision.
+    /// Applies an input. [`Controller::poll_effect`] makes the decisions, so that many inputs at once cost one
+    /// decision.
     pub fn handle(&mut self, now: &Now, input: Input) {
         self.now = now.clone();
         match input {
@@ -197,7 +198,7 @@ impl Controller {
                 self.effects.push_back(Effect::AnswerHold { id, answer });
             }
             Input::Delivered { id, outcome } => self.delivered(id, outcome),
-            // All but the first are the election's own.
+            // Except for the tick, only the election uses these inputs.
             Input::Tick
             | Input::LeaseGranted { .. }
             | Input::LeaseKept { .. }
@@ -210,7 +211,7 @@ impl Controller {
         }
     }
 
-    /// The next thing that it asks for; to be called until it gives `None`, after each input or several.
+    /// Returns the next effect. After one or several inputs, call this function until it returns `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if self.effects.is_empty() {
             self.advance();
@@ -218,7 +219,7 @@ impl Controller {
         self.effects.pop_front()
     }
 
-    /// When to send [`Input::Tick`] on `now.raw`, and why then.
+    /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         let planner = self.planning().is_some().then(|| {
             let look = (self.looked_at + LOOK_EVERY_MS, "look at everything again");
@@ -230,42 +231,42 @@ impl Controller {
         planner.flatten()
     }
 
-    /// Who this controller is.
+    /// Returns the settings of this process, with the controller's id.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The term, while this controller leads as far as it knows.
+    /// Returns the term while this controller is leader, as far as it knows.
     pub fn term(&self) -> Option<Revision> {
         self.standing.leadership.as_ref().map(Leadership::term)
     }
 
-    /// What it knows of the cluster, for metrics and the API.
+    /// Returns the view of the cluster, for metrics and the API.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// What the leader waits for.
+    /// Returns the conditions that the leader waits for.
     pub fn waiting(&self) -> &[Waiting] {
         &self.waiting
     }
 
-    /// What the reservation check found, while this controller leads.
+    /// Returns the result of the failover capacity check while this controller is leader.
     pub fn reservation(&self) -> Option<&reservation::Finding> {
         self.reservation.finding()
     }
 
-    /// What the store said when it last refused a write; `None` after a write was applied.
+    /// Returns etcd's error for the last refused write; `None` after a write was applied.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// How often this process has planned.
+    /// Returns the number of plans that this process has made.
     pub fn plans(&self) -> u64 {
         self.plans
     }
 
-    /// Tells the election what this view says of it, if that is news.
+    /// Sends orders to the election if they have changed.
     fn order(&mut self) {
         let orders = Orders::of(&self.world.timings(), self.yields_until());
         if self.ordered.as_ref() != Some(&orders) {
@@ -331,7 +332,7 @@ impl Controller {
         self.effects.push_back(Effect::Count(counted));
     }
 
-    /// What the view has shown to have happened is counted by whoever leads.
+    /// Counts events that the view has observed. Only the leader counts them.
     fn count_seen(&mut self) {
         let seen = self.world.take_counted();
         if self.term().is_some() {
@@ -345,7 +346,7 @@ impl Controller {
         self.effects.push_back(Effect::Event { name, event });
     }
 
-    /// Goes on as far as it can without another input.
+    /// Advances as far as possible without another input.
     fn advance(&mut self) {
         self.note_leadership();
         self.note_duplicate();
@@ -359,8 +360,8 @@ impl Controller {
         }
     }
 
-    /// Whether a node that was in time may have fallen silent. Where nothing is to be done, heartbeats that have come
-    /// meanwhile only move the moment at which to ask again.
+    /// Returns `true` if a node that was in time may have missed its heartbeats. If nothing else is to be done, later
+    /// heartbeats only postpone the next check.
     fn is_a_node_late(&mut self) -> bool {
         let now = self.now.raw;
         if self.late_at.is_none_or(|at| now < at) {
@@ -374,8 +375,9 @@ impl Controller {
         true
     }
 
-    /// As what this process may plan: it leads, knows that it is a candidate since when, and its view holds all that leaders
-    /// before it wrote. What makes it so is an input; time alone does not.
+    /// Returns leadership and membership if this process may plan: it is leader, it knows the revision at which it
+    /// became a candidate, and its view contains all writes of earlier leaders. Only an input can make this true, not
+    /// time alone.
     fn planning(&self) -> Option<(&Leadership, Membership)> {
         let leadership = self.standing.leadership.as_ref()?;
         let membership = self.standing.membership?;
@@ -383,7 +385,7 @@ impl Controller {
         may_plan.then_some((leadership, membership))
     }
 
-    /// Plans and sends, if it may and something has changed.
+    /// Makes a plan and sends it, if allowed and if something has changed.
     fn plan(&mut self) {
         if !self.dirty {
             return;

@@ -1,7 +1,8 @@
 //! The `Fencer` seam: fence devices, through ClusterLabs fence agents.
 //!
-//! Protocol: <https://github.com/ClusterLabs/fence-agents/blob/main/doc/FenceAgentAPI.md>. Attributes come as
-//! `name=value` lines on standard input; the exit status of `status` is 0 for on, 2 for off; anything else failed.
+//! Protocol: <https://github.com/ClusterLabs/fence-agents/blob/main/doc/FenceAgentAPI.md>. Attributes are written as
+//! `name=value` lines to standard input. The exit status of `status` is 0 for on and 2 for off; any other status is a
+//! failure.
 
 mod agent;
 
@@ -16,15 +17,16 @@ use tokio::time::Instant;
 /// Runs fence devices.
 #[derive(Clone, Debug)]
 pub struct Fencer {
-    /// Where the agents are, in order of preference.
+    /// Directories of the agents, in order of preference.
     folders: Vec<PathBuf>,
 }
 
-/// Between two looks at a device that has not reached the wanted state yet.
+/// Interval between status queries of a device that has not reached the desired state.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Fencer {
-    /// Agents from this folder first, then from where distributions put them.
+    /// Creates a fencer that looks for agents in this directory first, then in the usual directories of
+    /// distributions.
     pub fn new(folder: Option<PathBuf>) -> Fencer {
         let usual = ["/usr/sbin", "/usr/local/sbin"].into_iter().map(PathBuf::from);
         Fencer { folders: folder.into_iter().chain(usual).collect() }
@@ -32,8 +34,8 @@ impl Fencer {
 
     /// Runs a device to the end.
     ///
-    /// Guarantees: `Confirmed` only when the device's own status said so for every part, after the action; when the
-    /// limit is over, nothing of the run is left at work (its process groups are killed).
+    /// Guarantees: `Confirmed` only if the device's own status confirmed it for every part, after the action. Once
+    /// the limit has passed, no process of the run is left (its process groups are killed).
     pub async fn run(&self, run: &FencerRun) -> FencerOutcome {
         let limit = Duration::from_millis(run.limit_ms);
         match tokio::time::timeout(limit, self.attempts(&run.device, run.action)).await {
@@ -61,7 +63,7 @@ impl Fencer {
         Err(format!("fence device {}: {last}", device.name))
     }
 
-    /// One attempt: the action on all parts at once, then the status of all parts.
+    /// Makes one attempt: the action on all parts at once, then the status of all parts.
     async fn attempt(&self, device: &FenceDevice, action: FencerAction) -> Result<(), String> {
         let within = Duration::from_secs(u64::from(device.timeout_seconds.max(1)));
         let until = Instant::now() + within;
@@ -72,7 +74,8 @@ impl Fencer {
             FencerAction::Off => PowerState::Off,
             FencerAction::On => PowerState::On,
         };
-        // A part that is already as wanted may refuse the action; its status decides, not the action's own word.
+        // A part that already has the desired state may refuse the action. Its status decides, not the result of the
+        // action.
         let acted: Vec<Result<(), String>> = each(wanted.verb()).await;
         let reached = join_all(device.parts.iter().map(|part| self.reached(part, wanted, until))).await;
         for (part, (acted, reached)) in device.parts.iter().zip(acted.into_iter().zip(reached)) {
@@ -90,7 +93,7 @@ impl Fencer {
         if exit.code == Some(0) { Ok(()) } else { Err(exit.sentence(verb)) }
     }
 
-    /// Looks until the part is as wanted, or the time is over.
+    /// Queries the status until the part has the desired state, or the time is over.
     async fn reached(&self, part: &FencePart, wanted: PowerState, until: Instant) -> Result<(), String> {
         let agent = Agent::find(&self.folders, part)?;
         loop {

@@ -1,4 +1,4 @@
-//! The controller: a pure core that decides, a shell that connects it to the world, and the HTTP API.
+//! The controller: a pure core that decides, a shell that performs the I/O, and the HTTP API.
 
 #[cfg(feature = "shell")]
 pub mod api;

@@ -1,4 +1,4 @@
-//! Delivers notifications: one attempt each, within a limit, by webhook or mail.
+//! Delivery of notifications by webhook or mail, one attempt at a time, within a limit.
 
 mod mail;
 mod webhook;
@@ -8,12 +8,12 @@ use ha_api_types::cluster::Target;
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest that an attempt takes.
+/// Maximum duration of an attempt.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Secrets and certificates in files are not longer than this, bytes.
+/// Maximum size of a file with a secret or certificate, in bytes.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// Delivers once. It ends within the limit, whatever the target does.
+/// Delivers a notification once. The attempt ends within the limit, even if the target does not answer.
 pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
     let attempt = async {
         match &delivery.target {
@@ -26,7 +26,7 @@ pub async fn deliver(delivery: &Delivery) -> DeliveryOutcome {
         .unwrap_or_else(|_| DeliveryOutcome::Failed(format!("no answer within {} s", LIMIT.as_secs())))
 }
 
-/// Reads a file that the object names, each time anew: it may have been changed since.
+/// Reads a file that the object names. It is read for each attempt, because it may have changed.
 async fn file(field: &str, path: &str) -> Result<Vec<u8>, String> {
     let wrong = |error: std::io::Error| format!("{field} {path} cannot be read on this controller: {error}");
     let found = tokio::fs::metadata(path).await.map_err(wrong)?;
@@ -36,7 +36,7 @@ async fn file(field: &str, path: &str) -> Result<Vec<u8>, String> {
     tokio::fs::read(Path::new(path)).await.map_err(wrong)
 }
 
-/// A secret on one line; the end of the line is not part of it.
+/// Reads a secret on one line; the line ending is not part of it.
 async fn secret(field: &str, path: &str) -> Result<String, String> {
     let text = String::from_utf8(file(field, path).await?)
         .map_err(|_| format!("{field} {path} does not hold a line of text"))?;
@@ -47,7 +47,7 @@ async fn secret(field: &str, path: &str) -> Result<String, String> {
     Ok(line.to_owned())
 }
 
-/// The innermost cause, which says most.
+/// Returns the innermost cause of an error, which is the most specific one.
 fn deepest(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

@@ -1,7 +1,7 @@
-//! The controller's shell: store, fence devices, HTTP and signals around the pure core.
+//! The controller's shell: etcd, fence devices, HTTP and signals around the pure core.
 //!
-//! One loop ([`ha_runtime::reconcile::drive`]) turns what happens into inputs and begins what the core asks for. Nothing
-//! here decides anything about nodes or services.
+//! One loop ([`ha_runtime::reconcile::drive`]) converts events to inputs and starts the effects of the core. The
+//! shell makes no decisions about nodes or services.
 
 mod commits;
 mod effects;
@@ -44,13 +44,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Where inputs come from; cheap to clone.
+/// Sender of inputs; cheap to clone.
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
-/// How long the giving up of keys may hold up the end of the process.
+/// Maximum delay of the shutdown by the deletion of this process's keys.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// The program: reads its options, runs until told to end, and says how it went.
+/// Runs the program: reads its options, runs until a shutdown is requested, and returns the exit status.
 pub fn main() -> ExitCode {
     ha_runtime::program::main(run)
 }
@@ -70,7 +70,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let remedy = "restart ha-controller on this machine".to_owned();
     let followed = Followed::new(keys.incarnation(), "", None, remedy);
     let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
-    // Leadership has channels of its own, so that nothing can queue before it.
+    // Leadership has channels of its own, so that no other request can queue before it.
     let leadership =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     let server = bind(ServeOptions::new(options.listen, options.tls())).await.map_err(unusable)?;
@@ -106,7 +106,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let holding = Holding::default();
     api_options.ask_hold = Some(holding.asker(inputs.clone()));
     let api = ApiState::new(Arc::new(store.clone()), keys.clone(), api_options);
-    // It watches for as long as the process lives.
+    // The observer watches as long as the process lives.
     tokio::spawn({
         let api = api.clone();
         async move { api.observe().await }
@@ -140,7 +140,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let told = shutdown.clone();
     tokio::spawn(async move {
         told.requested().await;
-        // The loop may have ended by itself.
+        // The loop may already have ended.
         let _ = candidacy.send(Input::Shutdown);
     });
     let stream = futures::stream::poll_fn({
@@ -165,7 +165,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     writer.flush().await;
     trigger.request();
     let served = serving.await.context("serving ended badly");
-    // Held for as long as anything of this process can answer an agent.
+    // The lock is held as long as this process can answer an agent.
     drop(lock);
     served
 }

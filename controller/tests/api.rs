@@ -1,4 +1,5 @@
-//! The HTTP API over the in-memory store: writes, conflicts, watches, limits, and what it answers beyond Kubernetes.
+//! Tests of the HTTP API over the in-memory store: writes, conflicts, watches, limits, and responses beyond
+//! Kubernetes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -214,14 +215,15 @@ async fn a_watch_from_data_before_a_restore_is_expired_and_never_silent() {
     let created = api.post("groups", &group("a")).await;
     let version: i64 = created.at("/metadata/resourceVersion").as_str().unwrap().parse().unwrap();
     for path in ["groups", "/api/v1/events"] {
-        // A bare restore brings the revision back below what the client has seen.
+        // After a restore without `hactl restore`, the revision is lower than the one that the client has seen.
         let answer = api.get(&format!("{path}?watch=1&resourceVersion={}", version + 1000)).await;
         assert_eq!((answer.code, answer.at("/reason")), (410, &json!("Expired")), "{path}");
     }
     let mut present = api.watch(&format!("groups?watch=1&resourceVersion={version}&timeoutSeconds=1")).await;
     assert!(present.next().await.is_none());
     drop(present);
-    // `hactl restore` raises it, also above an earlier restore of the same backup: what the client has seen is compacted.
+    // `hactl restore` raises the revision, also above an earlier restore of the same backup. So the revision that
+    // the client has seen is compacted.
     let backup = api.store.backup();
     let mut seen = backup.revision();
     let mut running = api.watch(&format!("groups?watch=1&resourceVersion={version}")).await;
@@ -236,7 +238,7 @@ async fn a_watch_from_data_before_a_restore_is_expired_and_never_silent() {
             assert_eq!((event_type.as_str(), &status["code"]), ("ERROR", &json!(410)));
         }
         let present = api.store.backup().revision();
-        // There is room for two watches.
+        // Only two watches may be open.
         drop(resumed);
         running = api.watch(&format!("groups?watch=1&resourceVersion={present}")).await;
         for name in ["x", "y", "z"] {
@@ -249,7 +251,7 @@ async fn a_watch_from_data_before_a_restore_is_expired_and_never_silent() {
     }
 }
 
-/// A node as its agent and the leader describe it.
+/// Creates a node with the reports of its agent and the status by the leader.
 async fn node(api: &Api<MemoryStore>, name: &str, state: &str) {
     let object = json!({"apiVersion": "hactl.io/v1", "kind": "Node", "metadata": {"name": name}});
     api.post("nodes", &object).await;
@@ -342,7 +344,7 @@ async fn a_change_is_thought_through_and_not_made() {
         effects(json!({"objects": [api.get("resources/web").await.body]})).await,
         Vec::<String>::new()
     );
-    // Nowhere to go.
+    // No node is eligible.
     let mut both = node1.clone();
     both["metadata"] = json!({"name": "node2"});
     let plan = api.post("plan", &json!({"objects": [node1.clone(), both]})).await;
@@ -354,7 +356,7 @@ async fn a_change_is_thought_through_and_not_made() {
     );
     let last = plan.at("/warnings/2").as_str().unwrap();
     assert!(last.contains("would fail the HA reservation check"), "{last}");
-    // A dry run says the same as warnings.
+    // A dry run returns the same effects as warnings.
     let dry = api.put("nodes/node1?dryRun=All", &node1).await;
     assert!(
         dry.warnings.iter().any(|warning| warning.contains("web would move node1 -> node2, live")),
@@ -415,7 +417,7 @@ async fn events_are_streamed() {
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config::with_cases(48))]
 
-    /// Whatever is sent to whatever path, the answer is JSON, never a failure of the server.
+    /// Every request to any path gets a JSON response, and never a server error.
     #[test]
     fn any_request_is_answered(
         text in "\\PC{0,20}", name in "[a-z0-9:./%-]{0,12}", field in "(metadata|spec|status|kind|apiVersion|nodes|x)", number in proptest::num::f64::ANY,
@@ -478,13 +480,13 @@ async fn start_and_stop_change_the_requested_state_with_the_record() {
     let stopped = api.get("resources/web").await;
     assert_eq!(stopped.at("/spec/state"), &json!("Stopped"));
     assert_eq!(stopped.at("/metadata/generation"), &json!(2));
-    // Once more changes nothing; a taken name changes nothing either.
+    // The same operation again changes nothing, and neither does one whose name is taken.
     assert_eq!(api.post("operations", &operation("o2", "Stop", "web")).await.code, 201);
     assert_eq!(api.post("operations", &operation("o2", "Start", "web")).await.code, 409);
     assert_eq!(api.get("resources/web").await.at("/metadata/generation"), &json!(2));
     assert_eq!(api.post("operations", &operation("o3", "Start", "web")).await.code, 201);
     assert_eq!(api.get("resources/web").await.at("/spec/state"), &json!("Started"));
-    // What does not exist is for the leader to refuse, on record.
+    // The leader refuses an operation on a missing resource, so that the refusal is recorded.
     assert_eq!(api.post("operations", &operation("o4", "Start", "nix")).await.code, 201);
 }
 
@@ -507,7 +509,7 @@ async fn maintenance_begins_only_where_services_can_leave_and_always_ends() {
     assert_eq!((refused.code, refused.at("/details/causes/0/reason")), (409, &json!("Disarmed")));
     assert_eq!(api.merge("clusters/default", &json!({"spec": {"disarmed": null}})).await.code, 200);
     assert_eq!(api.merge("nodes/up", &enable).await.code, 200);
-    // What is in maintenance already may be changed and left, whatever has become of the node.
+    // A node that is already in maintenance can be changed, and can leave maintenance, in every state.
     api.status(Kind::Node, "up", &json!({"state": "Offline"})).await;
     assert_eq!(api.merge("nodes/up", &json!({"spec": {"schedulable": false}})).await.code, 200);
     assert_eq!(api.merge("nodes/up", &disable).await.code, 200);

@@ -1,4 +1,4 @@
-//! Parameters of resource agents are checked when they are applied, by the agents that are installed here.
+//! Tests of the check of OCF parameters on apply, against resource agents that are installed on this machine.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

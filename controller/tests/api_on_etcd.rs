@@ -1,4 +1,4 @@
-//! The HTTP API over a real etcd: what must hold over any store, and what only a server can do.
+//! Tests of the HTTP API over a real etcd: the suite for every store, and properties that only a server has.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ mod suite;
 use etcd::{Cluster, Flags};
 use ha_store::{Config, EtcdStore};
 
-/// A store of one member; the cluster ends when it is dropped.
+/// Starts an etcd with one member; it ends when the cluster is dropped.
 async fn store() -> (Cluster, EtcdStore) {
     let cluster = Cluster::start(1, &Flags::default());
     let store = EtcdStore::connect(Config::new(cluster.endpoints())).await.unwrap();

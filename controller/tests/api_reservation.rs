@@ -1,4 +1,4 @@
-//! What the API says of the reservation check: the answer with its proof, the warning before a change, and the refusal.
+//! Tests of the N+1 check in the API: the report with its evidence, the warning before a change, and the refusal.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use ha_store::MemoryStore;
 use http::{Api, resource};
 use serde_json::{Value, json};
 
-/// Nodes of 4Gi as their agents and the leader describe them.
+/// Creates nodes with 4Gi, with the reports of their agents and the statuses by the leader.
 async fn cluster(nodes: &[&str]) -> Api<MemoryStore> {
     let api = Api::over(MemoryStore::new());
     for name in nodes {
@@ -80,13 +80,13 @@ async fn a_plan_says_what_all_its_changes_together_would_break() {
     runs(&api, "web", "node1", "2Gi").await;
     let plan = api.post("plan", &json!({"objects": [sized("small", "1Gi")]})).await;
     assert_eq!((plan.code, plan.at("/warnings")), (200, &json!([])), "{}", plan.body);
-    // Each of them alone would be no trouble.
+    // Each of the two alone would cause no warning.
     let both = json!({"objects": [sized("one", "2Gi"), sized("two", "2Gi")]});
     let plan = api.post("plan", &both).await;
     let said = plan.at("/warnings/0").as_str().unwrap_or_default();
     assert!(said.starts_with("with this change cluster "), "{}", plan.body);
     assert!(said.contains("would fail the HA reservation check"), "{said}");
-    // What goes may make room.
+    // Deleted resources may free enough capacity.
     let swap = json!({"objects": [sized("one", "2Gi"), sized("two", "2Gi")], "deletions": [{"kind": "Resource", "name": "web"}]});
     assert_eq!(api.post("plan", &swap).await.at("/warnings"), &json!([]));
 }
@@ -99,7 +99,7 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     let says = |warnings: &[String], part: &str| warnings.iter().any(|text| text.contains(part));
     let sentence = "cluster test would fail the HA reservation check: services on node(s) node1, node2, node3 would not \
                     find a place after a failover; add capacity or stop unused services: ";
-    // A third of that size takes the last room; a small one does not.
+    // A third service of that size takes the last capacity; a small one does not.
     let dry = api.post("resources?dryRun=All", &sized("small", "1Gi")).await;
     assert!(dry.code == 201 && !says(&dry.warnings, "reservation"), "{:?}", dry.warnings);
     let dry = api.post("resources?dryRun=All", &sized("big", "3Gi")).await;
@@ -109,12 +109,12 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
         "{:?}",
         dry.warnings
     );
-    // What is stopped counts as if it ran, unless the cluster says otherwise.
+    // A stopped service counts as if it ran, unless the cluster's settings say otherwise.
     let mut stopped = sized("big", "3Gi");
     stopped["spec"]["state"] = json!("Stopped");
     let dry = api.post("resources?dryRun=All", &stopped).await;
     assert!(says(&dry.warnings, sentence), "{:?}", dry.warnings);
-    // Refused where the cluster enforces it; nothing is written then.
+    // The change is refused if the cluster enforces the check, and then nothing is written.
     assert_eq!(api.post("clusters", &enforce(true)).await.code, 201);
     let refused = api.post("resources", &sized("big", "3Gi")).await;
     assert_eq!(refused.code, 409, "{}", refused.body);
@@ -123,7 +123,7 @@ async fn what_would_newly_break_it_is_warned_of_or_refused() {
     assert_eq!(refused.at("/details/causes/0/reason"), "ReservationFailed");
     assert_eq!(api.get("resources/big").await.code, 404);
     assert_eq!(api.post("resources", &sized("small", "1Gi")).await.code, 201, "what breaks nothing is taken");
-    // A node may always be taken out of use: that warns.
+    // Maintenance of a node is always allowed, with a warning.
     let drained = api.merge("nodes/node3", &json!({"spec": {"maintenance": true}})).await;
     assert!(
         drained.code == 200 && says(&drained.warnings, "would fail"),
@@ -147,14 +147,15 @@ async fn a_move_that_would_newly_break_it_is_warned_of_or_refused() {
     assert_eq!((grouped.code, grouped.warnings.len()), (200, 0), "{:?}", grouped.warnings);
     let operation = json!({"apiVersion": "hactl.io/v1", "kind": "Operation", "metadata": {"name": "o1"},
         "spec": {"action": "Migrate", "resource": "web", "node": "node2"}});
-    // Node2 then holds 3Gi and takes log, but what is on node2 finds place still: nothing is broken.
+    // Node2 then holds 3Gi and can take log, and its own services still have eligible nodes: no failure becomes
+    // fatal.
     let told = api.post("operations?dryRun=All", &operation).await;
     assert!(
         told.code == 201 && told.warnings.iter().all(|text| !text.contains("reservation")),
         "{:?}",
         told.warnings
     );
-    // With a bit more on node2 there is no room for log there once web has come.
+    // With a slightly larger service on node2, there is no capacity for log once web has arrived.
     let larger = api.merge("resources/mail", &json!({"spec": {"requests": {"memory": "2Gi"}}})).await;
     assert_eq!((larger.code, larger.warnings.len()), (200, 0), "{:?}", larger.warnings);
     let told = api.post("operations?dryRun=All", &operation).await;

@@ -1,4 +1,4 @@
-//! What the API says and does about rules when objects are applied.
+//! Tests of warnings and changes by the API about rules when objects are applied.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -60,7 +60,7 @@ async fn a_group_beside_a_node_affinity_rule_is_dropped_on_apply_and_said_so() {
     assert_eq!((web.at("/spec/group"), web.at("/spec/failback")), (&Value::Null, &json!(false)));
     assert_eq!(web.at("/metadata/generation"), &json!(2));
     assert_eq!(api.get("resources/db").await.at("/spec/group"), "old", "no rule names it");
-    // The file still says so: the answer does too, and nothing changes.
+    // The user's file still names the group: the API warns again, and nothing changes.
     let again = api.merge("resources/web", &json!({"spec": {"group": "old"}})).await;
     assert!(says(&again.warnings, "its group old is dropped"), "{:?}", again.warnings);
     assert_eq!((again.at("/spec/group"), again.at("/metadata/generation")), (&Value::Null, &json!(2)));

@@ -1,4 +1,4 @@
-//! kubectl, unchanged, against the API over the in-memory store; the test plays the leader.
+//! Tests of an unmodified kubectl with the API over the in-memory store; the test plays the leader.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// kubectl as `dev/setup` provides it: `$KUBECTL`, the path, or the project's cache.
+/// Returns the path of kubectl as `dev/setup` provides it: `$KUBECTL`, `$PATH`, or the project's cache.
 fn kubectl_program() -> PathBuf {
     let cached = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/kubectl/usr/bin/kubectl"));
     let on_path = || {
@@ -47,7 +47,7 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().unwrap());
         runtime.spawn(async move { axum::serve(listener, router(state)).await });
         let folder = tempfile::tempdir().unwrap();
-        // Old versions speak about a configuration that is missing.
+        // Old versions of kubectl warn if the configuration is missing.
         std::fs::write(folder.path().join("config"), "").unwrap();
         Server { runtime, store, keys, url, folder }
     }
@@ -65,7 +65,7 @@ impl Server {
         command
     }
 
-    /// Runs kubectl, checks its exit status and returns all that it printed.
+    /// Runs kubectl, checks its exit status and returns its output.
     #[track_caller]
     fn run(&self, expected: i32, arguments: &[&str]) -> String {
         let output = self.command(arguments).output().unwrap();
@@ -75,7 +75,7 @@ impl Server {
         text
     }
 
-    /// Runs kubectl and checks that its output has all of these parts.
+    /// Runs kubectl and checks that its output contains all of these parts.
     #[track_caller]
     fn check(&self, expected: i32, arguments: &[&str], parts: &[&str]) {
         let text = self.run(expected, arguments);
@@ -93,7 +93,7 @@ impl Server {
         path.to_str().unwrap().to_owned()
     }
 
-    /// What the leader does: writes a status.
+    /// Writes a status, as the leader does.
     fn report(&self, kind: Kind, name: &str, status: &Value) {
         let key = self.keys.status(kind, name);
         self.runtime.block_on(async {
@@ -106,7 +106,7 @@ impl Server {
         });
     }
 
-    /// What the leader does when a resource is to go: it lets go and removes both keys.
+    /// Ends the management of a deleted resource, as the leader does: removes both keys.
     fn release(&self, name: &str) {
         self.runtime.block_on(async {
             let mut transaction = Transaction::new();
@@ -125,7 +125,7 @@ impl Server {
     }
 }
 
-/// A process that is ended with the test.
+/// A process that is killed at the end of the test.
 struct Background(Child);
 
 impl Drop for Background {
@@ -193,7 +193,7 @@ fn objects_are_applied_shown_and_deleted() {
     server.check(1, &["diff", "-f", &changed], &["comment: new"]);
     server.check(0, &["apply", "-f", &changed], &["configured"]);
     assert_eq!(server.stored(Kind::Resource, "web").unwrap()["metadata"]["generation"], 2);
-    // kubectl waits until the leader has let go.
+    // kubectl waits until the leader no longer manages the resource.
     let waiting = server.command(&["delete", "resource", "web", "--timeout=30s"]).spawn().unwrap();
     let mut waiting = Background(waiting);
     let marked =
@@ -230,7 +230,7 @@ fn mistakes_are_named_and_change_nothing() {
         &["create", "--raw", "/apis/hactl.io/v1/groups", "-f", two.to_str().unwrap()],
         &["duplicate field"],
     );
-    // Dropped with a warning when asked so.
+    // The field is dropped with a warning if the client asks for that.
     server.check(0, &["apply", "-f", &typo, "--validate=warn"], &["Warning: unknown field", "created"]);
     assert_eq!(server.stored(Kind::Resource, "web").unwrap()["spec"].get("maxRestrat"), None);
     server.check(
@@ -266,7 +266,7 @@ fn server_side_apply_keeps_apart_who_set_what() {
     server.check(0, &forced, &["serverside-applied"]);
     assert_eq!(server.stored(Kind::Resource, "web").unwrap()["spec"]["priority"], 5);
     server.check(0, &["diff", "--server-side", "-f", &other, "--field-manager=other"], &[]);
-    // An object of client-side apply is taken over.
+    // Server-side apply takes over an object of client-side apply.
     let group = server.file("group.yaml", &[group()]);
     server.run(0, &["apply", "-f", &group]);
     server.check(0, &["apply", "--server-side", "-f", &group], &["serverside-applied"]);

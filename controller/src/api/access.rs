@@ -1,4 +1,4 @@
-//! SelfSubjectAccessReview: `kubectl auth can-i`, as JSON or as Kubernetes' protobuf.
+//! SelfSubjectAccessReview (`kubectl auth can-i`), as JSON or as Kubernetes' protobuf.
 
 use super::discovery;
 use super::error::ApiError;
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use ha_api_types::kind::{GROUP, Kind};
 use serde_json::{Value, json};
 
-/// What is asked for.
+/// The action that the client asks about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Question {
     verb: String,
@@ -19,9 +19,10 @@ struct Question {
     subresource: String,
 }
 
-/// `/apis/authorization.k8s.io/v1/selfsubjectaccessreviews`.
+/// Handles `/apis/authorization.k8s.io/v1/selfsubjectaccessreviews`.
 ///
-/// Whoever reaches the API may do all that it can do; what nobody can do (write a status, say) is denied here too.
+/// Every client of the API has all of its permissions. Actions that the API never allows, such as writing a status,
+/// are denied.
 pub(crate) async fn review(request: Request) -> Result<Response, ApiError> {
     let (parts, body) = request.into_parts();
     if parts.method != Method::POST {
@@ -93,8 +94,8 @@ fn from_json(review: &Value) -> Question {
     }
 }
 
-/// `k8s\0`, then runtime.Unknown {2: raw}, SelfSubjectAccessReview {2: spec}, spec {1: resourceAttributes},
-/// resourceAttributes {2: verb, 3: group, 5: resource, 6: subresource}.
+/// Reads a review from protobuf: `k8s\0`, then runtime.Unknown {2: raw}, SelfSubjectAccessReview {2: spec}, spec {1:
+/// resourceAttributes}, resourceAttributes {2: verb, 3: group, 5: resource, 6: subresource}.
 fn from_protobuf(bytes: &[u8]) -> Option<Question> {
     let unknown = fields(bytes.strip_prefix(b"k8s\0")?)?;
     let raw = fields(last(&unknown, 2)?)?;
@@ -111,7 +112,8 @@ fn last<'a>(fields: &[(u64, &'a [u8])], number: u64) -> Option<&'a [u8]> {
     fields.iter().rev().find(|(own, _)| *own == number).map(|(_, bytes)| *bytes)
 }
 
-/// The length-delimited fields of a protobuf message; numbers are skipped. `None`: it is none.
+/// Returns the length-delimited fields of a protobuf message and skips numbers. `None` if the bytes are not valid
+/// protobuf.
 fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, &[u8])>> {
     let mut found = Vec::new();
     while !bytes.is_empty() {

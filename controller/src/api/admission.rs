@@ -1,4 +1,4 @@
-//! What happens to an object between the request and the store: fields checked, metadata filled in, generation counted.
+//! Admission of objects before they are stored: checks fields, fills in metadata, and counts the generation.
 
 use super::error::ApiError;
 use super::managed;
@@ -14,38 +14,38 @@ use ha_api_types::{schema, validation};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The finalizer that keeps a Resource until the leader has let go of it.
+/// Finalizer that keeps a deleted Resource until the leader no longer manages it.
 pub(crate) const MANAGED_FINALIZER: &str = "hactl.io/managed";
 
 /// Metadata that the API writes and users cannot.
 const OWN_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "deletionTimestamp"];
 
-/// What a write needs to know besides the objects.
+/// Input of an admission in addition to the objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) kind: Kind,
     pub(crate) field_validation: FieldValidation,
-    /// Who sets the fields; `None` when that was worked out already (server-side apply).
+    /// Field manager of the write; `None` if server-side apply has already computed the owners.
     pub(crate) manager: Option<&'a str>,
-    /// Who asks.
+    /// Name of the client, for records.
     pub(crate) requester: &'a str,
     pub(crate) now: &'a Timestamp,
-    /// For a new object's uid and for generated names.
+    /// Unused uid, for a new object and for generated names.
     pub(crate) fresh_uid: &'a str,
 }
 
-/// An object ready to be stored.
+/// An object that is ready to be stored.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Admitted {
-    /// Its bare name.
+    /// Name without a type prefix.
     pub(crate) name: String,
-    /// The value of its spec key.
+    /// Value of the spec key.
     pub(crate) value: Value,
-    /// For the client's `Warning:` headers.
+    /// Texts of the `Warning:` headers.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Admits a new object (`current` is `None`) or a new version of one.
+/// Admits a new object (`current` is `None`) or a new version of an object.
 pub(crate) fn admit(
     context: &Context<'_>,
     current: Option<&Stored>,
@@ -58,7 +58,7 @@ pub(crate) fn admit(
     }
     let mut warnings = Vec::new();
     if let Some(map) = proposed.as_object_mut() {
-        // Users do not write status; clients that send back what they read do no harm.
+        // Users do not write status. A client may send back the status that it read: it is ignored.
         map.shift_remove("status");
     }
     check_fields(context, current, &mut proposed, duplicates, &mut warnings)?;
@@ -82,8 +82,8 @@ pub(crate) fn admit(
     Ok(Admitted { name, value: in_order(kind, &proposed), warnings })
 }
 
-/// Unknown and duplicate fields: refused, or dropped with or without a word. What the store already has of fields that
-/// this version does not know is kept.
+/// Handles unknown and duplicate fields: refuses them, or drops them with or without a warning. Stored fields that
+/// this version does not know are kept.
 fn check_fields(
     context: &Context<'_>,
     current: Option<&Stored>,
@@ -119,7 +119,7 @@ fn duplicate(path: &str) -> Problem {
     Problem::new(path, kind, format!("duplicate field \"{path}\""))
 }
 
-/// The bare name: given, with its type checked and removed, or generated.
+/// Returns the name without a type prefix: the given one, after a check of its type, or a generated one.
 fn settle_name(
     context: &Context<'_>,
     current: Option<&Stored>,
@@ -134,7 +134,7 @@ fn settle_name(
         if !generate.is_empty() {
             name = format!("{generate}{suffix}");
         } else if context.kind == Kind::Operation {
-            // A request needs no name of its own.
+            // An Operation does not need a name from the user.
             let part = |pointer: &str| TypedName::parse(&text(pointer)).name.to_lowercase();
             let parts = [part("/spec/action"), part("/spec/resource"), part("/spec/node"), suffix];
             let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -206,7 +206,7 @@ fn settle_metadata(
     Ok(())
 }
 
-/// Only the leader removes its finalizer, by deleting the object.
+/// Adds the leader's finalizer if it is missing. Only the leader removes it, by deleting the object.
 fn keep_finalizer(metadata: &mut Map<String, Value>) {
     let list = metadata.entry("finalizers").or_insert_with(|| json!([]));
     if let Some(list) = list.as_array_mut()
@@ -216,7 +216,7 @@ fn keep_finalizer(metadata: &mut Map<String, Value>) {
     }
 }
 
-/// An operation says who asked for it, and is not changed once it is recorded.
+/// Sets the requester of a new Operation, and refuses changes of a recorded one.
 fn settle_operation(
     context: &Context<'_>,
     current: Option<&Stored>,
@@ -229,7 +229,7 @@ fn settle_operation(
         None => {
             if proposed.get("spec").is_some_and(Value::is_object) {
                 proposed["spec"]["requestedBy"] = json!(context.requester);
-                // The leader looks names up as they are.
+                // The leader looks up the name without a type prefix.
                 if let Some(Value::String(name)) = proposed.pointer_mut("/spec/resource") {
                     *name = names::bare(name).to_owned();
                 }
@@ -246,7 +246,7 @@ fn settle_operation(
     }
 }
 
-/// The generation grows with changes of the spec alone.
+/// Counts the generation, which increases only with changes of the spec.
 fn count_generation(current: Option<&Value>, proposed: &mut Value) {
     let generation = match current {
         None => 1,
@@ -260,7 +260,7 @@ fn count_generation(current: Option<&Value>, proposed: &mut Value) {
     proposed["metadata"]["generation"] = json!(generation);
 }
 
-/// The members in the order in which they are read.
+/// Returns the object with its members in the order of the served form.
 fn in_order(kind: Kind, value: &Value) -> Value {
     let mut ordered = object(kind, value, None, 0);
     if ordered.get("spec").is_none() {
@@ -269,7 +269,7 @@ fn in_order(kind: Kind, value: &Value) -> Value {
     ordered
 }
 
-/// Whether an object of this kind and name may be created at all.
+/// Checks whether an object of this kind and name may be created.
 pub(crate) fn check_creatable(kind: Kind, name: &str) -> Result<(), ApiError> {
     if kind == Kind::Cluster && name != CLUSTER_NAME {
         let text = format!("must be {CLUSTER_NAME}: there is one Cluster object");

@@ -1,4 +1,4 @@
-//! Answers in the form that the client asked for: objects, Tables, metadata only; pages of lists; warnings.
+//! Responses in the form that the client requests: objects, Tables or metadata only, pages of lists, and warnings.
 
 use super::ApiState;
 use super::error::ApiError;
@@ -11,12 +11,12 @@ use ha_api_types::record::Revision;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The most `Warning:` headers of one answer.
+/// Maximum number of `Warning:` headers in a response.
 const MAX_WARNINGS: usize = 20;
-/// The longest text of one.
+/// Maximum length of a warning, in characters.
 const MAX_WARNING_LENGTH: usize = 500;
 
-/// The form of an answer, and what its tables show.
+/// The form of a response, and the columns of its Tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     form: Form,
@@ -25,14 +25,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// As the request asks for it.
+    /// Returns the form that the request asks for.
     pub(crate) fn of(headers: &HeaderMap, parameters: &Parameters, rows: Rows) -> Result<Shape, ApiError> {
         let form =
             form(headers, &[Form::Plain, Form::Table, Form::PartialMetadata]).ok_or_else(not_acceptable)?;
         Ok(Shape { form, include: parameters.include_object, rows })
     }
 
-    /// One object, as a watch sends it too.
+    /// Returns an object in this form. Watches use it too.
     pub(crate) fn object(self, object: Value, now_seconds: i64) -> Value {
         match self.form {
             Form::Plain | Form::Discovery => object,
@@ -47,7 +47,7 @@ impl Shape {
     }
 }
 
-/// An answer with one object.
+/// Returns a response with one object.
 pub(crate) fn one<S>(
     state: &ApiState<S>,
     shape: Shape,
@@ -62,7 +62,8 @@ pub(crate) fn one<S>(
     response
 }
 
-/// RFC 7234: code, agent, quoted text; what a header cannot carry is replaced.
+/// Returns a warning header by RFC 7234: code, agent, quoted text. Characters that a header cannot carry are
+/// replaced.
 fn warning(text: &str) -> HeaderValue {
     let clean: String = text
         .replace('→', "->")
@@ -75,22 +76,22 @@ fn warning(text: &str) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("299 - \"a warning that cannot be shown\""))
 }
 
-/// A part of a list.
+/// One page of a list.
 pub(crate) struct Page {
     items: Vec<Value>,
     metadata: Value,
 }
 
-/// Where the next page begins.
+/// Position at which the next page begins.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
-    /// The first page's revision: a watch from there misses nothing on any page.
+    /// Revision of the first page. A watch from this revision misses no change on any page.
     revision: Revision,
-    /// The last name of the page before.
+    /// Last name of the previous page.
     after: String,
 }
 
-/// The page of a list, sorted by key, that the parameters ask for.
+/// Returns the page of a list, sorted by key, that the parameters ask for.
 pub(crate) fn page(
     items: Vec<(String, Value)>,
     revision: Revision,
@@ -123,7 +124,7 @@ pub(crate) fn page(
     Ok(Page { items: rest.into_iter().map(|(_, object)| object).collect(), metadata })
 }
 
-/// An answer with a list.
+/// Returns a response with a list.
 pub(crate) fn list<S>(
     state: &ApiState<S>,
     shape: Shape,

@@ -1,4 +1,5 @@
-//! Start order (`spec.after`): a change that closes a circle is refused, since nobody in it could ever start.
+//! Check for dependency cycles in `spec.after`. A change that closes a cycle is refused, because no service in it
+//! could start.
 
 use super::error::ApiError;
 use super::{ApiState, facts, read};
@@ -12,7 +13,8 @@ use ha_store::Store;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Refuses a resource that would come after itself by way of others. What was so before is not refused again.
+/// Refuses a resource that depends on itself, directly or through other resources. A cycle that existed before the
+/// change is not refused again.
 pub(super) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -35,7 +37,7 @@ pub(super) async fn check<S: Store>(
     }
 }
 
-/// The same for several changes at once, as the cluster would be after them.
+/// Checks several changes at once, in the cluster as it would be after all of them.
 pub(super) fn check_all<'a>(
     before: &World,
     after: &World,
@@ -63,7 +65,7 @@ fn changed_after(resources: &BTreeMap<String, Resource>, name: &str) -> Vec<Stri
 
 fn problem(order: &Order, name: &str, after: &[String]) -> Option<Problem> {
     let circle = order.circle(name)?;
-    // The last before the way comes back to it is the one that it names itself.
+    // The resource that precedes `name` in the cycle is the one that its `spec.after` names.
     let named = circle.get(circle.len().checked_sub(2)?)?;
     let index = after.iter().position(|written| names::bare(written) == named).unwrap_or_default();
     let message = format!("a circle: {}; nobody in it could ever start", circle.join(" starts before "));

@@ -1,23 +1,23 @@
-//! Writing to the store: guarded, with the unknown outcome resolved by reading again.
+//! Guarded writes to etcd that resolve an unknown outcome by reading again.
 
 use super::error::ApiError;
 use ha_api_types::record::Revision;
 use ha_store::{Outcome, Store, Transaction};
 
-/// What became of a write whose outcome is known.
+/// Outcome of a write, after an unknown outcome was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Applied at this revision.
     Applied(Revision),
-    /// Something else changed what it guards; nothing was written.
+    /// Another write changed a guarded key; nothing was written.
     Conflict,
 }
 
 /// Commits a transaction that puts or deletes `key`.
 ///
-/// After an unknown outcome the key is read again: when it is as this write would leave it, the write is taken as
-/// applied (no other writer produces the same value, since uids, generations and times are in it). Otherwise the client
-/// is told that the outcome is not known.
+/// After an unknown outcome this function reads the key again. If the key is as this write would leave it, the write
+/// counts as applied. No other writer produces the same value, because it contains uids, generations and times.
+/// Otherwise the client gets an error that the outcome is unknown.
 pub(crate) async fn commit<S: Store>(
     store: &S,
     transaction: Transaction,

@@ -1,4 +1,5 @@
-//! `/apis/hactl.io/v1/controllers/ID`: controllers are not objects, but the key of one that is gone can be deleted.
+//! `/apis/hactl.io/v1/controllers/ID`. Controllers are not objects, but the key of a controller that is gone can be
+//! deleted.
 
 use super::ApiState;
 use super::commit::{Written, commit};
@@ -17,7 +18,8 @@ use ha_api_types::timing::Timings;
 use ha_store::Store;
 use serde_json::json;
 
-/// DELETE. Refused while the controller's refresh is seen; guarded by both keys, so a refresh in between refuses it too.
+/// Handles DELETE. The deletion is refused while the controller refreshes its key. It is guarded by both keys of the
+/// controller, so a refresh in between refuses it too.
 pub(crate) async fn delete<S: Store>(
     State(state): State<ApiState<S>>,
     Path(id): Path<String>,
@@ -34,7 +36,7 @@ pub(crate) async fn delete<S: Store>(
     let refresh = refresh.entries.first().map(|entry| entry.mod_revision);
     let refused = |text: String| ApiError::new(ErrorReason::Conflict, text);
     let valid_ms = valid_ms(&state).await?;
-    // A key that was never seen to change has been silent for as long as this process watches.
+    // A key that was never seen to change has been silent for as long as this process has been watching.
     let observer = state.observer();
     let watched_ms = observer.watching_ms().filter(|watched_ms| *watched_ms >= valid_ms);
     let silent_ms = observer.controller_silent_ms(keys, &id).or(watched_ms);
@@ -59,7 +61,7 @@ pub(crate) async fn delete<S: Store>(
     .into_response())
 }
 
-/// Th, as the Cluster object asks for; the default while it does not or cannot be read.
+/// Returns the heartbeat lifetime (Th) of the Cluster object, or the default if the object is absent or unreadable.
 async fn valid_ms<S: Store>(state: &ApiState<S>) -> Result<Millis, ApiError> {
     let cluster = state.store().get(&state.keys().spec(Kind::Cluster, CLUSTER_NAME)).await?;
     let read = |value: &[u8]| serde_json::from_slice::<Cluster>(value).ok();

@@ -1,8 +1,8 @@
-//! Two statements about where one resource runs made one: a group, and a node-affinity rule that names the resource.
+//! Conversion of a group membership that a node-affinity rule for the same resource supersedes.
 //!
-//! The rule is what counts. On apply, of either of them, the resource's `group` is dropped, and what the group alone can
-//! say about it (`nofailback`) is kept as `failback: false`; the answer says so, and what the rule says otherwise than the
-//! group did.
+//! The rule takes precedence. On apply of the resource or of the rule, the resource's `group` is dropped. The group's
+//! `nofailback`, which a rule cannot express, is kept as `failback: false`. The response warns about both, and about
+//! differences between the rule and the group.
 
 use super::ApiState;
 use super::commit::commit;
@@ -18,7 +18,7 @@ use ha_scheduler::rules::NodeRule;
 use ha_store::{Guard, Store, Transaction};
 use serde_json::{Value, json};
 
-/// A proposed resource whose group a rule stands for loses the group; what is to be told of it.
+/// Removes the group of a proposed resource if a rule supersedes it. Returns warnings.
 pub(crate) async fn resource<S: Store>(state: &ApiState<S>, proposed: &mut Value) -> Vec<String> {
     let text = |pointer: &str| proposed.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let (Some(name), Some(group)) = (text("/metadata/name"), text("/spec/group")) else { return Vec::new() };
@@ -31,8 +31,8 @@ pub(crate) async fn resource<S: Store>(state: &ApiState<S>, proposed: &mut Value
     vec![sentence(&name, &group, known, rule)]
 }
 
-/// A rule that was stored stands for the groups of the resources that it names; what is to be told of it. In a dry run
-/// nothing is written.
+/// Removes the groups that a stored rule supersedes from the resources that it names. Returns warnings. A dry run
+/// writes nothing.
 pub(crate) async fn rule<S: Store>(
     state: &ApiState<S>,
     name: &str,
@@ -47,7 +47,7 @@ pub(crate) async fn rule<S: Store>(
     let mut told = Vec::new();
     for resource in spec.node_affinity.iter().flat_map(|rule| &rule.resources) {
         let resource = names::bare(resource);
-        // A rule that is not applied stands for nothing.
+        // A rule that is not applied, such as one in conflict, supersedes no group.
         let Some(rule) = rules.node_rule(resource).filter(|rule| rule.name == name) else { continue };
         let Some(group) = all.group_of.get(resource) else { continue };
         let known = world.groups.get(group).map(|group| &group.value.spec);
@@ -58,7 +58,7 @@ pub(crate) async fn rule<S: Store>(
     told
 }
 
-/// Rewrites a stored resource. `false`: something came between, and the next apply does it.
+/// Rewrites a stored resource. Returns `false` if another write came first; the next apply converts the resource.
 async fn convert_stored<S: Store>(
     state: &ApiState<S>,
     world: &World,

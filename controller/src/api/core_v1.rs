@@ -1,4 +1,5 @@
-//! core/v1 as far as clients of our objects need it: Events (ours, shown as theirs) and the namespace they live in.
+//! The part of core/v1 that clients of hactl objects need: Events, converted from hactl's events, and their
+//! namespace.
 
 use super::answer::{self, Shape};
 use super::error::ApiError;
@@ -22,7 +23,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The namespace in which all events are shown; our objects have none.
+/// Namespace in which all events are shown. hactl objects have no namespace.
 pub(crate) const NAMESPACE: &str = "default";
 
 fn namespace() -> Value {
@@ -35,7 +36,7 @@ fn namespace() -> Value {
     })
 }
 
-/// `/api/v1/namespaces`.
+/// Handles `/api/v1/namespaces`.
 pub(crate) async fn namespaces<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,
@@ -46,12 +47,12 @@ pub(crate) async fn namespaces<S: Store>(
     Ok(answer::list(&state, shape, "NamespaceList", "v1", page))
 }
 
-/// `/api/v1/namespaces/{name}`.
+/// Handles `/api/v1/namespaces/{name}`.
 pub(crate) async fn one_namespace(Path(name): Path<String>) -> Result<Response, ApiError> {
     if name == NAMESPACE { Ok(Json(namespace()).into_response()) } else { Err(ApiError::no_such_path()) }
 }
 
-/// `/api/v1/events`.
+/// Handles `/api/v1/events`.
 pub(crate) async fn all_events<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,
@@ -60,7 +61,7 @@ pub(crate) async fn all_events<S: Store>(
     events(&state, &parts, true).await
 }
 
-/// `/api/v1/namespaces/{namespace}/events`.
+/// Handles `/api/v1/namespaces/{namespace}/events`.
 pub(crate) async fn namespaced_events<S: Store>(
     State(state): State<ApiState<S>>,
     Path(namespace): Path<String>,
@@ -70,7 +71,7 @@ pub(crate) async fn namespaced_events<S: Store>(
     events(&state, &parts, namespace == NAMESPACE).await
 }
 
-/// `/api/v1/namespaces/{namespace}/events/{name}`.
+/// Handles `/api/v1/namespaces/{namespace}/events/{name}`.
 pub(crate) async fn one_event<S: Store>(
     State(state): State<ApiState<S>>,
     Path((namespace, name)): Path<(String, String)>,
@@ -97,7 +98,8 @@ async fn events<S: Store>(state: &ApiState<S>, parts: &Parts, shown: bool) -> Re
     Ok(answer::list(state, shape, "EventList", "v1", answer::page(items, revision, &parameters)?))
 }
 
-/// Whether a selector takes an event. Clients differ in which namespace they think a cluster-wide object has.
+/// Returns `true` if a selector matches an event. Clients disagree on the namespace of a cluster-scoped object, so
+/// both forms match.
 fn fits(selector: &Selector, event: &Value) -> bool {
     let with = |namespace: &str| {
         let mut event = event.clone();
@@ -107,14 +109,14 @@ fn fits(selector: &Selector, event: &Value) -> bool {
     with("") || with(NAMESPACE)
 }
 
-/// All events by their names, oldest first, as core/v1 shows them.
+/// Reads all events by name, oldest first, in the form of core/v1.
 async fn read<S: Store>(state: &ApiState<S>) -> Result<(BTreeMap<String, Value>, Revision), ApiError> {
     let reading = state.store().list(&state.keys().events()).await?;
     let events = reading.entries.iter().filter_map(|entry| shown(state, entry)).collect();
     Ok((events, reading.revision))
 }
 
-/// The name of the event under a key.
+/// Returns the name of the event under a key.
 fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
     match state.keys().parse(key)? {
         Key::Event(writer, id) => Some(format!("{writer}.{id}").to_lowercase()),
@@ -137,7 +139,7 @@ fn name_of<S>(state: &ApiState<S>, key: &str) -> Option<String> {
     }
 }
 
-/// One of our events as a core/v1 Event; `None` for what cannot be read.
+/// Converts a stored event to a core/v1 Event; `None` if it cannot be read.
 fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
     let name = name_of(state, &entry.key)?;
     let event: Event = serde_json::from_slice(&entry.value).ok()?;
@@ -188,7 +190,7 @@ fn shown<S>(state: &ApiState<S>, entry: &Entry) -> Option<(String, Value)> {
     Some((name, object))
 }
 
-/// A watch of events: they come, and vanish with their lease.
+/// Returns a watch of events. Events are only added, and deleted when their lease expires.
 async fn watch_events<S: Store>(
     state: &ApiState<S>,
     parts: &Parts,
@@ -253,11 +255,11 @@ async fn watch_events<S: Store>(
     Ok(watch::respond(lines, parts.extensions.get::<Shutdown>().cloned()))
 }
 
-/// How often a stream without news says that it lives.
+/// Interval of keep-alive comments on an idle stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `/apis/hactl.io/v1/events/stream`: our events as server-sent events. The id is the revision: a client that comes back
-/// with `Last-Event-ID` misses nothing that still exists.
+/// Handles `/apis/hactl.io/v1/events/stream`: hactl's events as server-sent events. The id is the revision. A client
+/// that reconnects with `Last-Event-ID` misses no event that still exists.
 pub(crate) async fn stream<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,

@@ -1,4 +1,4 @@
-//! Identity and `exclusive` of a resource are fixed while a copy may exist (FENCING, R6.7).
+//! Refusal of changes to the identity and `exclusive` of a resource while a copy may exist (FENCING, R6.7).
 
 use super::ApiState;
 use super::error::ApiError;
@@ -12,8 +12,8 @@ use ha_api_types::resource::{Resource, ResourceStatus, ServiceState};
 use ha_store::{Guard, Store};
 use serde_json::Value;
 
-/// Refuses a change that another definition would need to wait for. Returns the guards on what this was decided from;
-/// without such a change, none.
+/// Refuses a change that is not allowed while a copy may exist. Returns the guards on the keys that the decision was
+/// read from; none without such a change.
 pub(crate) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,

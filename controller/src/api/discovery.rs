@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and kinds there are, in the old form and the aggregated one.
+//! Discovery of groups, versions and kinds, in the legacy and the aggregated form.
 
 use super::error::ApiError;
 use super::request::{Form, form, not_acceptable};
@@ -8,11 +8,11 @@ use axum::response::{IntoResponse, Response};
 use ha_api_types::kind::{API_VERSION, GROUP, Kind, VERSION};
 use serde_json::{Value, json};
 
-/// What can be done with each kind.
+/// Verbs that each kind supports.
 pub(crate) const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// `/api`.
+/// Handles `/api`.
 pub(crate) fn core_versions(headers: &HeaderMap) -> Result<Response, ApiError> {
     negotiated(
         headers,
@@ -21,7 +21,7 @@ pub(crate) fn core_versions(headers: &HeaderMap) -> Result<Response, ApiError> {
     )
 }
 
-/// `/apis`.
+/// Handles `/apis`.
 pub(crate) fn groups(headers: &HeaderMap) -> Result<Response, ApiError> {
     negotiated(
         headers,
@@ -30,12 +30,12 @@ pub(crate) fn groups(headers: &HeaderMap) -> Result<Response, ApiError> {
     )
 }
 
-/// `/apis/hactl.io`.
+/// Returns the group of `/apis/hactl.io`.
 pub(crate) fn group() -> Value {
     group_of(GROUP)
 }
 
-/// `/apis/authorization.k8s.io`.
+/// Returns the group of `/apis/authorization.k8s.io`.
 pub(crate) fn authorization_group() -> Value {
     group_of("authorization.k8s.io")
 }
@@ -45,7 +45,7 @@ fn group_of(name: &str) -> Value {
     json!({"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version], "preferredVersion": version})
 }
 
-/// `/apis/hactl.io/v1`.
+/// Returns the resource list of `/apis/hactl.io/v1`.
 pub(crate) fn resources() -> Value {
     let mut resources = Vec::new();
     for kind in Kind::ALL {
@@ -72,7 +72,7 @@ pub(crate) fn resources() -> Value {
     resource_list(API_VERSION, &resources)
 }
 
-/// `/api/v1`.
+/// Returns the resource list of `/api/v1`.
 pub(crate) fn core_resources() -> Value {
     resource_list(
         "v1",
@@ -85,7 +85,7 @@ pub(crate) fn core_resources() -> Value {
     )
 }
 
-/// `/apis/authorization.k8s.io/v1`.
+/// Returns the resource list of `/apis/authorization.k8s.io/v1`.
 pub(crate) fn authorization_resources() -> Value {
     resource_list(
         "authorization.k8s.io/v1",
@@ -100,7 +100,7 @@ fn resource_list(group_version: &str, resources: &[Value]) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
 }
 
-/// The aggregated form for clients that offer it, the plain one for everyone else.
+/// Returns the aggregated form if the client accepts it, and the legacy form otherwise.
 fn negotiated(
     headers: &HeaderMap,
     aggregated: fn() -> Value,
@@ -125,7 +125,7 @@ fn aggregated_list(items: &Value) -> Value {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
-/// The aggregated entry of one resource.
+/// Returns the aggregated entry of one resource.
 fn entry(group: &str, kind: &str, names: (&str, &str), scope: &str, verbs: &[&str], short: &[&str]) -> Value {
     json!({
         "resource": names.0,

@@ -1,4 +1,4 @@
-//! Refusals and failures as `metav1.Status`: what, where, what to do.
+//! Refusals and failures as `metav1.Status`, with cause and suggested action.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -9,7 +9,7 @@ use ha_api_types::problem::Problem;
 use ha_store::StoreError;
 use serde_json::{Value, json};
 
-/// A request that was refused or failed. The reason says its code, too.
+/// An error response. The reason determines the HTTP status code.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ApiError {
     reason: ErrorReason,
@@ -27,7 +27,7 @@ impl ApiError {
         ApiError::new(ErrorReason::BadRequest, message)
     }
 
-    /// A body whose fields are not those of the kind, found while decoding.
+    /// Returns the error for a body with fields that the kind does not have, found while decoding.
     pub(crate) fn strict(kind: Kind, problems: &[Problem]) -> ApiError {
         let list: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
         let message = format!("strict decoding error: {}", list.join(", "));
@@ -72,7 +72,8 @@ impl ApiError {
         .about(kind, name)
     }
 
-    /// A write that lost against another, or an object that may not be changed in its present state.
+    /// Returns the error for a write that lost against another write, or for an object that may not change in its
+    /// present state.
     pub(crate) fn conflict(kind: Kind, name: &str, message: &str) -> ApiError {
         ApiError::new(
             ErrorReason::Conflict,
@@ -81,7 +82,7 @@ impl ApiError {
         .about(kind, name)
     }
 
-    /// What clients know how to answer: read the object again and repeat.
+    /// Returns the conflict after which a client reads the object again and repeats its change.
     pub(crate) fn modified(kind: Kind, name: &str) -> ApiError {
         let text =
             "the object has been modified; please apply your changes to the latest version and try again";
@@ -95,7 +96,8 @@ impl ApiError {
         )
     }
 
-    /// A revision that these data never reached, as after a bare restore: waiting for it would hide every change until then.
+    /// Returns the error for a revision that this etcd data never reached, as after a restore without `hactl
+    /// restore`. A watch that waited for it would miss every change until then.
     pub(crate) fn of_other_data(asked: i64, newest: i64) -> ApiError {
         ApiError::new(
             ErrorReason::Expired,
@@ -130,7 +132,7 @@ impl ApiError {
         ApiError::new(ErrorReason::ServiceUnavailable, message).retry_after(1)
     }
 
-    /// A write whose fate is not known, even after reading again.
+    /// Returns the error for a write whose outcome is unknown even after another read.
     pub(crate) fn unknown_outcome(message: &str) -> ApiError {
         ApiError::new(
             ErrorReason::Timeout,
@@ -140,7 +142,7 @@ impl ApiError {
         )
     }
 
-    /// Names the object that it is about.
+    /// Adds the kind and name of the object to the details.
     #[must_use]
     pub(crate) fn about(mut self, kind: Kind, name: &str) -> ApiError {
         self.details = Some(Box::new(json!({"name": name, "group": GROUP, "kind": kind.plural()})));
@@ -173,7 +175,7 @@ impl ApiError {
         self
     }
 
-    /// The `metav1.Status`.
+    /// Returns the `metav1.Status` body.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status",

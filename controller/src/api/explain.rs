@@ -1,4 +1,4 @@
-//! `/apis/hactl.io/v1/resources/NAME/explain`: why a service is where it is, node by node.
+//! `/apis/hactl.io/v1/resources/NAME/explain`: why a service runs on its node, with the verdict for each node.
 
 use super::ApiState;
 use super::error::ApiError;
@@ -12,12 +12,11 @@ use ha_api_types::kind::Kind;
 use ha_api_types::names;
 use ha_store::Store;
 
-/// GET.
 pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    // A type that does not match is refused as everywhere.
+    // Refuses a name with the wrong type.
     read::find(state.store(), state.keys(), Kind::Resource, &name).await?;
     let world = facts::world(&state).await?;
     let name = names::bare(&name);

@@ -1,4 +1,4 @@
-//! The cluster as the store has it now, typed.
+//! The typed view of the cluster, read from etcd for one request.
 
 use super::ApiState;
 use super::error::ApiError;
@@ -6,7 +6,7 @@ use crate::core::world::World;
 use ha_api_types::time::Mono;
 use ha_store::Store;
 
-/// Everything but events, read at one revision.
+/// Reads everything but events, at one revision.
 pub(crate) async fn world<S: Store>(state: &ApiState<S>) -> Result<World, ApiError> {
     let keys = state.keys();
     let selectors = [
@@ -21,7 +21,7 @@ pub(crate) async fn world<S: Store>(state: &ApiState<S>) -> Result<World, ApiErr
     ];
     let reading = state.store().list_all(&selectors).await?;
     let mut world = World::new(keys.clone());
-    // The moments at which things were seen are for the leader; this view lives for one request.
+    // Only the leader uses the times at which keys were seen; this view is used for one request.
     world.replace(reading.entries, reading.revision, Mono(0));
     Ok(world)
 }

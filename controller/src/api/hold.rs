@@ -1,6 +1,7 @@
-//! `/apis/hactl.io/v1/nodes/NAME/hold`: an agent that cannot commit asks not to be declared dead (FENCING, section 9).
+//! `/apis/hactl.io/v1/nodes/NAME/hold`: an agent that cannot commit asks not to be declared dead (FENCING, section
+//! 9).
 //!
-//! Answered from what this process knows: the store is away when it is asked.
+//! The answer comes from the memory of this process, because etcd is unreachable when an agent asks.
 
 use super::ApiState;
 use super::error::ApiError;
@@ -17,10 +18,10 @@ use ha_runtime::tls::ClientIdentity;
 use ha_store::Store;
 use std::sync::Arc;
 
-/// Asks the controller's core; `None`: it is ending.
+/// Function that asks the controller's core; it returns `None` while the core shuts down.
 pub type AskHold = Arc<dyn Fn(String, HoldRequest) -> BoxFuture<'static, Option<HoldAnswer>> + Send + Sync>;
 
-/// POST of a [`HoldRequest`], answered by a [`HoldAnswer`].
+/// Handles POST of a [`HoldRequest`] and answers with a [`HoldAnswer`].
 pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     Path(name): Path<String>,
@@ -41,7 +42,7 @@ pub(crate) async fn handler<S: Store>(
     Ok(Json(answer).into_response())
 }
 
-/// Whether the client is this node's agent: its certificate says so, or it is on this machine.
+/// Returns `true` if the client is the agent of this node: by the name in its certificate, or because it is local.
 fn is_agent_of(parts: &Parts, node: &str) -> bool {
     match parts.extensions.get::<ClientIdentity>() {
         Some(ClientIdentity::Certificate { name, groups: _ }) => name == node,

@@ -1,6 +1,7 @@
-//! One identity, one resource: a resource that names what another one names is refused (FENCING, R7.13).
+//! Refusal of a resource with the identity of another resource (FENCING, R7.13).
 //!
-//! Two creations at one moment pass this check both: the leader starts only one of them (IdentityTaken).
+//! Two resources that are created at the same moment can both pass this check. The leader starts only one of them
+//! (IdentityTaken).
 
 use super::error::ApiError;
 use super::{ApiState, facts, read};
@@ -10,8 +11,8 @@ use ha_api_types::resource::ResourceSpec;
 use ha_store::Store;
 use serde_json::Value;
 
-/// Refuses a resource whose unit, domain or container belongs to another one, unless both may run twice. What was so before is
-/// not refused again.
+/// Refuses a resource whose unit, domain or container belongs to another resource, unless both may run twice. An
+/// identity that was shared before the change is not refused again.
 pub(super) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! Server-side apply: who set which field, conflicts, and what an apply adds and removes.
+//! Server-side apply: owners of fields, conflicts, and the fields that an apply adds and removes.
 //!
 //! Lists are atomic, maps are merged by name. A field is owned by its path; a path and any path below it overlap.
 
@@ -10,17 +10,18 @@ use ha_api_types::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// A field that another manager has set to something else.
+/// A field that another manager has set to another value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Conflict {
     pub(crate) manager: String,
     pub(crate) path: String,
 }
 
-/// The object after a manager applied its configuration.
+/// Returns the object after a manager has applied its configuration.
 ///
-/// Fields of the configuration are set; fields that the manager applied before and no longer names go, unless another
-/// manager owns them too. A field that another manager owns with another value is a conflict, unless `force`.
+/// Fields of the configuration are set. Fields that the manager applied before and no longer names are removed,
+/// unless another manager owns them too. A field that another manager owns with another value is a conflict, unless
+/// `force`.
 pub(crate) fn apply(
     live: Option<&Value>,
     configuration: &Value,
@@ -81,11 +82,13 @@ pub(crate) fn apply(
     Ok(after)
 }
 
-/// Notes that a manager changed an object by any other request: it owns what it changed, others lose that.
+/// Records that a manager changed an object by a request other than apply. The manager owns the fields that it
+/// changed; other managers lose them.
 pub(crate) fn updated(before: Option<&Value>, after: &mut Value, manager: &str, now: &Timestamp) {
     let empty = json!({});
     let before = before.unwrap_or(&empty);
-    // A client that sends managedFields changes them (kubectl does when it takes an object over to server-side apply).
+    // A client that sends managedFields replaces them (kubectl does when it migrates an object to server-side
+    // apply).
     let sent = after
         .pointer("/metadata/managedFields")
         .and_then(Value::as_array)

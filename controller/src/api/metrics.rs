@@ -1,4 +1,4 @@
-//! How much the API is asked, how it answers, and how long that takes.
+//! Metrics of API requests: their number, outcome and duration.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
@@ -9,7 +9,7 @@ use prometheus::{Gauge, HistogramVec, IntCounterVec};
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The API's metrics. Cheap to clone; every clone counts the same.
+/// Metrics of the API. Cheap to clone; all clones share the same counters.
 #[derive(Clone, Debug)]
 pub struct ApiMetrics {
     requests: IntCounterVec,
@@ -18,10 +18,10 @@ pub struct ApiMetrics {
 }
 
 impl ApiMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When that was done before in this registry.
+    /// If they are already registered in this registry.
     pub fn new(metrics: &Metrics) -> prometheus::Result<ApiMetrics> {
         Ok(ApiMetrics {
             requests: metrics.counters(controller::API_REQUESTS)?,
@@ -34,7 +34,7 @@ impl ApiMetrics {
     }
 }
 
-/// One of the watches that may be open at once; given back when dropped.
+/// Permission for one open watch, out of a limited number; returned on drop.
 pub(super) struct WatchPermit {
     _permit: OwnedSemaphorePermit,
     metrics: Option<ApiMetrics>,
@@ -58,7 +58,7 @@ impl Drop for WatchPermit {
     }
 }
 
-/// Counts a request. The route is the pattern, never the path, so that names make no new series.
+/// Counts a request. The `route` label is the route pattern, not the path, so that names create no new series.
 pub(super) async fn count(State(metrics): State<ApiMetrics>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let method = match *request.method() {
@@ -68,7 +68,7 @@ pub(super) async fn count(State(metrics): State<ApiMetrics>, request: Request, n
         axum::http::Method::PUT => "PUT",
         axum::http::Method::PATCH => "PATCH",
         axum::http::Method::DELETE => "DELETE",
-        // Anything can be written there.
+        // Clients can send any text as the method; it must not create new series.
         _ => "other",
     };
     let route = request.extensions().get::<MatchedPath>().cloned();

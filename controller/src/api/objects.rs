@@ -25,7 +25,7 @@ fn kind_of(plural: &str) -> Result<Kind, ApiError> {
     Kind::ALL.into_iter().find(|kind| kind.plural() == plural).ok_or_else(ApiError::no_such_path)
 }
 
-/// `/apis/hactl.io/v1/{plural}`.
+/// Handles `/apis/hactl.io/v1/{plural}`.
 pub(crate) async fn collection<S: Store>(
     State(state): State<ApiState<S>>,
     Path(plural): Path<String>,
@@ -45,7 +45,7 @@ pub(crate) async fn collection<S: Store>(
     }
 }
 
-/// `/apis/hactl.io/v1/{plural}/{name}`.
+/// Handles `/apis/hactl.io/v1/{plural}/{name}`.
 pub(crate) async fn item<S: Store>(
     State(state): State<ApiState<S>>,
     Path((plural, name)): Path<(String, String)>,
@@ -63,7 +63,7 @@ pub(crate) async fn item<S: Store>(
     }
 }
 
-/// `/apis/hactl.io/v1/{plural}/{name}/status`: to be read only, since the leader alone writes it.
+/// Handles `/apis/hactl.io/v1/{plural}/{name}/status`, which is read-only because only the leader writes it.
 pub(crate) async fn status<S: Store>(
     State(state): State<ApiState<S>>,
     Path((plural, name)): Path<(String, String)>,
@@ -107,7 +107,7 @@ async fn list<S: Store>(
     Ok(answer::list(state, shape, &format!("{kind}List"), ha_api_types::kind::API_VERSION, page))
 }
 
-/// A JSON body, with the paths of fields that are written twice.
+/// Reads a JSON body, and the paths of duplicate fields.
 async fn json_body(parts: &Parts, body: Body) -> Result<document::Json, ApiError> {
     let accepted = ["application/json", "application/yaml"];
     let bytes = read_body(body).await?;
@@ -120,9 +120,9 @@ async fn json_body(parts: &Parts, body: Body) -> Result<document::Json, ApiError
     }
 }
 
-/// One YAML document (JSON is YAML too).
+/// Reads one YAML document. JSON is valid YAML.
 fn yaml(bytes: &[u8]) -> Result<document::Json, ApiError> {
-    // JSON first: it is what clients send, and it tells duplicate fields apart from other errors.
+    // Try JSON first: most clients send it, and only this parser distinguishes duplicate fields from other errors.
     if let Ok(read) = document::json(bytes) {
         return Ok(read);
     }
@@ -139,7 +139,7 @@ fn yaml(bytes: &[u8]) -> Result<document::Json, ApiError> {
     }
 }
 
-/// What DELETE of an object that is gone answers.
+/// Returns the response to DELETE of an object that is gone.
 fn deleted(kind: Kind, name: &str, uid: &str) -> Value {
     json!({
         "kind": "Status",

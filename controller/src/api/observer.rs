@@ -1,4 +1,5 @@
-//! How long ago this process saw heartbeats and candidates change: for people, decides nothing.
+//! Time since this process saw heartbeats and candidates change. It is shown to people, and no decision depends on
+//! it.
 
 use futures::StreamExt;
 use ha_api_types::keys::Keys;
@@ -10,15 +11,15 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What was seen of one key.
+/// Observation of one key.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     revision: Revision,
-    /// When it changed; `None`: not since this process watches.
+    /// Time of the last change; `None` if the key has not changed since this process began to watch.
     changed: Option<Instant>,
 }
 
-/// When keys changed, on this process's clock.
+/// Times of changes of keys, on this process's clock.
 #[derive(Debug)]
 pub(crate) struct Observer {
     seen: Mutex<BTreeMap<String, Seen>>,
@@ -30,19 +31,19 @@ impl Observer {
         Observer { seen: Mutex::new(BTreeMap::new()), since: Mutex::new(None) }
     }
 
-    /// How long ago a key changed; `None`: not seen to.
+    /// Returns the time since a key changed; `None` if no change was seen.
     pub(crate) fn silent_ms(&self, key: &str) -> Option<Millis> {
         let changed = lock(&self.seen).get(key)?.changed?;
         Some(milliseconds(changed.elapsed()))
     }
 
-    /// How long ago a controller refreshed its keys; `None`: not seen to. Builds from before `refresh/<id>` put the candidate
-    /// key every Ki.
+    /// Returns the time since a controller refreshed its keys; `None` if no refresh was seen. Versions without
+    /// `refresh/<id>` put the candidate key every Ki.
     pub(crate) fn controller_silent_ms(&self, keys: &Keys, id: &str) -> Option<Millis> {
         [keys.candidate(id), keys.refresh(id)].iter().filter_map(|key| self.silent_ms(key)).min()
     }
 
-    /// For how long it has been watching; `None`: it does not.
+    /// Returns for how long this observer has been watching; `None` if it is not watching.
     pub(crate) fn watching_ms(&self) -> Option<Millis> {
         lock(&self.since).map(|since| milliseconds(since.elapsed()))
     }
@@ -78,7 +79,8 @@ impl Observer {
     }
 }
 
-/// A key that is listed for the first time may be old; one that has another revision than before has changed.
+/// Records an entry. A key that is listed for the first time may be old; a key whose revision differs from the
+/// recorded one has changed.
 fn note(seen: &mut BTreeMap<String, Seen>, entry: &Entry, live: bool) {
     let known = seen.get(&entry.key).copied();
     let changed = match known {

@@ -1,4 +1,4 @@
-//! Parameters of resource agents, checked when they are applied, by what the agent on this machine says of itself.
+//! Check of OCF parameters on apply, against the metadata of the resource agent on this machine.
 
 use super::error::ApiError;
 use super::read::{Stored, spec_of};
@@ -20,11 +20,11 @@ use tokio::process::Command;
 #[derive(Debug)]
 pub(super) struct Agents {
     root: PathBuf,
-    /// What they said, by their program; good for as long as it was not changed.
+    /// Metadata by the path of the agent's program, valid while the program's modification time is the same.
     known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
 }
 
-/// Longer documents are no meta-data.
+/// Maximum size of a metadata document, in bytes; a longer one is refused.
 const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 impl Agents {
@@ -32,8 +32,8 @@ impl Agents {
         Agents { root, known: Mutex::default() }
     }
 
-    /// Checks what a resource gives its agent; what is said of one that cannot be checked here. What was stored before is
-    /// not checked again.
+    /// Checks the parameters of a resource. Returns a warning if the agent cannot be checked on this machine. Stored
+    /// parameters are not checked again.
     pub(super) async fn check(
         &self,
         name: &str,
@@ -83,7 +83,7 @@ impl Agents {
     }
 }
 
-/// What an agent prints of itself. Dropping this ends the agent.
+/// Runs an agent and returns its metadata document. Dropping the future kills the agent.
 async fn document(agent: &AgentName, root: &Path) -> io::Result<String> {
     let mut child = Command::new(agent.program(root))
         .arg("meta-data")

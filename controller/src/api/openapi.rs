@@ -1,4 +1,4 @@
-//! OpenAPI 3.0 from the Rust types: what `kubectl explain` prints and `kubectl apply` asks before it writes.
+//! OpenAPI 3.0 from the Rust types. `kubectl explain` prints it, and `kubectl apply` reads it before a write.
 
 use super::error::ApiError;
 use axum::Json;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-/// The one document, as text with its hash: it is the same for the life of the process.
+/// Returns the document as text, and its hash. Both stay the same for the life of the process.
 fn document() -> &'static (String, String) {
     static DOCUMENT: OnceLock<(String, String)> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
@@ -26,7 +26,7 @@ fn document() -> &'static (String, String) {
     })
 }
 
-/// `/openapi/v3`: where the documents are; the hash lets clients keep them.
+/// Handles `/openapi/v3`: the paths of the documents. The hash in the path lets clients cache them.
 pub(crate) async fn index() -> Response {
     let (_, hash) = document();
     let path = format!("apis/{API_VERSION}");
@@ -34,7 +34,7 @@ pub(crate) async fn index() -> Response {
     Json(json!({"paths": {path: {"serverRelativeURL": url}}})).into_response()
 }
 
-/// `/openapi/v3/{path}`.
+/// Handles `/openapi/v3/{path}`.
 pub(crate) async fn group_version(Path(path): Path<String>) -> Result<Response, ApiError> {
     if path.trim_end_matches('/') != format!("apis/{API_VERSION}") {
         return Err(ApiError::no_such_path());
@@ -50,7 +50,7 @@ pub(crate) async fn group_version(Path(path): Path<String>) -> Result<Response, 
     Ok(response)
 }
 
-/// The name of a kind's schema.
+/// Returns the name of a kind's schema.
 pub(crate) fn schema_name(kind: Kind) -> String {
     format!("io.hactl.{VERSION}.{}", kind.name())
 }

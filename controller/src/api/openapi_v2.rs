@@ -1,4 +1,4 @@
-//! OpenAPI 2.0 in the protobuf form that kubectl 1.28 and older, and Argo CD, ask for.
+//! OpenAPI 2.0 in the protobuf form that kubectl 1.28 and older, and Argo CD, request.
 
 use super::error::ApiError;
 use super::openapi::{group_version_kind, schema_name};
@@ -12,11 +12,11 @@ use std::sync::OnceLock;
 
 const MEDIA_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// `/openapi/v2`. There is no JSON form: nobody asks for it any more.
+/// Handles `/openapi/v2`. There is no JSON form, because current clients do not request it.
 pub(crate) async fn document(request: Request) -> Result<Response, ApiError> {
     static DOCUMENT: OnceLock<Vec<u8>> = OnceLock::new();
     let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
-    // kubectl writes the type with an @.
+    // kubectl writes the media type with an @.
     if !accept.contains("proto-openapi.spec.v2") && !accept.contains("*/*") {
         return Err(super::request::not_acceptable());
     }
@@ -136,7 +136,7 @@ fn of_schema(schema: &Value) -> Message {
             (extension, value) if extension.starts_with("x-") => {
                 message.message(31, &named(extension, &any(value)));
             }
-            // 2.0 knows neither alternatives nor null; defaults and bounds are in 3.0.
+            // OpenAPI 2.0 has neither alternatives nor null; defaults and bounds are in the 3.0 document.
             _ => {}
         }
     }

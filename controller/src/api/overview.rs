@@ -1,4 +1,4 @@
-//! `/apis/hactl.io/v1/status`: the cluster on one screen.
+//! `/apis/hactl.io/v1/status`: the overview of the cluster for `hactl status`.
 
 mod checks;
 mod problems;
@@ -23,10 +23,11 @@ use ha_api_types::view::{
 use ha_store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A controller whose key has not changed for so long counts as lost: several refreshes of the slowest profile.
+/// Time without a refresh, in milliseconds, after which a controller counts as lost: several refresh intervals of the
+/// slowest profile.
 const LOST_AFTER_MS: Millis = 15_000;
 
-/// GET. It answers also while the store does not: then it says so.
+/// Handles GET. If etcd is unreachable, the response says so.
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Response {
     let mut overview = Overview {
         cluster: state.options().cluster.clone(),
@@ -77,7 +78,8 @@ fn controllers<S>(
         .candidates()
         .map(|(id, candidate)| {
             let silent_ms = observer.controller_silent_ms(&world.keys, id);
-            // One that was not heard yet is lost only when it had the time to be heard.
+            // A controller without an observed refresh counts as lost only after this process has watched long
+            // enough.
             let silence = silent_ms.or(observer.watching_ms()).unwrap_or(0);
             let own = *id == state.options().id;
             let controller_state = if leader.is_some_and(|leader| leader.id == *id) {
@@ -127,7 +129,7 @@ fn nodes<S>(state: &ApiState<S>, world: &World) -> Vec<NodeOverview> {
         .collect()
 }
 
-/// The reason and message of the Ready condition.
+/// Returns the reason and message of the Ready condition.
 fn ready(conditions: &[Condition]) -> (Reason, String) {
     conditions.iter().find(|condition| condition.kind == "Ready").map_or_else(
         || (Reason::NotSeenYet, Reason::NotSeenYet.sentence().to_owned()),

@@ -1,4 +1,4 @@
-//! Merge patches and JSON patches, bounded in what they may cost.
+//! Merge patches and JSON patches, with limits on their cost.
 
 use super::error::ApiError;
 use super::request::MAX_BODY_LENGTH;
@@ -6,7 +6,7 @@ use ha_api_types::error_reason::ErrorReason;
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
-/// The most operations in a JSON patch.
+/// Maximum number of operations in a JSON patch.
 const MAX_OPERATIONS: usize = 1000;
 
 /// Applies a merge patch (RFC 7386).
@@ -19,7 +19,7 @@ pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiError> {
     Ok(patched)
 }
 
-/// Applies a JSON patch (RFC 6902): all of it or nothing.
+/// Applies a JSON patch (RFC 6902), either completely or not at all.
 pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, ApiError> {
     let patch: Patch = serde_json::from_value(patch.clone())
         .map_err(|error| ApiError::bad_request(format!("the body is not a JSON patch: {error}")))?;
@@ -36,7 +36,7 @@ pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, ApiError> {
                 format!("operation {index} of the JSON patch cannot be applied: {error}"),
             )
         })?;
-        // Copies of copies double the object each time.
+        // Repeated copies of an object double its size each time.
         let grows = matches!(operation, PatchOperation::Copy(_));
         if grows && serde_json::to_vec(&patched).map_or(usize::MAX, |text| text.len()) > MAX_BODY_LENGTH {
             return Err(ApiError::too_large(MAX_BODY_LENGTH));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// No patch makes a panic.
+        /// No patch causes a panic.
         #[test]
         fn any_patch_is_answered(path in "\\PC{0,12}", op in "(add|remove|replace|move|copy|test|x)", text in "\\PC{0,8}") {
             let object = json!({"metadata": {"name": "web"}, "spec": {"list": [1, {"a": 2}], "": 1}});

@@ -1,4 +1,4 @@
-//! `/apis/hactl.io/v1/placement`: the facts that placement goes by, as any replica can tell them.
+//! `/apis/hactl.io/v1/placement`: the input of the scheduler, which every controller can serve.
 
 use super::ApiState;
 use super::error::ApiError;
@@ -9,7 +9,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use ha_store::Store;
 
-/// GET.
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
     Ok(Json(view(&facts::world(&state).await?).0).into_response())
 }

@@ -1,4 +1,4 @@
-//! Objects as the store has them: the spec's JSON, kept whole, and the status beside it.
+//! Objects as stored in etcd: the JSON of the spec, kept whole, and the status.
 
 use super::error::ApiError;
 use ha_api_types::keys::{Key, Keys};
@@ -10,7 +10,7 @@ use ha_store::{Entry, Store};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The value of one key.
+/// Value and revisions of one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Half {
     pub(crate) value: Value,
@@ -19,7 +19,8 @@ pub(crate) struct Half {
 }
 
 impl Half {
-    /// Reads a key's value; what is not a JSON map is shown as an empty one, so that one bad key hides nothing else.
+    /// Reads a key's value. A value that is not a JSON map is shown as an empty map, so that one bad key hides no
+    /// other.
     pub(crate) fn of(entry: &Entry) -> Half {
         let value = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
             tracing::warn!(key = entry.key, %error, "a key of the store holds no JSON");
@@ -30,7 +31,7 @@ impl Half {
     }
 }
 
-/// An object: its spec key, and its status key if there is one.
+/// An object: its spec key, and its status key if one exists.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) spec: Half,
@@ -38,12 +39,12 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The larger of the two keys' mod revisions.
+    /// Returns the larger of the two keys' mod revisions.
     pub(crate) fn resource_version(&self) -> Revision {
         self.status.as_ref().map_or(0, |status| status.mod_revision).max(self.spec.mod_revision)
     }
 
-    /// The object as it is served.
+    /// Returns the object as it is served.
     pub(crate) fn object(&self, kind: Kind) -> Value {
         object(
             kind,
@@ -54,7 +55,7 @@ impl Stored {
     }
 }
 
-/// Joins a spec's JSON and a status to the object as it is served; revision 0: it has none yet.
+/// Joins a spec's JSON and a status to the object as it is served. Revision 0 means that the object has none yet.
 pub(crate) fn object(kind: Kind, spec: &Value, status: Option<&Value>, revision: Revision) -> Value {
     let mut object = Map::new();
     object.insert("apiVersion".to_owned(), json!(API_VERSION));
@@ -77,14 +78,14 @@ pub(crate) fn object(kind: Kind, spec: &Value, status: Option<&Value>, revision:
     Value::Object(object)
 }
 
-/// One object by its bare name, both keys read at one revision; `None` when it does not exist.
+/// Returns the object with this bare name, both keys read at one revision; `None` if it does not exist.
 pub(crate) async fn get<S: Store>(
     store: &S,
     keys: &Keys,
     kind: Kind,
     name: &str,
 ) -> Result<Option<Stored>, ApiError> {
-    // What is no name has no key either: `a/` must not reach somebody else's prefix.
+    // An invalid name has no key: `a/` must not reach keys under another prefix.
     if names::problem(name, names::MAX_NODE_NAME_LENGTH).is_some() {
         return Ok(None);
     }
@@ -92,9 +93,9 @@ pub(crate) async fn get<S: Store>(
     Ok(join(keys, &reading.entries).remove(name))
 }
 
-/// One object by a name as users write it: `100`, or `vm:100` for resources.
+/// Returns the object with a name as users write it: `100`, or `vm:100` for resources.
 ///
-/// A type that does not match is refused, and the right one named.
+/// A type that does not match is refused, and the error names the right type.
 pub(crate) async fn find<S: Store>(
     store: &S,
     keys: &Keys,
@@ -116,12 +117,12 @@ pub(crate) async fn find<S: Store>(
     Ok(stored)
 }
 
-/// The typed spec of an object; a spec that this version cannot read counts as the default.
+/// Returns the typed spec of an object. A spec that this version cannot read counts as the default.
 pub(crate) fn spec_of<T: serde::de::DeserializeOwned + Default>(object: &Value) -> T {
     object.get("spec").and_then(|spec| serde_json::from_value(spec.clone()).ok()).unwrap_or_default()
 }
 
-/// All objects of a kind, by name, as they were at one revision.
+/// Returns all objects of a kind by name, at one revision.
 pub(crate) async fn list<S: Store>(
     store: &S,
     keys: &Keys,
@@ -131,12 +132,12 @@ pub(crate) async fn list<S: Store>(
     Ok((join(keys, &reading.entries), reading.revision))
 }
 
-/// Where the objects of a kind are.
+/// Returns the key prefixes of the objects of a kind.
 pub(crate) fn selectors(keys: &Keys, kind: Kind) -> [String; 2] {
     [keys.specs_of(kind), keys.statuses_of(kind)]
 }
 
-/// Objects from the keys of one kind. A status without its spec belongs to nothing.
+/// Joins the keys of one kind to objects. A status without a spec is ignored.
 fn join(keys: &Keys, entries: &[Entry]) -> BTreeMap<String, Stored> {
     let mut objects = BTreeMap::new();
     for entry in entries {

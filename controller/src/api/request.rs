@@ -1,4 +1,4 @@
-//! What a request asks for: query parameters, the wanted form of the answer, body, and who asks.
+//! Parts of a request: query parameters, the requested form of the response, body, and client.
 
 use super::error::ApiError;
 use axum::body::Body;
@@ -9,24 +9,24 @@ use bytes::Bytes;
 use ha_api_types::error_reason::ErrorReason;
 use ha_runtime::tls::ClientIdentity;
 
-/// The largest body that is read, in bytes.
+/// Maximum size of a request body, in bytes.
 pub(crate) const MAX_BODY_LENGTH: usize = 1024 * 1024;
-/// The longest field manager, as in Kubernetes.
+/// Maximum length of a field manager, as in Kubernetes.
 const MAX_MANAGER_LENGTH: usize = 128;
 
-/// What happens to unknown and duplicate fields.
+/// Handling of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
-    /// The request is refused. Unlike in Kubernetes this is also the default.
+    /// Refuse the request. This is the default, unlike in Kubernetes.
     #[default]
     Strict,
-    /// They are dropped with a warning.
+    /// Drop the fields with a warning.
     Warn,
-    /// They are dropped.
+    /// Drop the fields.
     Ignore,
 }
 
-/// The query parameters that we know; others are ignored, as in Kubernetes.
+/// The supported query parameters; others are ignored, as in Kubernetes.
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of the protocol")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
@@ -46,7 +46,7 @@ pub(crate) struct Parameters {
     pub(crate) include_object: IncludeObject,
 }
 
-/// What a row of a Table carries besides its cells.
+/// Content of a Table row in addition to its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     None,
@@ -120,12 +120,12 @@ fn truth(value: &str) -> bool {
     matches!(value, "1" | "true" | "True" | "t" | "")
 }
 
-/// The form of the answer that the client prefers among those that we have.
+/// Form of a response, negotiated by the `Accept` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The objects.
     Plain,
-    /// A Table of the useful columns.
+    /// A Table with the columns of the kind.
     Table,
     /// Metadata only.
     PartialMetadata,
@@ -133,7 +133,7 @@ pub(crate) enum Form {
     Discovery,
 }
 
-/// The first form in `Accept` that we can give; `None` when the client takes none.
+/// Returns the first form in `Accept` that is possible; `None` if the client accepts none of them.
 pub(crate) fn form(headers: &HeaderMap, possible: &[Form]) -> Option<Form> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
     accept.split(',').find_map(|range| {
@@ -169,13 +169,13 @@ pub(crate) fn not_acceptable() -> ApiError {
     ApiError::new(ErrorReason::NotAcceptable, "only the following media types are accepted: application/json")
 }
 
-/// The media type of the body, without parameters.
+/// Returns the media type of the body, without parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim()
 }
 
-/// The whole body, unless it is too large.
+/// Reads the whole body, unless it is too large.
 pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
     axum::body::to_bytes(body, MAX_BODY_LENGTH).await.map_err(|error| {
         let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
@@ -189,7 +189,7 @@ pub(crate) async fn read_body(body: Body) -> Result<Bytes, ApiError> {
     })
 }
 
-/// Who asks, for records: the certificate's name, or `loopback` for plain HTTP on this machine.
+/// Returns the name of the client, for records: the certificate's name, or `loopback` for plain HTTP on this machine.
 pub(crate) fn requester(parts: &Parts) -> String {
     match parts.extensions.get::<ClientIdentity>() {
         Some(ClientIdentity::Certificate { name, groups: _ }) => name.clone(),
@@ -197,7 +197,7 @@ pub(crate) fn requester(parts: &Parts) -> String {
     }
 }
 
-/// The field manager of a write: the parameter, or the program's name.
+/// Returns the field manager of a write: the parameter, or the program name in `User-Agent`.
 pub(crate) fn manager(parameters: &Parameters, headers: &HeaderMap) -> String {
     parameters.field_manager.clone().unwrap_or_else(|| {
         let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `/apis/hactl.io/v1/reservation`: whether services would find a place if nodes failed.
+//! `/apis/hactl.io/v1/reservation`: whether all services could run if nodes failed (N+1 check).
 
 pub(super) mod gate;
 mod report;
@@ -15,7 +15,8 @@ use ha_store::Store;
 use report::{Failure, Question};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// GET with `failures` (1 or 2), `by` (`node`, `group` or a label key) and `proof` (also where services would go).
+/// Handles GET with `failures` (1 or 2), `by` (`node`, `group` or a label key) and `proof` (also lists the new nodes
+/// of services).
 pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,
@@ -48,7 +49,8 @@ pub(crate) async fn handler<S: Store>(
     Ok(Json(report).into_response())
 }
 
-/// What may fail as one: each node, or the nodes of each group, or those with the same value of a label.
+/// Returns the sets of nodes that fail together: each node, or the nodes of each group, or those with the same value
+/// of a label.
 fn failures(world: &World, by: &str) -> Vec<Failure> {
     let mut domains: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, node) in &world.nodes {

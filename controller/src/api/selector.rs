@@ -1,4 +1,4 @@
-//! Label and field selectors.
+//! Label and field selectors of lists and watches.
 
 use super::error::ApiError;
 use serde_json::Value;
@@ -12,21 +12,20 @@ enum Requirement {
     Absent(String),
 }
 
-/// What an object must look like to be shown.
+/// Label and field requirements that an object must meet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     labels: Vec<Requirement>,
-    /// Path, value, whether it must be equal.
+    /// Path, value, and whether the field must be equal to it.
     fields: Vec<(String, String, bool)>,
 }
 
 impl Selector {
-    /// Reads both selectors.
     pub(crate) fn parse(labels: &str, fields: &str) -> Result<Selector, ApiError> {
         Ok(Selector { labels: parse_labels(labels)?, fields: parse_fields(fields)? })
     }
 
-    /// The one name that can match, when the selector asks for one.
+    /// Returns the only name that can match, if the selector requires one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.fields
             .iter()
@@ -50,7 +49,7 @@ impl Selector {
     }
 }
 
-/// The text of a scalar field; empty when it is absent.
+/// Returns the text of a scalar field; empty if the field is absent.
 fn field(object: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(object, |value, name| value.get(name));
     match found {

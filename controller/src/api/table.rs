@@ -1,4 +1,4 @@
-//! Tables: the useful columns of each kind, as `kubectl get` prints them.
+//! Tables with the columns of each kind, as `kubectl get` prints them.
 
 use super::request::IncludeObject;
 use ha_api_types::driver::DriverSpec;
@@ -8,7 +8,7 @@ use ha_api_types::resource::ResourceStatus;
 use ha_api_types::time::Timestamp;
 use serde_json::{Value, json};
 
-/// A column: its name, what it says, and whether it is shown only with `-o wide`.
+/// A column: its name, its description, and whether it is shown only with `-o wide`.
 struct Column {
     name: &'static str,
     description: &'static str,
@@ -155,7 +155,7 @@ const OPERATION: &[Column] = &[
     wide("Message", "Why, in a sentence.", |object, _| text(object, "/status/message")),
 ];
 
-/// The columns of core/v1 Events.
+/// Columns of core/v1 Events.
 const EVENT: &[Column] = &[
     column("Last Seen", "When it was last seen.", |object, now| {
         json!(age(object.get("lastTimestamp").and_then(Value::as_str), now))
@@ -171,12 +171,12 @@ const EVENT: &[Column] = &[
     wide("Name", "The event's name.", |object, _| text(object, "/metadata/name")),
 ];
 
-/// What a table shows.
+/// Type of the rows of a Table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// Objects of ours; the first column is the name.
+    /// hactl objects of a kind; the first column is the name.
     Of(Kind),
-    /// core/v1 Events; the first column is when.
+    /// core/v1 Events; the first column is the time.
     Events,
     /// core/v1 Namespaces.
     Namespaces,
@@ -196,7 +196,7 @@ fn columns(rows: Rows) -> &'static [Column] {
     }
 }
 
-/// A Table of these objects. `now_seconds` is the wall clock, seconds since 1970, for ages.
+/// Returns a Table of these objects. `now_seconds` is the wall clock in seconds since 1970, for ages.
 pub(crate) fn table(
     rows: Rows,
     objects: &[Value],
@@ -239,7 +239,7 @@ pub(crate) fn table(
     })
 }
 
-/// The object's metadata alone.
+/// Returns the object's metadata alone.
 pub(crate) fn partial(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -275,7 +275,7 @@ fn list(object: &Value, pointer: &str) -> Value {
     json!(texts.join(","))
 }
 
-/// `node1:2,node2`, higher priorities first.
+/// Returns priorities such as `node1:2,node2`, higher ones first.
 fn priorities(object: &Value, pointer: &str) -> Value {
     let nodes: NodePriorities = object
         .pointer(pointer)
@@ -301,7 +301,7 @@ fn age_of(object: &Value, now_seconds: i64) -> String {
     age(object.pointer("/metadata/creationTimestamp").and_then(Value::as_str), now_seconds)
 }
 
-/// The time since a timestamp, in the two largest units that matter, as kubectl prints ages.
+/// Returns the time since a timestamp, in its two largest units, as kubectl prints ages.
 fn age(timestamp: Option<&str>, now_seconds: i64) -> String {
     let Some(then) = timestamp.and_then(|text| Timestamp(text.to_owned()).unix_seconds()) else {
         return "<unknown>".to_owned();

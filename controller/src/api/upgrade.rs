@@ -1,4 +1,4 @@
-//! Words that not every controller and registered node reads yet are refused until the upgrade is finished (FENCING, R1.13).
+//! Refusal of protocol words that not every controller and registered node can read yet (FENCING, R1.13).
 
 use super::admission::Admitted;
 use super::error::ApiError;
@@ -10,7 +10,8 @@ use ha_api_types::problem::Problem;
 use ha_api_types::protocol::{Protocol, Word, newer_words};
 use ha_store::Store;
 
-/// Refuses an object with a word that is newer than what the cluster reads. A word that is stored already is not refused again.
+/// Refuses an object with a word newer than the version that the cluster reads. A word that is already stored is not
+/// refused again.
 pub(super) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -93,7 +94,7 @@ mod tests {
         );
         let refused = messages(&world(1, 2, 1));
         assert!(refused.contains("finish the upgrade of node/n3") && !refused.contains("c2"), "{refused}");
-        // What the leader has stored decides: it is what agents go by.
+        // The stored version decides, because agents use it.
         assert_ne!(messages(&world(1, 2, 2)), "");
     }
 }

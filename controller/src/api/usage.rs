@@ -1,4 +1,4 @@
-//! `/apis/hactl.io/v1/usage`: what nodes and services use now.
+//! `/apis/hactl.io/v1/usage`: current resource usage of nodes and services.
 
 use super::ApiState;
 use super::error::ApiError;
@@ -9,7 +9,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use ha_store::Store;
 
-/// GET.
 pub(crate) async fn handler<S: Store>(State(state): State<ApiState<S>>) -> Result<Response, ApiError> {
     Ok(Json(overview(&facts::world(&state).await?)).into_response())
 }

@@ -1,5 +1,5 @@
-//! What an accepted object may not have been meant to say: names that nothing has, rules in conflict, and, in a dry run,
-//! what it would do.
+//! Warnings about accepted objects: names that do not exist, conflicting rules, and, in a dry run, the effects of the
+//! change.
 
 use super::{ApiState, facts, read, what_if};
 use crate::core::order::Order;
@@ -13,18 +13,18 @@ use ha_scheduler::Rules;
 use ha_store::Store;
 use serde_json::Value;
 
-/// References that are looked up; of more, nothing is said.
+/// Maximum number of references that are checked; further references cause no warning.
 const MAX_REFERENCES: usize = 50;
 
-/// A name that an object gives: where, of which kind, and what follows when there is none.
+/// A name that an object refers to: the field, the kind, and the name as written.
 struct Reference {
     path: &'static str,
     kind: Kind,
     written: String,
 }
 
-/// Warnings about an object as it is (or would be, in a dry run) stored. They never fail: what cannot be read is not
-/// warned about.
+/// Returns warnings about an object as it is stored, or would be in a dry run. This function does not fail: data that
+/// cannot be read causes no warning.
 pub(crate) async fn of<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -38,7 +38,7 @@ pub(crate) async fn of<S: Store>(
         warnings.extend(missing(state, &reference).await);
     }
     if dry_run {
-        // The plan finds conflicts too.
+        // The plan also reports conflicts.
         let changed = [(kind, name.to_owned(), value.clone())];
         if let Ok(plan) = what_if::of(state, &changed, &[]).await {
             warnings.extend(plan.effects.iter().map(ha_api_types::view::PlannedEffect::sentence));
@@ -50,7 +50,7 @@ pub(crate) async fn of<S: Store>(
     warnings
 }
 
-/// Who runs only while a resource does, when that is told to stop.
+/// Returns a warning that names the services that stop together with a resource, if the change stops that resource.
 async fn stopped_with_it<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -131,7 +131,7 @@ fn references(kind: Kind, value: &Value) -> Vec<Reference> {
     found
 }
 
-/// A warning when nothing has that name, or not with that type.
+/// Returns a warning if no object has that name, or if its type differs.
 async fn missing<S: Store>(state: &ApiState<S>, reference: &Reference) -> Option<String> {
     let Reference { path, kind, written } = reference;
     let bare = names::bare(written);
@@ -145,7 +145,7 @@ async fn missing<S: Store>(state: &ApiState<S>, reference: &Reference) -> Option
     }
 }
 
-/// What is said against rules that this object has a part in, by the set of all rules.
+/// Returns the conflicts of all rules that involve this object.
 async fn conflicts<S: Store>(state: &ApiState<S>, kind: Kind, name: &str) -> Vec<String> {
     if !matches!(kind, Kind::AffinityRule | Kind::Group | Kind::Resource | Kind::Node) {
         return Vec::new();

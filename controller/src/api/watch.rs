@@ -27,12 +27,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often a client that wants bookmarks gets one while nothing changes.
+/// Interval at which a client that requests bookmarks gets one while nothing changes.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(30);
-/// A watch ends after this time unless the client asked for less; clients go on from where they are.
+/// Maximum duration of a watch, unless the client asks for less. Clients resume from the last revision.
 const LONGEST_WATCH: Duration = Duration::from_secs(3600);
 
-/// GET of a collection with `watch=true`.
+/// Handles GET of a collection with `watch=true`.
 pub(crate) async fn objects<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -58,7 +58,7 @@ pub(crate) async fn objects<S: Store>(
     Ok(respond(watcher.run(view, from, revision), shutdown))
 }
 
-/// The revision after which the client wants changes; `None`: everything that is, then changes.
+/// Returns the revision after which the client wants changes; `None` means all existing objects first, then changes.
 pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiError> {
     if parameters.send_initial_events {
         return Ok(None);
@@ -74,8 +74,8 @@ pub(crate) fn start(parameters: &Parameters) -> Result<Option<Revision>, ApiErro
     }
 }
 
-/// Refuses to resume from a revision that is not reached: it is of the data before a restore (FENCING, R10.19). The present revision
-/// must be that of a linearizable read, made after the request came in.
+/// Refuses to resume from a revision that etcd has not reached: it belongs to the data before a restore (FENCING,
+/// R10.19). The present revision must come from a linearizable read that was made after the request arrived.
 pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(), ApiError> {
     match from {
         Some(asked) if asked > present => Err(ApiError::of_other_data(asked, present)),
@@ -83,13 +83,12 @@ pub(crate) fn check_start(from: Option<Revision>, present: Revision) -> Result<(
     }
 }
 
-/// How long a watch goes on.
 pub(crate) fn length(parameters: &Parameters) -> Duration {
     let seconds = parameters.timeout_seconds.filter(|seconds| *seconds > 0);
     seconds.map_or(LONGEST_WATCH, Duration::from_secs).min(LONGEST_WATCH)
 }
 
-/// A streamed answer; it ends with the process.
+/// Returns a streamed response. The stream ends when the process shuts down.
 pub(crate) fn respond(
     lines: impl Stream<Item = Bytes> + Send + 'static,
     shutdown: Option<Shutdown>,
@@ -104,14 +103,14 @@ pub(crate) fn respond(
     response
 }
 
-/// One line of a watch.
+/// Returns one line of a watch.
 pub(crate) fn line(event_type: &str, object: &Value) -> Bytes {
     let mut text = json!({"type": event_type, "object": object}).to_string();
     text.push('\n');
     Bytes::from(text)
 }
 
-/// What a running watch needs.
+/// State of a running watch.
 struct Watcher<S> {
     state: ApiState<S>,
     shape: Shape,
@@ -122,7 +121,7 @@ struct Watcher<S> {
 }
 
 impl<S: Store> Watcher<S> {
-    /// The lines: first what is (unless resumed), then what changes.
+    /// Returns the lines of the watch: first the existing objects (unless resumed), then changes.
     fn run(
         self,
         mut view: View,

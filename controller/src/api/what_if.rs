@@ -1,4 +1,4 @@
-//! `/apis/hactl.io/v1/plan`: what a change would do to services, without making it.
+//! `/apis/hactl.io/v1/plan`: the effects of a change on services, without making the change.
 
 pub(super) mod effects;
 
@@ -21,10 +21,10 @@ use ha_api_types::view::{Plan, PlanRequest};
 use ha_store::{Change, Entry, Store};
 use serde_json::Value;
 
-/// The most objects in one question.
+/// Maximum number of objects in one request.
 const MAX_OBJECTS: usize = 1000;
 
-/// POST of a [`PlanRequest`], answered by a [`Plan`].
+/// Handles POST of a [`PlanRequest`] and answers with a [`Plan`].
 pub(crate) async fn handler<S: Store>(
     State(state): State<ApiState<S>>,
     request: Request,
@@ -56,7 +56,7 @@ pub(crate) async fn handler<S: Store>(
     Ok(Json(plan).into_response())
 }
 
-/// An object as admission would store it.
+/// Returns an object as admission would store it.
 async fn admitted<S: Store>(
     state: &ApiState<S>,
     who: &str,
@@ -69,7 +69,7 @@ async fn admitted<S: Store>(
         .ok_or_else(|| ApiError::bad_request(format!("there is no kind {kind_name:?}")))?;
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let current = read::get(state.store(), state.keys(), kind, names::bare(name)).await?;
-    // What a dry run answered for a new object names an object that never came to be.
+    // The uid that a dry run returned for a new object belongs to an object that was never stored.
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.shift_remove("uid");
     }
@@ -87,7 +87,7 @@ async fn admitted<S: Store>(
     Ok((kind, admitted.name, admitted.value))
 }
 
-/// What these changes would do: each object as it would be stored, and objects that would go.
+/// Returns the effects of storing the changed objects, in the form that would be stored, and of deleting the others.
 pub(crate) async fn of<S: Store>(
     state: &ApiState<S>,
     changed: &[(Kind, String, Value)],
@@ -96,7 +96,7 @@ pub(crate) async fn of<S: Store>(
     Ok(compared(state, changed, deleted).await?.0)
 }
 
-/// The plan with the worlds that were compared for it.
+/// Returns the plan, and the views of the cluster before and after the change.
 async fn compared<S: Store>(
     state: &ApiState<S>,
     changed: &[(Kind, String, Value)],

@@ -1,4 +1,4 @@
-//! ha-controller: the program around the controller.
+//! The binary `ha-controller`: it only calls the shell.
 
 use std::process::ExitCode;
 

@@ -1,11 +1,11 @@
-//! What a service asks for: as its resource says, else as its definition does.
+//! Resource requests of a service: those of its resource, otherwise those of its definition.
 
 use super::world::World;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::resource::Resource;
 
-/// What a service asks for. Processors and memory that the resource does not name are those of a virtual machine's definition: of
-/// the one in the resource, else of the one that an agent has read last.
+/// Returns the requests of a service. If the resource does not set CPU or memory, the definition of its virtual
+/// machine counts: the one in the resource, otherwise the one that an agent has read last.
 pub fn requests(world: &World, resource: &Resource) -> Amounts {
     let said = resource.spec.requests;
     let Some(libvirt) = resource.spec.driver.libvirt.as_ref() else { return said };

@@ -1,6 +1,8 @@
-//! The election of one controller: a core of its own beside the planner, so that no plan holds up refreshes and keep-alives.
+//! The election of the leader. It is a core separate from the planner, so that no plan delays refreshes and
+//! keep-alives.
 //!
-//! It tells the planner how things stand ([`Standing`]) and takes from it what only the planner's view shows ([`Orders`]).
+//! The election reports its state to the planner ([`Standing`]). It receives the facts that only the planner's view
+//! shows ([`Orders`]).
 
 use super::interface::{CommitId, Config, Effect, Input};
 use ha_api_types::keys::Keys;
@@ -14,38 +16,39 @@ use ha_store::election::{
 use ha_store::{Change, Entry};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Where the numbers of this core's commits and readings begin: the planner's are below.
+/// First id of this core's commits and reads; the planner uses lower ids.
 pub(super) const FIRST_ID: u64 = 1 << 62;
 
-/// How the election stands, as the planner is told.
+/// State of the election, as reported to the planner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Leadership, while it is not known to be lost.
     pub leadership: Option<Leadership>,
-    /// The own candidate key.
+    /// This process's own candidate key; `None` while it is not committed.
     pub membership: Option<Membership>,
-    /// When this process committed.
+    /// Times of this process's commits.
     pub commits: CommitClock,
-    /// The machine of another process that refreshes this controller's keys.
+    /// Machine of another process that refreshes this controller's keys; `None` if there is no such process.
     pub duplicate: Option<String>,
-    /// How often leadership was given up for an older controller.
+    /// Number of times that this process resigned in favor of an older controller.
     pub yields: u32,
-    /// A shutdown was asked for.
+    /// `true` if a shutdown was requested.
     pub is_ending: bool,
 }
 
-/// What the planner's view says of the election.
+/// Facts that the election needs from the planner's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orders {
-    /// The timings of the cluster.
+    /// Heartbeat interval (Ki) of the cluster, in milliseconds.
     pub interval_ms: Millis,
-    /// How long a refresh is good for.
+    /// Time in milliseconds for which a refresh is valid (Th).
     pub valid_ms: Millis,
-    /// The time to live of the next leader lease.
+    /// TTL of the next leader lease, in seconds.
     pub lease_seconds: i64,
-    /// Until when an older controller is to lead (R9.28).
+    /// Time until which an older controller has precedence as leader (R9.28); `None` if none has.
     pub yields_until: Option<Mono>,
-    /// The leader cannot conclude what an older controller can: it yields, if it may (R9.29).
+    /// `true` if the leader cannot conclude something that an older controller can: the leader resigns if allowed
+    /// (R9.29).
     pub yields_now: bool,
 }
 
@@ -61,7 +64,7 @@ impl Orders {
     }
 }
 
-/// The election's core.
+/// The core of the election.
 #[derive(Debug)]
 pub struct Candidacy {
     keys: Keys,
@@ -79,7 +82,7 @@ pub struct Candidacy {
 }
 
 impl Candidacy {
-    /// A controller that has seen nothing yet: it asks for a first reading.
+    /// Creates a candidate without any observation. Its first effect is a read.
     pub fn new(config: &Config) -> Candidacy {
         let keys = Keys::new(&config.cluster);
         let candidate = Candidate {
@@ -107,13 +110,13 @@ impl Candidacy {
         }
     }
 
-    /// The keys that it must see.
+    /// Returns the keys that the election must observe.
     pub fn keys(config: &Config) -> [String; 3] {
         let keys = Keys::new(&config.cluster);
         [keys.leader(), keys.candidate(&config.id), keys.refresh(&config.id)]
     }
 
-    /// Takes in something that happened; inputs of the planner are none of its business.
+    /// Applies an input, and ignores the planner's inputs.
     pub fn handle(&mut self, now: &Now, input: Input) {
         self.now = now.clone();
         match input {
@@ -167,7 +170,7 @@ impl Candidacy {
         }
     }
 
-    /// The next thing that it asks for; to be called until it gives `None`, after each input or several.
+    /// Returns the next effect. After one or several inputs, call this function until it returns `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if self.effects.is_empty() && !self.ended {
             self.advance();
@@ -175,7 +178,7 @@ impl Candidacy {
         self.effects.pop_front()
     }
 
-    /// When to send [`Input::Tick`] on `now.raw`, and why then.
+    /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         if self.ended { None } else { self.election.deadline() }
     }
@@ -221,7 +224,7 @@ impl Candidacy {
     }
 
     fn observe(&mut self) {
-        // Before the first reading nothing is known to be absent.
+        // Before the first read, no key is known to be absent.
         if self.view.revision > 0 {
             self.election.observe(&self.now, self.view.clone(), &self.readings);
         }

@@ -1,5 +1,5 @@
-//! Controllers that joined before and after each other: who may declare a node dead, who leads then, and which keys are left
-//! over (FENCING, section 9).
+//! Join order of controllers: which may declare a node dead, which one becomes leader then, and which keys are
+//! obsolete (FENCING, section 9).
 
 use super::candidacy::Orders;
 use super::health::hold_terms;
@@ -16,8 +16,8 @@ use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
 
 impl Controller {
-    /// Until when an older controller counts as there that may conclude something from a node's silence, where this one may
-    /// not (R9.28).
+    /// Returns the time until which an older controller counts as present (R9.28). Only a controller counts that may
+    /// act on a node's silence where this one may not.
     pub(super) fn yields_until(&self) -> Option<Mono> {
         let joined = self.standing.membership?.joined;
         let valid_ms = self.world.timings().heartbeat_valid_ms;
@@ -25,7 +25,7 @@ impl Controller {
         until.filter(|until| *until > self.now.raw).max()
     }
 
-    /// Asks the election to give the leader key up for an older controller, if it may (R9.29).
+    /// Asks the election to resign in favor of an older controller, if allowed (R9.29).
     pub(super) fn yield_to_older(&mut self) {
         let orders = Orders::of(&self.world.timings(), self.yields_until());
         self.effects.push_back(Effect::Order(Orders { yields_now: true, ..orders }));
@@ -49,8 +49,8 @@ impl Controller {
     }
 }
 
-/// The terms of nodes whose silence proves nothing to a controller that joined at `joined`: their epoch is open, or closed
-/// without a proof.
+/// Returns the hold terms of nodes whose silence proves nothing to a controller that joined at `joined`. The epoch of
+/// such a node is open, or closed without a proof.
 fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldTerms> {
     world
         .fences
@@ -62,7 +62,8 @@ fn held_by_others(world: &World, joined: Revision) -> impl Iterator<Item = HoldT
         .filter(move |terms| !terms.include(joined))
 }
 
-/// The controllers that joined before `joined` and are known to a node that does not know one that joined then.
+/// Returns the older controllers that may act where one that joined at `joined` may not: those known to a node that
+/// does not know the later one.
 fn older(world: &World, joined: Revision) -> Vec<(&String, Refreshed)> {
     let newest_known = held_by_others(world, joined).map(|terms| terms.candidate_generation).max();
     let Some(newest_known) = newest_known else { return Vec::new() };
@@ -79,12 +80,12 @@ fn is_refreshed(world: &World, id: &str, now: Mono) -> bool {
     world.refreshed.get(id).is_some_and(|known| known.is_seen && now < known.since + valid_ms)
 }
 
-/// Whether an older controller is there that may conclude something where one that joined at `joined` may not.
+/// Returns `true` if an older controller is present that may act on a node where one that joined at `joined` may not.
 pub(super) fn is_older_there(world: &World, now: Mono, joined: Revision) -> bool {
     older(world, joined).into_iter().any(|(id, _)| is_refreshed(world, id, now))
 }
 
-/// Waits for a controller that joined before the node's last report, and says which remedy is possible (R9.27).
+/// Waits for a controller that joined before the node's last report, and names a possible remedy (R9.27).
 pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut Plan) {
     plan.is_held_by_others = true;
     let world = situation.world;
@@ -114,15 +115,15 @@ pub(super) fn wait_for_older(situation: &Situation<'_>, name: &str, plan: &mut P
         )
     };
     plan.wait(Kind::Node, name, Reason::JoinedLater, message);
-    // Whether an older controller is there changes without a change that is planned from.
+    // The presence of an older controller can change without an input that causes a plan.
     plan.wake(situation, situation.now.raw + LOOK_MS, "an older controller may be back");
 }
 
-/// How often a leader that waits for an older controller looks for one, milliseconds.
+/// Interval, in milliseconds, at which a leader that waits for an older controller checks for one.
 const LOOK_MS: Millis = 1_000;
 
-/// Deletes the keys of controllers that were not refreshed for `candidateRetentionSeconds`: counted from now after a start
-/// of this process or a gap of its own commits (R9.23).
+/// Deletes the keys of controllers that were not refreshed for `candidateRetentionSeconds`. The time restarts after a
+/// start of this process or a gap in its own commits (R9.23).
 pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     let world = situation.world;
     let retention_ms = world.settings().timing.candidate_retention_ms();
@@ -144,7 +145,7 @@ pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     }
 }
 
-/// The transaction that deletes a controller's keys, unless one of them has changed since these revisions.
+/// Returns the transaction that deletes a controller's keys, guarded by their revisions.
 pub fn deletion(keys: &Keys, id: &str, candidate: Revision, refresh: Option<Revision>) -> Transaction {
     let transaction = Transaction::new().delete(keys.candidate(id), Guard::Unchanged(candidate));
     match refresh {

@@ -1,13 +1,13 @@
-//! What a command may not ask for as things stand (SEMANTICS, section 5).
+//! Refusals of commands that the current state does not allow (SEMANTICS, section 5).
 
 use ha_api_types::node::NodeState;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FenceState};
 use ha_api_types::time::Millis;
 
-/// Why maintenance of a node cannot begin now; its end is never refused.
+/// Returns why maintenance of a node cannot begin now. The end of maintenance is never refused.
 ///
-/// `state` is the node's, `disarmed` whether the cluster is or is to be.
+/// `state` is the state of the node. `disarmed` is `true` if the cluster is disarmed or is being disarmed.
 pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Option<(Reason, String)> {
     if disarmed {
         let message = format!(
@@ -26,7 +26,7 @@ pub fn maintenance_refused(node: &str, state: NodeState, disarmed: bool) -> Opti
     }
 }
 
-/// Why a node cannot be deleted now: something may run there under its epoch, or it is assigned there.
+/// Returns why a node cannot be deleted now: a service may run there under its epoch, or is assigned to it.
 ///
 /// `assigned` are the services whose assignment names the node ([`names_node`]).
 pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[&str]) -> Option<String> {
@@ -44,9 +44,10 @@ pub fn node_deletion_refused(node: &str, fence: Option<FenceState>, assigned: &[
     }
 }
 
-/// Why a controller cannot be deleted now: its keys were refreshed less than Th ago, or were not watched for that long.
+/// Returns why a controller cannot be deleted now: its keys were refreshed less than Th ago, or were not watched for
+/// that long.
 ///
-/// `silent_ms` is for how long this process has seen no refresh; `None`: not known.
+/// `silent_ms` is the time without a refresh that this process has observed; `None` if unknown.
 pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms: Millis) -> Option<String> {
     let seconds = |ms: Millis| ms as f64 / 1000.0;
     match silent_ms {
@@ -63,7 +64,8 @@ pub fn controller_deletion_refused(id: &str, silent_ms: Option<Millis>, valid_ms
     }
 }
 
-/// Whether an assignment names a node, as its place or its target. One that cannot be read might.
+/// Returns `true` if an assignment names a node, as its node or as its target. An unreadable assignment counts as
+/// naming every node.
 pub fn names_node(assignment: Option<&Assignment>, node: &str) -> bool {
     assignment.is_none_or(|assignment| {
         let target = match &assignment.action {

@@ -1,69 +1,69 @@
-//! What happens and is counted, as data: nobody who counts decides once more what happened.
+//! Events to count in metrics, as data, so that the code that counts makes no decisions.
 
 use super::notifications::deliveries::NotificationResult;
 use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::time::Millis;
 
-/// Something that happened once.
+/// A single event to count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// This process began to lead, or no longer does.
+    /// This process became leader, or is no longer leader.
     Leadership {
-        /// It began.
+        /// `true` if it became leader.
         gained: bool,
     },
-    /// A service set out for another node.
+    /// A service started to move to another node.
     Relocation {
-        /// The resource.
+        /// Name of the resource.
         resource: String,
-        /// What for.
+        /// Reason of the move.
         reason: Reason,
     },
-    /// A service was put on another node after its own had failed.
+    /// A service was assigned to another node after its own node had failed.
     Failover,
     /// A phase of a failover has ended.
     Phase {
-        /// Which.
+        /// The phase that ended.
         phase: FailoverPhase,
-        /// How long it took, on this process's clock.
+        /// Duration in milliseconds, on this process's clock.
         took_ms: Millis,
     },
-    /// A node was proven dead, or a fence device could not do it.
+    /// A node was fenced, or a fence device failed to fence it.
     Fence {
-        /// The kind of proof, see `Proof::NAMES`.
+        /// Kind of proof, see `Proof::NAMES`.
         method: &'static str,
-        /// Whether it proved anything.
+        /// `true` if the fencing was confirmed.
         confirmed: bool,
     },
-    /// A notification was delivered, or was not.
+    /// A notification was delivered, or its delivery failed.
     Notification {
-        /// The kind of the target.
+        /// Kind of the target.
         target: &'static str,
-        /// Which of both.
+        /// Result of the delivery.
         result: NotificationResult,
     },
-    /// An operation came to its end.
+    /// An operation ended.
     Operation {
-        /// What was asked for.
+        /// Action of the operation.
         action: OperationAction,
-        /// The driver of the resource that it was about; empty for none.
+        /// Driver of the operation's resource; empty if the operation has no resource.
         driver: &'static str,
-        /// How it ended.
+        /// Final phase of the operation.
         phase: OperationPhase,
     },
 }
 
-/// A part of the time that a service does not run because its node failed.
+/// A part of the downtime of a service whose node failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailoverPhase {
     /// From the last heartbeat to the close of the epoch.
     Detect,
-    /// From there to the proof.
+    /// From the close of the epoch to the proof.
     Fence,
-    /// From there to the assignment to another node.
+    /// From the proof to the assignment to another node.
     Place,
-    /// From there until it runs.
+    /// From the assignment until the service runs.
     Start,
 }
 
@@ -72,7 +72,7 @@ impl FailoverPhase {
     pub const ALL: [FailoverPhase; 4] =
         [FailoverPhase::Detect, FailoverPhase::Fence, FailoverPhase::Place, FailoverPhase::Start];
 
-    /// As in the label.
+    /// Returns the name of the phase as a metric label.
     pub fn name(self) -> &'static str {
         match self {
             FailoverPhase::Detect => "detect",

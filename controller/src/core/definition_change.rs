@@ -1,37 +1,38 @@
-//! Why a resource cannot become another thing, or change `exclusive`, now (FENCING, R6.7).
+//! Refusal of changes to a resource's identity or `exclusive` (FENCING, R6.7).
 
 use ha_api_types::names;
 use ha_api_types::resource::{Resource, ResourceStatus, ServiceDefinition, ServiceState};
 use std::collections::BTreeSet;
 
-/// Records that keep a Queued resource from changing, besides its status.
+/// Records, in addition to the status, that prevent a change of a Queued resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traces {
-    /// The node of its assignment.
+    /// Node of the resource's assignment.
     pub assigned: Option<String>,
-    /// Nodes that report about it.
+    /// Nodes that report the resource.
     pub reported: Vec<String>,
-    /// There is a tombstone of its name.
+    /// `true` if a tombstone of this name exists.
     pub buried: bool,
 }
 
 /// A refused change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The field that must not change now.
+    /// Field that must not change now.
     pub field: &'static str,
-    /// What keeps the copy, and the command that ends that.
+    /// The fact that prevents the change, and the command that removes it.
     pub message: String,
 }
 
-/// Returns `true` if both run the same thing and promise 1 covers both or neither: then nothing is refused.
+/// Returns `true` if both resources have the same identity, and guarantee 1 covers both or neither. Such a change is
+/// never refused.
 pub fn is_harmless(before: &Resource, after: &Resource) -> bool {
     ServiceDefinition::of(before).may_replace(&ServiceDefinition::of(after))
 }
 
-/// Returns why the change is refused; `None`: no copy may exist, so any change is allowed.
+/// Returns why the change is refused; `None` if no copy may exist, so that any change is allowed.
 ///
-/// The write must guard the status and the assignment that this was decided from.
+/// The write must guard the status and the assignment that this decision was read from.
 pub fn refused(
     before: &Resource,
     after: &Resource,
@@ -146,7 +147,7 @@ mod tests {
             let expected = (!allowed).then_some("Run \"hactl ");
             check(&unit("b"), Some(&status(state, &[])), &none, expected);
             check(&loose, Some(&status(state, &[])), &none, (!allowed).then_some("spec.exclusive"));
-            // The same thing in other words may be written at any time.
+            // The same identity in other words is allowed at any time.
             check(&unit("a.service"), Some(&status(state, &["n1"])), &none, None);
             check(&unit("b"), Some(&status(state, &["n1", "n2"])), &none, Some("cannot change"));
         }

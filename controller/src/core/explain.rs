@@ -1,4 +1,5 @@
-//! Why a service is where it is, node by node: what `hactl why` says, from what is stored.
+//! The answer of `hactl why`: why a service runs on its node, with a verdict for each node, computed from stored
+//! state.
 
 use super::pause;
 use super::placement::{proves, ungated_note};
@@ -17,7 +18,7 @@ use ha_scheduler::topsis::carried;
 use ha_scheduler::{Placement, ServiceFacts, Unit, Verdict as Judged, View, place};
 use std::collections::BTreeSet;
 
-/// What any replica can say about a service: it needs nothing that only the leader knows.
+/// Returns the explanation of a service. It uses only stored state, so every controller can compute it.
 pub fn explain(world: &World, resource: &Resource) -> Explanation {
     let name = resource.name();
     let status = status_of(world, resource);
@@ -59,14 +60,15 @@ pub fn explain(world: &World, resource: &Resource) -> Explanation {
     }
 }
 
-/// What evening the load, and the limit of services on a node, make of it; `None`: both are off, or it is not at rest.
+/// Describes what automatic rebalancing and the service limit per node mean for a service. `None` if both are off, or
+/// if the service is not at rest.
 fn balance(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     let parts = [by_load(view, name, service), by_services(view, name, service)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What the limit of services on a node makes of it.
+/// Describes what the service limit per node means for a service.
 fn by_services(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     let node = service.node.as_deref().filter(|_| view.reservation.enabled && service.movable)?;
     let told = Counts::of(view).told(node)?;
@@ -99,7 +101,7 @@ fn by_load(view: &View, name: &str, service: &ServiceFacts) -> Option<String> {
     ))
 }
 
-/// Allowed nodes first, the best before others, then the refused ones by name.
+/// Returns the verdicts of all nodes: allowed nodes first, the best one at the top, then refused nodes by name.
 fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placement) -> Vec<Verdict> {
     let service = view.services.get(name).cloned().unwrap_or_default();
     let unit = Unit::of(view, name, &service);
@@ -156,7 +158,8 @@ fn verdicts(view: &View, name: &str, status: &ResourceStatus, placement: &Placem
     allowed.into_iter().map(|(_, verdict)| verdict).chain(refused).collect()
 }
 
-/// R8.18: where a live migration to an eligible node would be a relocation, or needs an operator should that node fail.
+/// Adds notes to eligible nodes (R8.18): a live migration there would be a relocation, or would need an operator if
+/// that node failed.
 fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
     for verdict in verdicts.iter_mut().filter(|verdict| verdict.allowed && !verdict.current) {
         let has_device = world.nodes.get(&verdict.node).is_some_and(|node| proves(&node.value));
@@ -169,7 +172,8 @@ fn note_ungated(world: &World, resource: &Resource, mut verdicts: Vec<Verdict>) 
     verdicts
 }
 
-/// Why a node that is allowed is not the one: it failed there, or its class is lower than that of the chosen one.
+/// Returns why an allowed node was not chosen: the service failed there, or the node's priority tier is lower than
+/// that of the chosen node.
 fn not_chosen(
     view: &View,
     name: &str,
@@ -199,7 +203,7 @@ fn not_chosen(
     (Reason::Allowed, Reason::Allowed.sentence().to_owned())
 }
 
-/// What would help; nothing when it is as wanted.
+/// Returns suggested actions; none if the service is in its desired state.
 fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, world: &World) -> Vec<String> {
     let name = resource.name();
     let mut help = Vec::new();
@@ -207,7 +211,7 @@ fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, wor
         (_, ServiceState::Error) => {
             help.push(format!("see to the cause, then hactl clear-error {name}"));
         }
-        // It runs, but cannot leave a node that it should leave.
+        // The service runs on a node that it should leave, but cannot leave.
         (RequestedState::Started, ServiceState::Started) if is_stalled(status) => {}
         (RequestedState::Stopped | RequestedState::Disabled | RequestedState::Ignored, _)
         | (RequestedState::Started, ServiceState::Started) => return help,
@@ -222,7 +226,8 @@ fn help(resource: &Resource, status: &ResourceStatus, placement: &Placement, wor
         }
         for (node, judged) in &placement.verdicts {
             match judged {
-                // One cause alone is worth naming first: with it gone the node would do.
+                // A node with a single blocking reason is named first: without that reason, the node would be
+                // eligible.
                 Judged::Refused(refusals) => {
                     let remedies: Vec<&str> = refusals
                         .iter()

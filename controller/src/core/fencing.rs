@@ -1,4 +1,4 @@
-//! Epochs and fencing: who is admitted, who is declared dead, and what proves it. FENCING, sections 3 and 5.
+//! Epochs and fencing: which nodes are admitted, which are declared dead, and the proofs (FENCING, sections 3 and 5).
 
 pub mod devices;
 mod limits;
@@ -20,29 +20,29 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Leave, Mode, NodeReport, Proof, SameMachine};
 use ha_store::{Guard, Transaction};
 
-/// One node as the fencing planner looks at it.
+/// One node, as the fencing planner sees it.
 pub(super) struct Subjected<'a> {
     pub(super) name: &'a str,
     pub(super) node: &'a NodeHealth,
     pub(super) report: Option<&'a Versioned<NodeReport>>,
-    /// Every field of the report can be read.
+    /// `true` if every field of the report can be read.
     pub(super) is_readable: bool,
 }
 
 impl<'a> Subjected<'a> {
-    /// A node of the view.
     pub(super) fn of(situation: &Situation<'a>, name: &'a str, node: &'a NodeHealth) -> Subjected<'a> {
         let report = situation.world.node_reports.get(name);
         Subjected { name, node, report, is_readable: !situation.world.is_node_report_unreadable(name) }
     }
 
-    /// The registration that the node's agent has committed, if it is registering.
+    /// Returns the registration that the node's agent has committed, if the agent is registering.
     pub(super) fn registration(&self) -> Option<&'a Versioned<NodeReport>> {
         self.report.filter(|report| self.is_readable && report.value.mode == Mode::Registering)
     }
 }
 
-/// Whether a node's fence is as the operator saw it who asks for something.
+/// Returns `true` if a node's fence still has the epoch and the boot id that the operator saw when requesting an
+/// action.
 pub(super) fn is_as_seen(spec: &OperationSpec, fence: &Fence) -> bool {
     spec.epoch == Some(fence.epoch) && spec.boot_id.as_deref() == Some(fence.boot_id.as_str())
 }
@@ -53,7 +53,7 @@ pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     for (name, node) in nodes {
         let world = situation.world;
         if world.is_fence_unreadable(name) {
-            // It counts as Fencing, and whatever it says is not overwritten but by an operator's word.
+            // An unreadable fence counts as Fencing, and only an operator's confirmation overwrites it.
             plan.wait(Kind::Node, name, Reason::Unreadable, unreadable_fence(name));
             continue;
         }
@@ -75,7 +75,7 @@ pub fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     budget.wake(situation, plan);
 }
 
-/// What an operator can do about a fence that cannot be read.
+/// Returns the message about a fence that cannot be read, with the operator's options.
 pub(super) fn unreadable_fence(name: &str) -> String {
     format!(
         "the fencing state of {name} cannot be read by this version, so nothing is recovered from {name}: finish the upgrade, \
@@ -121,8 +121,8 @@ fn plan_open(
     }
 }
 
-/// Lets a node have permits again once it has answered for every resource that counted it as empty; else says for which it
-/// has not.
+/// Allows permits on a node again, once it has answered for every resource that counted it as empty. Otherwise waits,
+/// and names the missing resources.
 fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<Fence>, plan: &mut Plan) {
     let name = subject.name;
     let world = situation.world;
@@ -138,8 +138,9 @@ fn verify(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<
     plan.act(Subject::Fence(name.to_owned()), transaction, Vec::new(), Note::None);
 }
 
-/// Adds the hardware's id to a fence that was opened before the agent told it, as after an upgrade of agents: the next boot of
-/// the machine is a proof only if both ids are known. Whether that was done.
+/// Adds the hardware's product id to a fence that was opened before the agent reported it, as after an upgrade of
+/// agents. Why: the next boot of the machine is a proof only if both product ids are known. Returns `true` if the
+/// fence is written.
 fn learn_machine(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -161,7 +162,7 @@ fn learn_machine(
     true
 }
 
-/// Says what holds a shutdown up.
+/// Reports the services that delay a shutdown.
 fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave: Leave, plan: &mut Plan) {
     let world = situation.world;
     let name = subject.name;
@@ -192,8 +193,8 @@ fn plan_shutting_down(situation: &Situation<'_>, subject: &Subjected<'_>, leave:
     plan.wait(Kind::Node, name, Reason::ShuttingDown, message);
 }
 
-/// Away for a restart of the agent alone: frozen, and not declared dead on silence (FENCING, section 10). After
-/// `freezeTimeoutSeconds` that is worth a word.
+/// Handles a node whose agent restarts: its services are unmonitored, and silence does not declare it dead (FENCING,
+/// section 10). After `freezeTimeoutSeconds` an alert is raised.
 fn plan_restarting(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
     let Some(report) = subject.report else { return };
     let alert_at = report.seen + situation.world.timings().freeze_timeout_ms;
@@ -221,8 +222,8 @@ fn plan_closed(
     registration::plan_admission(situation, subject, fence, plan);
 }
 
-/// Closes an open epoch: epoch + 1, guarding the fence, the node's report, and the heartbeat at the revision observed.
-/// With a proof that holds under these guards the node is Fenced at once, else Fencing.
+/// Closes an open epoch: commits epoch + 1, guarding the fence, the node's report, and the heartbeat at the revision
+/// observed. With a proof that holds under these guards the node is Fenced immediately, otherwise Fencing.
 fn close(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -242,7 +243,7 @@ fn close(
     plan.act(Subject::Fence(subject.name.to_owned()), transaction, events, note);
 }
 
-/// The transaction that closes an open epoch, and what it says.
+/// Returns the transaction that closes an open epoch, and its events.
 pub(super) fn closing(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -275,8 +276,8 @@ pub(super) fn closing(
     (transaction, message)
 }
 
-/// Replaces a fence that cannot be read, by an operator's word: with an epoch above every one that a key of the node names, so
-/// that nothing of any of them lives (FENCING, R1.24).
+/// Replaces an unreadable fence after an operator's confirmation. The new epoch is above every epoch that a key of
+/// the node names. So no write under any of them can commit (FENCING, R1.24).
 pub(super) fn replacing_unreadable(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -298,7 +299,7 @@ pub(super) fn replacing_unreadable(
         .guard(world.keys.alive(subject.name), guard_of(world.alive.get(subject.name)))
 }
 
-/// Changes a closed fence, guarding it and the node's report.
+/// Returns a transaction that changes a closed fence, guarding the fence and the node's report.
 fn rewrite(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,

@@ -1,4 +1,4 @@
-//! What is known of each node at one moment: alive, late, closed; what is active there; whether it could be proven dead.
+//! State of each node at one moment: whether it is alive, late or closed, its active services, and possible proofs.
 
 use super::situation::Situation;
 use super::world::World;
@@ -14,60 +14,61 @@ use ha_api_types::time::{Millis, Mono};
 use ha_store::election::CommitClock;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a node is.
+/// Health of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// No epoch was ever opened for it.
+    /// No epoch was ever opened for the node.
     Unregistered,
-    /// Its epoch is open; its first heartbeat has not come yet.
+    /// The epoch is open; the first heartbeat has not arrived yet.
     Registering,
-    /// Its heartbeat is seen under the open epoch.
+    /// The heartbeat is seen under the open epoch.
     Online,
-    /// Its epoch is open and its heartbeat is late, or has not come in time.
+    /// The epoch is open, and the heartbeat is late or has not arrived in time.
     Late,
-    /// Its heartbeat is seen, and its machine shuts down: services are moved away or stopped, nothing new comes.
+    /// The heartbeat is seen, and the machine is shutting down: services are moved away or stopped, and no new ones
+    /// are scheduled.
     ShuttingDown(Leave),
-    /// Its agent is away for a restart; services go on, frozen.
+    /// The agent is down for a restart; its services continue, unmonitored.
     Restarting,
-    /// It left cleanly; its epoch is not closed yet.
+    /// The node left cleanly; its epoch is not closed yet.
     Leaving(Leave),
-    /// Closed, without a proof yet.
+    /// The epoch is closed, without a proof yet.
     Fencing,
-    /// Closed, with a proof.
+    /// The epoch is closed, with a proof.
     Down(Proof),
 }
 
-/// One node.
+/// State of one node.
 #[derive(Clone, Debug)]
 pub struct NodeHealth {
-    /// How it is.
+    /// Health of the node.
     pub health: Health,
-    /// `o`: when it was last heard, on this process's clock.
+    /// `o`: time of the last observed heartbeat, on this process's clock.
     pub observed: Mono,
-    /// The same, started again after a gap of this process's own commits: what a declaration counts from.
+    /// `o`, restarted after a gap in this process's own commits. A declaration counts from this time.
     pub silent_since: Mono,
-    /// `o + Th`: from when on it is late, if it is not heard before.
+    /// `o + Th`: time from which the node is late without another heartbeat.
     pub late_at: Mono,
-    /// Active services (FENCING, section 4): they may run there under the living epoch, and may not run twice.
+    /// Active services (FENCING, section 4): exclusive services that may run there under the current epoch.
     pub active: BTreeSet<String>,
-    /// Whether silence for W, and an armed watchdog, prove it dead. Otherwise why not.
+    /// W in milliseconds if silence for W and an armed watchdog prove the node dead, otherwise the reason why not.
     pub silence_proves: Result<Millis, Reason>,
-    /// The node asks controllers to hold, and not this one, which joined later than the node knows: its silence proves nothing
-    /// to this process (FENCING, section 9).
+    /// `true` if the node asks other controllers for hold, but not this one, which joined later than the node knows.
+    /// The node's silence then proves nothing to this process (FENCING, section 9).
     pub is_held_by_others: bool,
-    /// Whether a fence device could prove it dead.
+    /// `true` if a fence device can prove the node dead.
     pub has_device: bool,
-    /// Whether an exclusive service may be permitted there. Otherwise why not.
+    /// `Ok` if an exclusive service may get a permit there, otherwise the reason why not.
     pub fenceable: Result<(), Reason>,
 }
 
 impl NodeHealth {
-    /// Whether it can be told what to do and will answer, also to start something.
+    /// Returns `true` if the agent can receive orders, including starts, and will answer them.
     pub fn is_online(&self) -> bool {
         self.health == Health::Online
     }
 
-    /// Whether its heartbeat is seen: it can be told to stop something or to hand it over.
+    /// Returns `true` if the node's heartbeat is seen, so that the agent can stop a service or hand it over.
     pub fn is_heard(&self) -> bool {
         match self.health {
             Health::Online | Health::ShuttingDown(_) => true,
@@ -82,10 +83,10 @@ impl NodeHealth {
     }
 }
 
-/// All nodes.
+/// All nodes by name.
 pub type NodeTable = BTreeMap<String, NodeHealth>;
 
-/// The state of all nodes that the store names anywhere.
+/// Returns the state of all nodes that any key in etcd names.
 pub fn node_table(situation: &Situation<'_>) -> NodeTable {
     let world = situation.world;
     let active = active_services(world);
@@ -100,7 +101,7 @@ pub fn node_table(situation: &Situation<'_>) -> NodeTable {
         .collect()
 }
 
-/// When a node was heard, and until when that is good.
+/// Time of the last observed heartbeat, and the time until which it counts.
 struct Hearing {
     observed: Mono,
     silent_since: Mono,
@@ -114,7 +115,7 @@ fn hearing(world: &World, commits: &CommitClock, name: &str, now: Mono) -> Heari
     Hearing { observed, silent_since, late_at: silent_since + valid_ms }
 }
 
-/// When the first of these nodes is late, should none be heard before.
+/// Returns the time at which the first of these nodes becomes late without another heartbeat.
 pub fn first_late_at(world: &World, commits: &CommitClock, names: &[String], now: Mono) -> Option<Mono> {
     names.iter().map(|name| hearing(world, commits, name, now).late_at).min()
 }
@@ -158,7 +159,7 @@ fn health(
         FenceState::Fencing => Health::Fencing,
         FenceState::Fenced | FenceState::Closed => match &fence.proof {
             Some(proof) => Health::Down(proof.clone()),
-            // Closed without an epoch ever opened.
+            // Closed without an epoch that was ever opened.
             None => Health::Unregistered,
         },
         FenceState::Open => {
@@ -167,7 +168,7 @@ fn health(
             let beats = situation.world.is_heartbeat_unreadable(name)
                 || situation.world.alive.get(name).is_some_and(|alive| alive.value.epoch == fence.epoch);
             if situation.world.is_node_report_unreadable(name) {
-                // Nothing is told to it and nothing follows from what it says, until it can be read.
+                // Send no orders to this node and conclude nothing from its report until the report can be read.
                 return Health::Late;
             }
             match mode {
@@ -190,12 +191,13 @@ fn health(
     }
 }
 
-/// Whether a node's watchdog is one that the cluster accepts, in order, and tested if that is asked for.
+/// Returns `Ok` if a node's watchdog works, is of a kind that the cluster accepts, and is tested if the cluster
+/// requires a test.
 pub fn watchdog_counts(world: &World, report: &NodeReport) -> Result<(), Reason> {
     watchdog_counts_but(world, report, None)
 }
 
-/// The same, were the problem `forgiven` none.
+/// Does the same check, but ignores the problem `forgiven`.
 fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reason>) -> Result<(), Reason> {
     let fencing =
         world.cluster.as_ref().map(|cluster| cluster.value.spec.fencing.clone()).unwrap_or_default();
@@ -221,7 +223,8 @@ fn watchdog_counts_but(world: &World, report: &NodeReport, forgiven: Option<Reas
     Ok(())
 }
 
-/// Whom the node asks to hold: as its report says, or said when the epoch was closed.
+/// Returns the terms under which the node asks controllers for hold: from its report, or as stored when the epoch was
+/// closed.
 pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> Option<HoldTerms> {
     match fence {
         Some(fence) if fence.state != FenceState::Open => fence.hold,
@@ -229,10 +232,10 @@ pub(super) fn hold_terms(fence: Option<&Fence>, report: Option<&NodeReport>) -> 
     }
 }
 
-/// Proof (a): whether W of silence proves the node dead, and W in milliseconds.
+/// Returns W in milliseconds if proof (a) is possible: silence for W proves the node dead.
 ///
-/// It rests on the node's own report under the close's guard: armed, with a watchdog that counts. A virtual machine can
-/// be paused with its clock, which no waiting covers, unless the operator allows it.
+/// The proof rests on the node's own report under the close's guard: armed, with a watchdog that counts. A virtual
+/// machine can be paused with its clock. No waiting time covers that, so the operator must allow it.
 fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -> Result<Millis, Reason> {
     let world = situation.world;
     let Some(report) = world.node_reports.get(name) else { return Err(Reason::NoProofPossible) };
@@ -240,7 +243,7 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
         && fence.value.state != FenceState::Open
         && (report.modified > fence.modified || report.value.mode == Mode::Registering)
     {
-        // The report was overwritten after the close: what it said then was kept with the fence.
+        // The report was overwritten after the close; the fence keeps the waiting time that followed from it.
         return fence.value.armed_wait_ms.ok_or(Reason::NoProofPossible);
     }
     if world.is_node_report_unreadable(name) {
@@ -249,23 +252,22 @@ fn silence_proves(situation: &Situation<'_>, name: &str, allow_unfenced: bool) -
     if !report.value.armed {
         return Err(Reason::NoProofPossible);
     }
-    // A daemon that is gone does not pet, so what was armed fires all the sooner.
+    // A watchdog daemon that has died does not pet, so an armed watchdog resets the node even earlier.
     watchdog_counts_but(world, &report.value, Some(Reason::WatchdogMissing))?;
     if report.value.is_virtual && !allow_unfenced {
         return Err(Reason::NoProofPossible);
     }
-    // A machine that sleeps is paused with its watchdog (FENCING R5.32, R5.34). An agent that says nothing of it counts as
-    // before.
+    // A machine that sleeps is paused with its watchdog (FENCING R5.32, R5.34). An agent that does not report sleep
+    // protection counts as protected.
     if report.value.sleep_protection == Some(SleepProtection::None) && !allow_unfenced {
         return Err(Reason::SleepUnprotected);
     }
     Ok(report.value.wait_ms())
 }
 
-/// Active services by node.
 fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
     let mut active: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    // A deleted resource is not managed any more; one whose spec cannot be read still is.
+    // A deleted resource is no longer managed. A resource with an unreadable spec still is.
     let managed = |name: &str| match world.resources.get(name) {
         Some(resource) => resource.value.spec.state != RequestedState::Ignored,
         None => world.unreadable.contains_key(&world.keys.spec(Kind::Resource, name)),
@@ -278,8 +280,8 @@ fn active_services(world: &World) -> BTreeMap<String, BTreeSet<String>> {
             }
         }
     }
-    // R8.17: a node that is told to stop what may have arrived there in a live migration, and has not answered, may run it whatever
-    // it said before.
+    // R8.17: the node was ordered to stop a copy that may have arrived there in a live migration. Until the node
+    // answers, the service may run there, whatever its earlier reports say.
     for (name, assignment) in &world.assignments {
         let Assignment { node, epoch, action_uid, action, definition, .. } = &assignment.value;
         let is_asked = matches!(action, Action::Stop { .. })

@@ -5,7 +5,7 @@ use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Leader};
 use ha_api_types::time::Mono;
 
 impl Controller {
-    /// Answers an agent. A grant is an observation of the node, from now.
+    /// Answers an agent. A grant counts as an observation of the node, from now on.
     pub(super) fn hold_asked(&mut self, node: &str, request: &HoldRequest) -> HoldAnswer {
         let now = self.now.raw;
         if let Some(reason) = self.refuses_to_hold(node, request, now) {
@@ -16,8 +16,9 @@ impl Controller {
         HoldAnswer { granted: true, reason: String::new() }
     }
 
-    /// Why this controller may not, or need not, hold a node. It grants only if it is meant, cannot commit either, has read
-    /// the store since it started, and knows of no declaration, committed or unknown.
+    /// Returns why this controller may not, or need not, grant hold to a node. The controller grants only if all of
+    /// these hold: the request names it, it cannot commit either, it has read etcd since it started, and it knows of
+    /// no declaration, committed or unknown.
     fn refuses_to_hold(&self, node: &str, request: &HoldRequest, now: Mono) -> Option<String> {
         if request.candidate != self.config.id {
             return Some(format!(
@@ -41,7 +42,7 @@ impl Controller {
         if !commits.has_committed() {
             return Some("this controller has committed nothing since it started".to_owned());
         }
-        // Its attempt of one Ki ago has had the deadline of an attempt.
+        // The attempt of one Ki ago has had the full deadline of an attempt.
         if commits.is_current(now, 2 * self.world.timings().heartbeat_interval_ms) {
             return Some("this controller reaches the store: it is the node that does not".to_owned());
         }

@@ -1,25 +1,27 @@
-//! Which data etcd holds: the first leader says so, and an operator lets a node follow it (FENCING, R1.26, R1.32).
+//! Identity of etcd's data: the first leader creates it, and an operator lets a node follow it (FENCING, R1.26,
+//! R1.32).
 
 use super::plan::{Note, Plan, Subject, stored};
 use super::situation::Situation;
 use ha_api_types::record::Incarnation;
 use ha_store::{Guard, Transaction};
 
-/// Creates the incarnation of data that has none: new data, or data of a version before there were incarnations.
+/// Creates the incarnation of data without one: new data, or data of a version that had no incarnations.
 pub(super) fn plan(situation: &Situation<'_>, plan: &mut Plan) {
     let world = situation.world;
     let key = world.keys.incarnation();
     if world.incarnation.is_some() {
         return;
     }
-    // The process is unique, and so is its term.
+    // The instance of the process is unique, and so is its term.
     let value = format!("{}-{}", situation.config.instance, situation.term);
     let incarnation = Incarnation { value, ..Incarnation::default() };
     let transaction = Transaction::new().put(key, Guard::Absent, stored(&incarnation));
     plan.act(Subject::Incarnation, transaction, Vec::new(), Note::None);
 }
 
-/// What lets a node follow this data whatever it remembers; `None`: it may already, or there is no incarnation yet.
+/// Returns the transaction that lets a node follow this data whatever it remembers. `None` if the node is already
+/// allowed to, or if there is no incarnation yet.
 pub(super) fn let_follow(situation: &Situation<'_>, node: &str) -> Option<Transaction> {
     let known = situation.world.incarnation.as_ref()?;
     if known.value.is_followed_by(node) {

@@ -1,4 +1,4 @@
-//! What can happen to the controller, and what it can ask for.
+//! Inputs and effects of the controller's cores.
 
 use super::candidacy::{Orders, Standing};
 use super::counted::Counted;
@@ -9,199 +9,200 @@ use ha_api_types::record::{HoldAnswer, HoldRequest, Revision};
 use ha_api_types::time::Millis;
 use ha_store::{Change, Entry, LeaseId, Outcome, StoreError, Transaction};
 
-/// Tells one commit from another; given by the core, in rising order.
+/// Identifies a commit; assigned by the core in ascending order.
 pub type CommitId = u64;
-/// Tells one request for a reading from another, in rising order.
+/// Identifies a request for a read; assigned by the cores in ascending order.
 pub type RefreshId = u64;
-/// Tells one run of a fence device from another.
+/// Identifies a run of a fence device.
 pub type RunId = u64;
 
-/// Tells one question of an agent from another; given by the shell.
+/// Identifies an agent's hold request; assigned by the shell.
 pub type HoldId = u64;
 
-/// Who this controller is. Everything random in it is drawn by the shell.
+/// Settings of this controller process. The shell draws all random values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The cluster: the keys are under `/hactl/<cluster>/v1/`.
+    /// Name of the cluster: the keys are under `/hactl/<cluster>/v1/`.
     pub cluster: String,
-    /// The controller's id, stable over restarts.
+    /// Id of the controller, stable over restarts.
     pub id: String,
-    /// Where its API is reached.
+    /// URL of its API.
     pub url: String,
-    /// Its version.
+    /// Version of the binary.
     pub version: String,
-    /// This process, unlike any other.
+    /// Unique id of this process.
     pub instance: String,
-    /// The machine; empty when unknown.
+    /// Id of the machine; empty if unknown.
     pub machine: String,
-    /// This process holds the exclusive lock of its state directory, so no earlier process of this id can be alive.
+    /// `true` if this process holds the exclusive lock of its state directory, so that no earlier process of this id
+    /// can be alive.
     pub is_only_process: bool,
 }
 
 /// Everything that can happen to the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A complete linearizable reading of all keys of the cluster (`Keys::root`); it replaces the view unless that is
-    /// already newer.
+    /// A complete linearizable read of all keys of the cluster (`Keys::root`). It replaces the view unless the view
+    /// is already newer.
     Synced {
-        /// The entries.
+        /// All entries.
         entries: Vec<Entry>,
-        /// The store's revision of the reading.
+        /// etcd's revision of the read.
         revision: Revision,
-        /// The newest [`Effect::Refresh`] that was asked for before this reading was begun; 0: none.
+        /// Newest [`Effect::Refresh`] that was requested before this read began; 0 if none was.
         answers: RefreshId,
     },
     /// Changes since the view's revision, in order, complete up to `revision`.
     Changed {
-        /// The changes.
+        /// The changes, in order of their revisions.
         changes: Vec<Change>,
-        /// Complete up to here.
+        /// Revision up to which the changes are complete.
         revision: Revision,
     },
     /// Nothing changed up to this revision.
     Progress(Revision),
-    /// What became of a commit.
+    /// The outcome of a commit.
     Committed {
-        /// The commit.
+        /// Id of the commit.
         id: CommitId,
-        /// Its outcome.
+        /// Outcome of the commit: applied, conflict or unknown.
         outcome: Outcome,
     },
     /// The answer to [`Effect::GrantLease`].
     LeaseGranted {
-        /// The lease, or why there is none.
+        /// The lease, or the error of etcd.
         result: Result<LeaseId, StoreError>,
     },
     /// The answer to [`Effect::KeepAlive`].
     LeaseKept {
-        /// The lease that was kept alive.
+        /// Id of the lease.
         lease: LeaseId,
-        /// Its time to live in seconds, or what went wrong.
+        /// Remaining TTL in seconds, or the error of etcd.
         result: Result<i64, StoreError>,
     },
     /// A run of a fence device ended.
     FencerDone {
-        /// The run.
+        /// Id of the run.
         id: RunId,
-        /// Its outcome.
+        /// Outcome of the run.
         outcome: FencerOutcome,
     },
-    /// An attempt to deliver a notification has ended.
+    /// An attempt to deliver a notification ended.
     Delivered {
-        /// The attempt.
+        /// Id of the attempt.
         id: DeliveryId,
-        /// What became of it.
+        /// Outcome of the attempt.
         outcome: DeliveryOutcome,
     },
     /// An agent that cannot commit asks not to be declared dead; answered by [`Effect::AnswerHold`].
     HoldAsked {
-        /// The question.
+        /// Id of the hold request.
         id: HoldId,
-        /// The node.
+        /// Name of the agent's node.
         node: String,
-        /// What it says of itself.
+        /// Body of the request, with the agent's boot, epoch and sequence.
         request: HoldRequest,
     },
-    /// The time of [`crate::core::Controller::deadline`] has come, or the shell wants the core to look again.
+    /// The time of [`crate::core::Controller::deadline`] has come, or the shell requests another check.
     Tick,
-    /// To the planner: how the election stands.
+    /// For the planner: the state of the election.
     Standing(Box<Standing>),
-    /// To the election: what the planner's view says of it.
+    /// For the election: facts from the planner's view.
     Orders(Orders),
-    /// Give up everything and end: answered by [`Effect::Ended`].
+    /// Give up all keys and end; answered by [`Effect::Ended`].
     Shutdown,
 }
 
-/// Everything that the controller can ask for. The order of effects is the order in which they must be begun; their
-/// answers may come in any order.
+/// Everything that the controller can request. Effects must begin in their order; their answers may come in any
+/// order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Commit this transaction; answered by [`Input::Committed`].
     Commit {
-        /// The commit.
+        /// Id that [`Input::Committed`] repeats.
         id: CommitId,
-        /// What to write. A leader's write carries `Created(leader)`.
+        /// The transaction. A leader's write carries `Created(leader)`.
         transaction: Transaction,
     },
-    /// Read everything again, beginning after this effect; answered by [`Input::Synced`] with this or a newer id.
+    /// Read all keys again, beginning after this effect; answered by [`Input::Synced`] with this id or a newer one.
     Refresh {
-        /// The request.
+        /// Id of the request.
         id: RefreshId,
     },
     /// Grant a lease for leadership; answered by [`Input::LeaseGranted`].
     GrantLease {
-        /// Its time to live, seconds.
+        /// TTL in seconds.
         ttl_seconds: i64,
     },
     /// Keep a lease alive; answered by [`Input::LeaseKept`].
     KeepAlive {
-        /// The lease.
+        /// Id of the lease.
         lease: LeaseId,
     },
     /// End a lease; not answered.
     Revoke {
-        /// The lease.
+        /// Id of the lease.
         lease: LeaseId,
     },
     /// Run a fence device; answered by [`Input::FencerDone`].
     RunFencer(FencerRun),
     /// Write this event under a lease of `EVENT_TTL_SECONDS`, at `event/controller-<id>/<name>`; not answered.
     Event {
-        /// The last part of the event's key, unique.
+        /// Last part of the event's key, unique.
         name: String,
         /// The event.
         event: Event,
     },
-    /// Deliver this once; answered by [`Input::Delivered`].
+    /// Deliver a notification once; answered by [`Input::Delivered`].
     Deliver(Delivery),
-    /// Answer an agent's question, or let it go: it waits for no longer than Ki.
+    /// Answer an agent's hold request. The request is dropped if the agent no longer waits: it waits at most Ki.
     AnswerHold {
-        /// The question.
+        /// Id of the hold request.
         id: HoldId,
         /// The answer.
         answer: HoldAnswer,
     },
-    /// Count this; nothing is decided from it.
+    /// Count this in a metric; no decision depends on it.
     Count(Counted),
-    /// Of the election, to the planner: [`Input::Standing`].
+    /// From the election to the planner: [`Input::Standing`].
     Tell(Box<Standing>),
-    /// Of the planner, to the election: [`Input::Orders`].
+    /// From the planner to the election: [`Input::Orders`].
     Order(Orders),
-    /// The shutdown is done; nothing follows.
+    /// The shutdown is complete; no effect follows.
     Ended,
 }
 
-/// One run of a fence device, all its parts and retries included.
+/// One run of a fence device, with all of its parts and retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FencerRun {
-    /// The run.
+    /// Id of the run.
     pub id: RunId,
-    /// The node that the device fences.
+    /// Name of the node that the device fences.
     pub node: String,
     /// The device.
     pub device: FenceDevice,
-    /// What to do with it.
+    /// Action of the run.
     pub action: FencerAction,
-    /// The run must have ended after so long, counted from this effect: whatever still works on it is killed.
+    /// Limit of the run in milliseconds, counted from this effect. Processes that still run at the limit are killed.
     pub limit_ms: Millis,
 }
 
-/// What to do with a fence device.
+/// An action of a fence device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FencerAction {
     /// Cut the power or the fabric, and confirm with the device's status that it is off.
     Off,
-    /// Give it back, and confirm that it is on.
+    /// Restore the power or the fabric, and confirm that it is on.
     On,
-    /// See whether the device answers.
+    /// Check whether the device answers.
     Monitor,
 }
 
-/// What became of a run.
+/// Outcome of a run of a fence device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FencerOutcome {
-    /// Done and confirmed by the device's own status, for every part.
+    /// Done, and confirmed by the status of every part of the device.
     Confirmed,
-    /// Not confirmed: it counts for nothing. What went wrong, as a sentence.
+    /// Not confirmed, so the run proves nothing. Contains the cause, as a sentence.
     Failed(String),
 }

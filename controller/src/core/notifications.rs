@@ -1,8 +1,9 @@
-//! Notifications: what the leader tells the targets of `Cluster.spec.notifications`, and in which order it gets there.
+//! Notifications: messages from the leader to the targets of `Cluster.spec.notifications`, and their order.
 //!
-//! What stands in the store (a resource in Error, a fence, the reservation's condition) is compared with what was told. A
-//! difference that lasts becomes a notification, which is stored before it is sent: the leader after this one sends what is
-//! still in the queue, under the same id. So each is delivered at least once, and who gets it twice can tell by its id.
+//! The leader compares the stored state (resources in Error, fencing, the reservation condition) with the state that
+//! was notified. A difference that lasts becomes a notification, which is stored before it is sent. The next leader
+//! sends the remaining queue under the same ids. So each notification is delivered at least once, and a target can
+//! detect duplicates by the id.
 
 pub mod deliveries;
 
@@ -25,15 +26,16 @@ use ha_api_types::record::{Notified, QueuedNotification, Told};
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 
-/// What happens within this time goes into one notification, milliseconds; what is over before is not told at all.
+/// Time in milliseconds in which changes are collected into one notification. A change that is undone within this
+/// time is not notified.
 const GATHER_MS: Millis = 5_000;
-/// Notifications that wait for a target; beyond it the oldest is dropped.
+/// Maximum number of queued notifications; beyond it, the oldest is dropped.
 const MOST_QUEUED: usize = 50;
-/// What those that wait take in the store, bytes; beyond it the oldest is dropped, too. With what is remembered as told the
-/// record stays below the 1.5 MiB that etcd takes in one request.
+/// Maximum size of the queue in etcd, in bytes; beyond it, the oldest notification is dropped. Together with the
+/// state that was notified, the record stays below the 1.5 MiB that etcd accepts in one request.
 const MOST_QUEUED_BYTES: usize = 768 << 10;
 
-/// Plans what is told and what is sent now. It comes last: it looks at what the plan before it waits for.
+/// Plans new notifications and deliveries. This function runs last, because it reads what the plan waits for.
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let world = situation.world;
     let key = world.keys.notified();
@@ -47,7 +49,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     let targets = spec.map(NotificationsSpec::targets).unwrap_or_default();
     let known = world.notified.as_ref();
     let (Some(spec), false) = (spec, targets.is_empty()) else {
-        // Whoever is named next begins anew, and is not told what is long over.
+        // A target that is configured later starts without history, and gets no notifications about the past.
         if let Some(known) = known {
             let transaction = Transaction::new().delete(key, Guard::Unchanged(known.modified));
             plan.act(Subject::Notified, transaction, Vec::new(), Note::None);
@@ -66,19 +68,20 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     send(situation, targets, plan);
 }
 
-/// Nothing was told yet: what stands is, what is over is not.
+/// Returns the initial record: present problems will be notified, past ones will not.
 fn begun(situation: &Situation<'_>) -> Notified {
     let fences = situation.world.cluster_status.iter().flat_map(|status| &status.value.recent_fences);
     let fences = fences.map(|fence| (fence.node.clone(), fence.epoch)).collect();
     Notified { told: Told { fences, ..Told::default() }, queue: Vec::new() }
 }
 
-/// A notification stays until every target that there is has it: a target whose URL was mended gets what waited for it.
+/// Removes notifications that every configured target has. A target whose URL was corrected gets the queued ones.
 fn forget_delivered(next: &mut Notified, targets: &[Target]) {
     next.queue.retain(|queued| targets.iter().any(|target| !queued.done.contains(&target.key())));
 }
 
-/// Puts what is to be told into the queue, once it has been gathered. Returns what was dropped for it.
+/// Adds new notifications to the queue once the collection time is over. Returns the target kinds and the events of
+/// dropped notifications.
 fn tell(
     situation: &Situation<'_>,
     nodes: &NodeTable,
@@ -93,7 +96,7 @@ fn tell(
         next.told = told;
         return (Vec::new(), Vec::new());
     }
-    // Until the store shows that it is told, whatever becomes of the write.
+    // Set until etcd shows that the changes were notified, whatever the outcome of the write.
     plan.unsaid = true;
     let gathered_at = situation.deliveries.unsaid_since().unwrap_or(situation.now.raw) + GATHER_MS;
     if situation.now.raw < gathered_at {
@@ -125,7 +128,8 @@ fn tell(
     (dropped, events)
 }
 
-/// How many of the oldest have to go so that the others are few and small enough; the newest one always stays.
+/// Returns the number of oldest notifications to drop, so that the others stay within the limits. The newest one
+/// always stays.
 fn surplus(queue: &[QueuedNotification]) -> usize {
     let mut bytes = 0;
     let kept = queue.iter().rev().take(MOST_QUEUED).take_while(|queued| {
@@ -136,7 +140,7 @@ fn surplus(queue: &[QueuedNotification]) -> usize {
     queue.len() - kept.count()
 }
 
-/// Sends each target the oldest that it does not have, one at a time, from what is stored.
+/// Sends each target its oldest pending notification, one at a time, from the stored queue.
 fn send(situation: &Situation<'_>, targets: Vec<Target>, plan: &mut Plan) {
     let Some(known) = &situation.world.notified else { return };
     for target in targets {

@@ -1,4 +1,4 @@
-//! Operations on nodes, operations that can never be carried out, and the end of old ones.
+//! Operations on nodes, refusal of impossible operations, and removal of old ones.
 
 mod test_watchdog;
 
@@ -19,19 +19,20 @@ use ha_api_types::record::{Fence, FenceState, Proof};
 use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 
-/// How long an operation is kept after its end, seconds. Wall clocks decide nothing but this cleaning up.
+/// Time in seconds for which an operation is kept after its end. Wall clocks affect no decision except this one.
 const KEPT_SECONDS: i64 = 86_400;
 
-/// How often a node that an operator confirms off is looked at, milliseconds.
+/// Interval in milliseconds at which a node that an operator confirms off is checked for heartbeats.
 const HEARTBEAT_LOOK_MS: Millis = 1_000;
 
 impl World {
-    /// Whether an operation has come to its end.
+    /// Returns `true` if an operation has ended.
     pub(super) fn has_ended(&self, operation: &str) -> bool {
         self.operation_statuses.get(operation).is_some_and(|status| status.value.phase.is_final())
     }
 
-    /// The operations that have not come to their end; one of before the store was restored is not carried out any more.
+    /// Returns the operations that have not ended. An operation from before a restore of etcd is no longer carried
+    /// out.
     pub(super) fn open_operations(&self) -> impl Iterator<Item = (&String, &Versioned<Operation>)> {
         self.operations
             .iter()
@@ -39,7 +40,7 @@ impl World {
     }
 }
 
-/// One operation that is about no service.
+/// One operation without a service.
 struct Request<'a> {
     name: &'a str,
     operation: &'a Versioned<Operation>,
@@ -47,13 +48,13 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether it was found possible and is being carried out.
+    /// Returns `true` if the operation was accepted and is in progress.
     fn is_begun(&self) -> bool {
         self.status.is_some_and(|status| status.value.phase == OperationPhase::Running)
     }
 }
 
-/// What became of it.
+/// New status of an operation.
 struct Verdict {
     phase: OperationPhase,
     reason: Reason,
@@ -141,7 +142,7 @@ fn expire(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     }
 }
 
-/// Another operation on the same resource is under way: one at a time.
+/// Lets an operation wait while another operation on the same resource is in progress.
 fn queued(situation: &Situation<'_>, request: &Request<'_>, first: &str, plan: &mut Plan) {
     let message = format!("it waits for operation {first} on the same resource to end");
     write(situation, request, &verdict(OperationPhase::Pending, Reason::Pending, message), plan);
@@ -163,7 +164,7 @@ fn unknown_resource(situation: &Situation<'_>, request: &Request<'_>, plan: &mut
     write(situation, request, &refused, plan);
 }
 
-/// Writes what became of an operation, if that is new.
+/// Writes the status of an operation if it has changed.
 fn write(situation: &Situation<'_>, request: &Request<'_>, verdict: &Verdict, plan: &mut Plan) {
     if let Some(transaction) = with_status(situation, request, verdict, Transaction::new()) {
         plan.act(Subject::Operation(request.name.to_owned()), transaction, Vec::new(), Note::None);
@@ -187,7 +188,7 @@ fn with_status(
     Some(transaction.put(key, guard_of(request.status), stored(&status)))
 }
 
-/// Writes a fence and the operation that asked for it in one transaction.
+/// Writes a fence and the operation that requested the change in one transaction.
 fn write_fence(
     situation: &Situation<'_>,
     request: &Request<'_>,
@@ -204,8 +205,8 @@ fn write_fence(
     }
 }
 
-/// Proof (e): acts only if the fence still has the epoch and boot that the operator saw, and the node has been silent for
-/// Th.
+/// Carries out proof (e). It acts only if the fence still has the epoch and the boot id that the operator saw. The
+/// node must also have been silent for Th.
 fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let world = situation.world;
     let spec = &request.operation.value.spec;
@@ -236,7 +237,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
             let message = format!("node {name} is alive: its heartbeat was just seen");
             write(situation, request, &verdict(refused, Reason::NodeAlive, message), plan);
         } else {
-            // A heartbeat alone is no reason to plan, so it is looked for.
+            // A heartbeat alone causes no plan, so set a wake-up to check for it.
             let look_at = (situation.now.raw + HEARTBEAT_LOOK_MS).min(quiet_at);
             plan.wake(situation, look_at, "a node that an operator confirms off is silent for Th");
             let message =
@@ -274,7 +275,7 @@ fn confirm_fenced(situation: &Situation<'_>, nodes: &NodeTable, request: &Reques
     write_fence(situation, request, name, &done, transaction, told, plan);
 }
 
-/// A machine that shuts down waits no longer for its services to move away: its agent reads that from the operation.
+/// Lets a machine shut down before its services have moved away. Its agent reads this from the operation.
 fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let spec = &request.operation.value.spec;
     let name = spec.node.as_deref().unwrap_or_default();
@@ -305,7 +306,8 @@ fn shutdown_continue(situation: &Situation<'_>, nodes: &NodeTable, request: &Req
     write(situation, request, &outcome, plan);
 }
 
-/// Lets a node follow this data: its agent reads that from the incarnation, since it refuses everything else.
+/// Lets a node follow this data. Its agent reads the permission from the incarnation, because it refuses all other
+/// data.
 fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let Some(name) = request.operation.value.spec.node.as_deref() else {
         let refused = verdict(OperationPhase::Refused, Reason::Invalid, "no node is named: set spec.node");
@@ -321,7 +323,7 @@ fn follow_store(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Pla
     }
 }
 
-/// Fences a node with its devices, whatever its heartbeat says.
+/// Fences a node with its devices, even if its heartbeat is seen.
 fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let world = situation.world;
     let spec = &request.operation.value.spec;
@@ -375,14 +377,15 @@ fn fence(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, pl
     }
 }
 
-/// The operator saw the node under another epoch or boot.
+/// Returns the refusal of an operation whose operator saw the node under another epoch or boot.
 fn outdated(name: &str, fence: &Fence) -> Verdict {
     let sentence = Reason::Outdated.sentence();
     let message = format!("{sentence}: node {name} is at epoch {} of boot {}", fence.epoch, fence.boot_id);
     verdict(OperationPhase::Refused, Reason::Outdated, message)
 }
 
-/// Lets a node in again that a fabric device has cut off, as the operator saw it; the devices of its fence do that.
+/// Reconnects a node that a fabric device has disconnected, if the fence is still as the operator saw it. The planner
+/// of its fence devices does the work.
 fn unfence(situation: &Situation<'_>, request: &Request<'_>, plan: &mut Plan) {
     let spec = &request.operation.value.spec;
     let name = spec.node.as_deref().unwrap_or_default();

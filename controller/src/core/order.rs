@@ -1,20 +1,20 @@
-//! Start and stop order between services, `spec.after`, as one graph.
+//! Start and stop order between services (`spec.after`), as one graph.
 
 use ha_api_types::names;
 use ha_api_types::resource::Resource;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-/// Who starts before whom. Names that no resource has are kept: they are waited for, too.
+/// Graph of dependencies. Names without a resource are kept, because services wait for them too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     before: BTreeMap<String, BTreeSet<String>>,
     following: BTreeMap<String, BTreeSet<String>>,
-    /// Of services with others after them: the highest priority of these and its own, where that is more than its own.
+    /// Priorities that are raised because a dependent service has a higher one, by service.
     raised: BTreeMap<String, i32>,
 }
 
 impl Order {
-    /// The order that these resources, by name, ask for.
+    /// Returns the order that these resources, by name, declare.
     pub fn of<'a>(resources: impl Iterator<Item = (&'a String, &'a Resource)> + Clone) -> Order {
         let mut order = Order::default();
         for (name, resource) in resources.clone() {
@@ -31,7 +31,8 @@ impl Order {
         order
     }
 
-    /// Passes priorities on to whom a service waits for. Priorities only rise, so that circles end, too.
+    /// Raises the priority of each service to that of its dependents. Priorities only rise, so the loop also ends in
+    /// a dependency cycle.
     fn raise(&mut self, own: &BTreeMap<&str, i32>) {
         let mut queue: VecDeque<&str> = self.before.keys().map(String::as_str).collect();
         let mut raised: BTreeMap<&str, i32> = BTreeMap::new();
@@ -48,22 +49,23 @@ impl Order {
         self.raised = raised.into_iter().map(|(name, priority)| (name.to_owned(), priority)).collect();
     }
 
-    /// Those that start before a service and stop after it.
+    /// Returns the dependencies of a service: they start before it and stop after it.
     pub fn before(&self, name: &str) -> impl Iterator<Item = &str> {
         self.before.get(name).into_iter().flatten().map(String::as_str)
     }
 
-    /// Those that start after a service and stop before it.
+    /// Returns the dependents of a service: they start after it and stop before it.
     pub fn following(&self, name: &str) -> impl Iterator<Item = &str> {
         self.following.get(name).into_iter().flatten().map(String::as_str)
     }
 
-    /// The priority of a service: its own, or that of the most important one that waits for it.
+    /// Returns the priority of a service: the highest of its own and those of its dependents.
     pub fn priority(&self, name: &str, own: i32) -> i32 {
         self.raised.get(name).copied().unwrap_or(own)
     }
 
-    /// The shortest circle through a service, as starts would follow each other: it, who comes after it, and so on back to it.
+    /// Returns the shortest dependency cycle through a service, in start order, from the service back to itself.
+    /// `None` if there is no cycle.
     pub fn circle(&self, name: &str) -> Option<Vec<String>> {
         let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
         let mut queue = VecDeque::from([name]);
@@ -88,8 +90,8 @@ impl Order {
         None
     }
 
-    /// The sequence in which services are planned: each after those that it comes after, else by priority, then by name.
-    /// Of a circle, each one as if it came after nobody in it.
+    /// Returns the sequence in which services are planned: each after its dependencies, otherwise by priority, then
+    /// by name. Dependencies within a cycle are ignored.
     pub fn sequence<'a>(&self, services: impl Iterator<Item = (&'a str, i32)>) -> Vec<&'a str> {
         let ranked: Vec<(i32, &'a str)> =
             services.map(|(name, own)| (self.priority(name, own), name)).collect();
@@ -124,7 +126,7 @@ impl Order {
                     }
                 }
             }
-            // What is left is in a circle, or after one.
+            // The remaining services are in a cycle, or depend on one.
             let next = missing.keys().find(|name| self.circle(name).is_some());
             let Some(next) = next.or_else(|| missing.keys().next()).copied() else { return sequence };
             missing.remove(next);
@@ -137,7 +139,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// `web>fs,address=5`: web, of priority 5, comes after fs and address.
+    /// Parses `web>fs,address=5`: web, with priority 5, depends on fs and address.
     fn resources(text: &str) -> BTreeMap<String, Resource> {
         text.split(' ')
             .map(|word| {

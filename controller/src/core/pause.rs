@@ -1,4 +1,4 @@
-//! The pause after a move that failed: until when the controller does not try again.
+//! The pause after a failed move, during which the controller does not try again.
 
 use super::service::operation;
 use super::situation::Situation;
@@ -8,12 +8,12 @@ use ha_api_types::time::{Millis, Mono};
 use ha_scheduler::Rules;
 use std::collections::BTreeSet;
 
-/// How long the pause is after so many failures, milliseconds: 10 s, 20 s, … up to an hour.
+/// Returns the pause in milliseconds after this number of failures: 10 s, 20 s, … up to an hour.
 fn pause_ms(failures: u32) -> Millis {
     if failures == 0 { 0 } else { (10_000_u64 << (failures - 1).min(9)).min(3_600_000) }
 }
 
-/// Since when a service pauses and for how long; `None`: its last move did not fail.
+/// Returns the start and the length of a service's pause; `None` if its last move did not fail.
 pub(super) fn of(situation: &Situation<'_>, name: &str) -> Option<(Mono, Millis)> {
     let world = situation.world;
     let failed = world.failed_moves.get(name)?;
@@ -21,7 +21,7 @@ pub(super) fn of(situation: &Situation<'_>, name: &str) -> Option<(Mono, Millis)
     (status.value.state == ServiceState::Started).then(|| (failed.since, pause_ms(failed.count)))
 }
 
-/// The services that pause now. One that goes along with what an operator moves does not wait.
+/// Returns the services that pause now. A service that moves together with an operator's move does not pause.
 pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<String> {
     let now = situation.now.raw;
     let is_now =
@@ -38,7 +38,7 @@ pub(super) fn pausing(situation: &Situation<'_>, rules: &Rules) -> BTreeSet<Stri
     pausing
 }
 
-/// Whether a service pauses, as its own status tells everybody: times in the store are not compared.
+/// Returns `true` if a service pauses according to its status. Stored times are not compared.
 pub(super) fn is_told(status: &ResourceStatus) -> bool {
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
     status.state == ServiceState::Started

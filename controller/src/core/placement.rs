@@ -1,4 +1,4 @@
-//! The cluster as the scheduler sees it, kept up to date while a plan is made.
+//! The scheduler's view of the cluster, kept up to date while a plan is made.
 
 use super::asked::requests;
 use super::health::{Health, NodeTable};
@@ -20,7 +20,7 @@ use ha_api_types::usage::Usage;
 use ha_scheduler::{Declared, NodeFacts, RuleConflict, Rules, ServiceFacts, Services, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The scheduler's view of a situation, and the rules that conflict.
+/// Returns the scheduler's view of a situation, and the conflicting rules.
 pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConflict>) {
     let world = situation.world;
     let (rules, conflicts) = Rules::compile(&Declared {
@@ -39,7 +39,8 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
             facts.paused = pausing.contains(name);
             if let Some(uses) = situation.placing.get(name) {
                 facts.movable &= facts.uses == *uses;
-                // A write that frees a node frees it once it is seen: another write may be committed before it.
+                // A write that frees a node has an effect only after it is seen: another write may be committed
+                // first.
                 if !uses.is_empty() {
                     facts.uses.clone_from(uses);
                 }
@@ -59,7 +60,7 @@ pub fn view(situation: &Situation<'_>, nodes: &NodeTable) -> (View, Vec<RuleConf
     (view, conflicts)
 }
 
-/// The view of judged nodes, services and rules, with what users have declared beside them.
+/// Assembles the view from nodes, services and rules, with the declarations of users.
 pub(super) fn assembled(
     world: &World,
     mut nodes: BTreeMap<String, NodeFacts>,
@@ -82,7 +83,7 @@ pub(super) fn assembled(
     }
 }
 
-/// What users have declared, for the check of the rules.
+/// Returns the declarations of users, for the check of the rules.
 pub fn declared(world: &World) -> Declared {
     Declared {
         rules: world.rules.iter().map(|(name, rule)| (name.clone(), rule.value.spec.clone())).collect(),
@@ -98,18 +99,18 @@ pub fn declared(world: &World) -> Declared {
     }
 }
 
-/// How long after a node has appeared others may still be on their way, milliseconds: the nodes of a new cluster register
-/// one after another, and rules must hold from the first on.
+/// Time in milliseconds after the appearance of a node in which more nodes may follow. The nodes of a new cluster
+/// register one at a time, and rules must hold from the first node on.
 const SETTLING_MS: Millis = 30_000;
 
-/// Until when, on this process's clock, the set of nodes is not taken for complete: a while after a node was first seen
-/// that nobody has edited since.
+/// Returns the time, on this process's clock, until which the set of nodes counts as incomplete: a while after the
+/// last appearance of a node that no user has edited.
 pub fn settling_until(situation: &Situation<'_>) -> Option<Mono> {
     let nodes = situation.world.nodes.values();
     nodes.filter(|node| node.created == node.modified).map(|node| node.seen + SETTLING_MS).max()
 }
 
-/// Rules whose status says that there were too few nodes for them: that outlives a change of leader.
+/// Returns the rules whose status says that there are too few nodes. The status outlives a change of leader.
 fn short_of_nodes_before(world: &World) -> BTreeSet<String> {
     world
         .rule_statuses
@@ -125,7 +126,7 @@ fn short_of_nodes_before(world: &World) -> BTreeSet<String> {
         .collect()
 }
 
-/// Why a node is not Online, in a word.
+/// Returns `Ok` if a node is Online, otherwise the reason why it is not.
 pub fn not_online(health: &Health) -> Result<(), Reason> {
     match health {
         Health::Online => Ok(()),
@@ -166,7 +167,8 @@ fn node_facts(world: &World, nodes: &NodeTable, name: &str) -> Option<NodeFacts>
     })
 }
 
-/// Whether services leave a node: it is in maintenance, or it shuts down under the policy Migrate (SEMANTICS, section 7).
+/// Returns `true` if services leave a node: it is in maintenance, or it shuts down under the policy Migrate
+/// (SEMANTICS, section 7).
 fn is_left(world: &World, nodes: &NodeTable, name: &str) -> bool {
     let shuts_down = nodes.get(name).is_some_and(|node| match node.health {
         Health::ShuttingDown(_) => true,
@@ -183,18 +185,19 @@ fn is_left(world: &World, nodes: &NodeTable, name: &str) -> bool {
     in_maintenance || (shuts_down && world.shutdown_policy(name) == ShutdownPolicy::Migrate)
 }
 
-/// R8.18: whether a live migration may begin to a target that has, or has not, a fence device. What arrives at once needs one,
-/// since the target's silence proves nothing of it, unless the resource takes the risk.
+/// R8.18: returns `true` if a live migration may begin to a target with or without a fence device. With an ungated
+/// driver the target needs a device, because its silence proves nothing about the arriving service. The resource can
+/// accept that risk.
 pub fn may_move_live(driver: &DriverSpec, spec: &ResourceSpec, has_device: bool) -> bool {
     driver.is_gated() || !spec.exclusive || spec.allow_ungated || has_device
 }
 
-/// Whether a fence device can confirm a node off.
+/// Returns `true` if a fence device can confirm the node off.
 pub fn proves(node: &Node) -> bool {
     node.spec.fencing.devices.iter().any(FenceDevice::proves)
 }
 
-/// What is special about a move of this service to this node; `None`: nothing.
+/// Returns a note about a live migration of this service to this node (R8.18); `None` if there is nothing to note.
 pub fn ungated_note(spec: &ResourceSpec, target: &str, has_device: bool) -> Option<String> {
     let driver = &spec.driver;
     if !driver.can_migrate() || driver.is_gated() || !spec.exclusive || has_device {
@@ -210,7 +213,7 @@ pub fn ungated_note(spec: &ResourceSpec, target: &str, has_device: bool) -> Opti
     })
 }
 
-/// Why a service that can move live relocates to this node.
+/// Returns the message why a service that can live-migrate relocates to this node.
 pub fn not_live(target: &str) -> String {
     format!(
         "not live: its driver lets what arrives run at once, and node {target} has no fence device; to permit it nevertheless, \
@@ -218,7 +221,7 @@ pub fn not_live(target: &str) -> String {
     )
 }
 
-/// A service as the scheduler sees it.
+/// Returns a service as the scheduler sees it.
 pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus) -> ServiceFacts {
     let spec = &resource.spec;
     let storage = spec.storage.as_ref();
@@ -238,7 +241,7 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
         storage_nodes: storage.and_then(|storage| match storage.mode {
             StorageMode::Shared => None,
             StorageMode::Replicated => Some(replicas(resource, status)),
-            // Where its data is becomes known when it is first placed.
+            // The node with the data becomes known at the first placement.
             StorageMode::Local => status.node.is_some().then(known_nodes),
         }),
         exclusive: spec.exclusive,
@@ -254,17 +257,18 @@ pub fn service_facts(world: &World, resource: &Resource, status: &ResourceStatus
             && resource.metadata.deletion_timestamp.is_none()
             && status.state != ServiceState::Error,
         movable: status.state == ServiceState::Started && status.replacement.is_none(),
-        // How long is known with the present, in `view`.
+        // The pause depends on the present time, so `view` sets it.
         paused: false,
-        // The start order is known with the plan, in `Planner::new`.
+        // The start order belongs to the plan, so `Planner::new` sets it.
         waits_for_others: false,
     }
 }
 
-/// The nodes with the data of a replicated service: its node and its secondary. After a failover its node is the secondary,
-/// and the one where it was before has the other copy; after a replacement another node has it. That holds until another
-/// secondary, or none, is declared. Whoever asks for the secondary asks here, or for what came of it in
-/// [`ResourceStatus::secondary`].
+/// Returns the nodes with the data of a replicated service: its node and its secondary.
+///
+/// After a failover, the old secondary is the node of the service, and the old node has the other copy. After a
+/// replacement, another node has it. That holds until the declared secondary changes. All code that needs the
+/// secondary calls this function, or reads its result from [`ResourceStatus::secondary`].
 pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet<String> {
     let storage = resource.spec.storage.as_ref().filter(|storage| storage.mode == StorageMode::Replicated);
     let Some(StorageSpec { secondary: Some(declared), .. }) = storage else {
@@ -273,7 +277,7 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
     let known: BTreeSet<String> = status.replicas.iter().cloned().collect();
     let is_as_declared = match &status.declared_secondary {
         Some(then) => then == declared,
-        // By an earlier version, which replaced none.
+        // An earlier version wrote this status. That version could not replace secondaries.
         None => known.contains(declared),
     };
     if is_as_declared && !known.is_empty() && status.node.iter().all(|node| known.contains(node)) {
@@ -282,9 +286,9 @@ pub(super) fn replicas(resource: &Resource, status: &ResourceStatus) -> BTreeSet
     status.node.iter().chain([declared]).cloned().collect()
 }
 
-/// The nodes that a service uses: where it is and where it is moving. Confirmed-stopped, disabled, ignored and error
-/// services use none, but one that could not be stopped counts as running (SEMANTICS, section 2), and one that is still
-/// asked for counts where it was seen last.
+/// Returns the nodes that a service uses: its node and the target of its move. Confirmed-stopped, disabled, ignored
+/// and error services use none. A service that could not be stopped counts as running (SEMANTICS, section 2). A
+/// service that is being probed counts on its last known node.
 pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
     match status.state {
         ServiceState::Error if status.stop_confirmed == Some(false) => status.node.iter().cloned().collect(),
@@ -311,7 +315,8 @@ pub fn uses(status: &ResourceStatus) -> BTreeSet<String> {
 mod tests {
     use super::*;
 
-    /// The nodes with the data: `declared` is the spec's secondary, and the status has node, replicas and what was declared then.
+    /// Checks the nodes with the data. `declared` is the spec's secondary. The status has the node, the replicas, and
+    /// the secondary that was declared then.
     fn check(
         declared: &str,
         node: Option<&str>,
@@ -337,17 +342,17 @@ mod tests {
 
     #[test]
     fn what_was_replaced_holds_until_another_secondary_is_declared() {
-        // As it begins, and after a failover to the secondary.
+        // Initially, and after a failover to the secondary.
         check("n2", None, &[], None, &["n2"]);
         check("n2", Some("n1"), &["n2"], Some("n2"), &["n1", "n2"]);
         check("n2", Some("n2"), &["n1", "n2"], Some("n2"), &["n1", "n2"]);
-        // After a replacement, and a failover after that.
+        // After a replacement, and after a later failover.
         check("n2", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
         check("n2", Some("n3"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
-        // Another one is declared: as it is, or as it was meant.
+        // Another secondary is declared: the present one, or a new one.
         check("n3", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n3"]);
         check("n4", Some("n1"), &["n1", "n3"], Some("n2"), &["n1", "n4"]);
-        // Found running where nobody knew of data.
+        // The service was found running on a node without known data.
         check("n2", Some("n5"), &["n1", "n3"], Some("n2"), &["n2", "n5"]);
         // A status of an earlier version.
         check("n2", Some("n2"), &["n1", "n2"], None, &["n1", "n2"]);

@@ -1,4 +1,4 @@
-//! What the leader would write now, and what it waits for.
+//! The plan: writes that the leader makes now, and the conditions that it waits for.
 
 use super::interface::FencerRun;
 use super::notifications::deliveries::Delivery;
@@ -12,115 +12,116 @@ use ha_scheduler::View;
 use ha_store::Transaction;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A plan: made from one situation, carried out by guarded transactions that say for themselves whether they still fit.
+/// A plan that is made from one situation. Its guarded transactions fail if the situation has changed.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// What to write, most urgent first.
+    /// Writes, most urgent first.
     pub actions: Vec<Action>,
     /// Fence devices to start now.
     pub runs: Vec<FencerRun>,
     /// Notifications to send now.
     pub deliveries: Vec<Delivery>,
-    /// There is something to notify of that is still being gathered.
+    /// `true` if changes are still being collected for a notification.
     pub unsaid: bool,
-    /// What is waited for.
+    /// Conditions that the leader waits for.
     pub waiting: Vec<Waiting>,
-    /// When the same world would be judged anew, and why then.
+    /// Time at which a new plan from the same view would differ, and the reason; `None` if time alone changes
+    /// nothing.
     pub wake: Option<(Mono, &'static str)>,
-    /// Nodes that are in time: the same world would also be judged anew once one of them is not heard any more.
+    /// Nodes whose heartbeats are in time. A new plan would also differ once one of them becomes late.
     pub heard: Vec<String>,
-    /// Nothing else goes on, and the load of nodes is too uneven: which of them carry more than the mean; or some have too many
-    /// services: these. Empty: neither is so.
+    /// Imbalance, set only if nothing else is in progress: by node, `true` if its load is above the mean, or if it
+    /// has too many services. Empty if the load is balanced and no node has too many services.
     pub uneven: BTreeMap<(Measure, String), bool>,
-    /// A node is silent, and only controllers that joined before this one may conclude anything from that (R9.26).
+    /// `true` if a node is silent, and only controllers that joined before this one may act on that (R9.26).
     pub is_held_by_others: bool,
-    /// Action uids that were used.
+    /// Number of action uids that the plan used.
     pub uids: u64,
-    /// The cluster as it is with this plan carried out, for the reservation check; `None` while its nodes are still coming.
+    /// The cluster after this plan, for the reservation check; `None` while its nodes are still registering.
     pub view: Option<View>,
 }
 
-/// One thing to write.
+/// One write of a plan.
 #[derive(Clone, Debug)]
 pub struct Action {
-    /// What it is about; a plan has at most one action per subject.
+    /// Subject of the write; a plan has at most one action per subject.
     pub subject: Subject,
-    /// The transaction, not yet signed by the leader.
+    /// The transaction, without the leader's guard.
     pub transaction: Transaction,
-    /// What to tell once it is applied.
+    /// Events to emit once the write is applied.
     pub events: Vec<Event>,
-    /// What this process must remember of it.
+    /// Fact that this process must remember about the write.
     pub note: Note,
 }
 
-/// What this process must remember of an action while its outcome is open, or once it is applied.
+/// Fact that this process must remember about a write while its outcome is open, or once it is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Note {
-    /// Nothing.
+    /// Nothing to remember.
     #[default]
     None,
-    /// It closes a node's epoch on silence: an unknown outcome counts against `maxFencing`.
+    /// The write closes a node's epoch on silence: an unknown outcome counts against `maxFencing`.
     ClosesOnSilence(String),
-    /// It records that a fence device is about to work on this node.
+    /// The write records that a fence device is about to work on this node.
     DeviceIntent(String),
-    /// It rewrites the fence of a node while the fence device that this process started goes on.
+    /// The write changes the fence of a node while the fence device that this process started keeps working.
     DeviceCarried(String),
-    /// It says that the device's work on this node is done with.
+    /// The write ends the record of the device's work on this node.
     DeviceSettled(String),
-    /// It drops notifications that targets of these kinds did not get.
+    /// The write drops notifications that targets of these kinds did not receive.
     NotificationsDropped(Vec<&'static str>),
-    /// The nodes that a service uses from then on.
+    /// The nodes that a service uses after the write.
     Uses(BTreeSet<String>),
 }
 
-/// What an action is about.
+/// Subject of an action.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
-    /// A node's epoch and fencing.
+    /// The epoch and fencing of a node.
     Fence(String),
     /// A service: its status, its assignment and the operation on it.
     Service(String),
-    /// An operation that is about no service.
+    /// An operation without a service.
     Operation(String),
     /// The keys of another controller.
     Candidate(String),
     /// The status of an object.
     Status(Kind, String),
-    /// What was told to the targets of notifications.
+    /// The record of notifications.
     Notified,
-    /// The marker of a restored store.
+    /// The marker of a restore.
     Restored,
-    /// Which data this is.
+    /// The incarnation of etcd's data.
     Incarnation,
 }
 
-/// Something that is waited for.
+/// A condition that the leader waits for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiting {
-    /// What waits: `node node1`, `resource web`.
+    /// Kind and name of the waiting object: `node node1`, `resource web`.
     pub who: String,
-    /// Why, in a word.
+    /// Reason of the wait.
     pub reason: Reason,
-    /// For what, in a sentence.
+    /// Description of the wait, as a sentence.
     pub message: String,
 }
 
 impl Plan {
-    /// Adds something that is waited for.
+    /// Adds a condition that the leader waits for.
     pub fn wait(&mut self, kind: Kind, name: &str, reason: Reason, message: impl Into<String>) {
         let who = format!("{} {name}", kind.singular());
         self.waiting.push(Waiting { who, reason, message: message.into() });
     }
 
-    /// Asks to be called again at a moment, if that is still to come.
+    /// Sets a wake-up at a time, unless that time has passed.
     pub fn wake(&mut self, situation: &Situation<'_>, at: Mono, why: &'static str) {
         if at > situation.now.raw && self.wake.is_none_or(|(known, _)| at < known) {
             self.wake = Some((at, why));
         }
     }
 
-    /// Whether it says that nothing is to be done and nothing waited for: time alone changes that at `wake`, or when a
-    /// node falls silent.
+    /// Returns `true` if the plan contains no action and waits for nothing. Time alone changes that only at `wake`,
+    /// or when a node becomes late.
     pub fn rests(&self) -> bool {
         self.actions.is_empty() && self.runs.is_empty() && self.waiting.is_empty()
     }
@@ -131,7 +132,7 @@ impl Plan {
     }
 }
 
-/// An event of the leader's.
+/// Returns an event of the leader.
 pub fn event(
     situation: &Situation<'_>,
     kind: Kind,
@@ -157,7 +158,7 @@ pub fn event(
     }
 }
 
-/// An event about a node.
+/// Returns an event about a node.
 pub fn node_event(
     situation: &Situation<'_>,
     node: &str,
@@ -170,7 +171,7 @@ pub fn node_event(
     event(situation, Kind::Node, node, &uid, event_type, reason, message)
 }
 
-/// An event about the cluster.
+/// Returns an event about the cluster.
 pub fn cluster_event(
     situation: &Situation<'_>,
     event_type: EventType,
@@ -181,10 +182,10 @@ pub fn cluster_event(
     event(situation, Kind::Cluster, CLUSTER_NAME, uid, event_type, reason, message)
 }
 
-/// The stored form of a record or object.
+/// Returns the stored form of a record or object.
 ///
-/// Serialization of our own types cannot fail: they hold no maps with keys other than strings. Should it ever, the empty
-/// value is unreadable and shows itself as such.
+/// Serialization of these types cannot fail, because they contain no maps with non-string keys. If it failed, the
+/// empty value would be reported as unreadable.
 pub fn stored<T: serde::Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

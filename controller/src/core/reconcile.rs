@@ -1,4 +1,4 @@
-//! One plan from one situation: nodes first, then services, then what is shown of them.
+//! One plan from one situation: nodes first, then services, then their statuses.
 
 use super::candidates;
 use super::fencing;
@@ -17,10 +17,10 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_scheduler::View;
 
-/// What the leader would do now.
+/// Returns the leader's plan.
 ///
-/// Guarantees: a function of the situation alone; every action guards the keys that it writes and what it rests on; one
-/// action per subject, none for a subject with a write under way.
+/// Guarantees: a function of the situation alone; every action guards the keys that it writes and the facts that it
+/// rests on; one action per subject, none for a subject with a write in progress.
 pub fn reconcile(situation: &Situation<'_>) -> Plan {
     if !situation.world.knows_settings() {
         let mut plan = Plan::default();
@@ -47,7 +47,7 @@ pub fn reconcile(situation: &Situation<'_>) -> Plan {
     plan
 }
 
-/// Nodes and services planned, with these places for those that look for one.
+/// Plans nodes and services, with the given placements for services that are being scheduled.
 fn planned<'a>(
     situation: &Situation<'a>,
     nodes: &'a NodeTable,

@@ -1,4 +1,5 @@
-//! A whole controller: the election and the planner, joined as the shell joins them, for the simulator and for tests.
+//! A complete controller for the simulator and for tests: the election and the planner, connected as the shell does
+//! it.
 
 use super::Controller;
 use super::candidacy::{Candidacy, FIRST_ID};
@@ -9,14 +10,14 @@ use ha_store::Change;
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-/// A plan that takes its time: what happens to the planner meanwhile, and what the plan asks for.
+/// A plan in progress: inputs that arrive for the planner meanwhile, and the effects of the plan.
 #[derive(Debug, Default)]
 struct Planning {
     inputs: VecDeque<Input>,
     effects: VecDeque<Effect>,
 }
 
-/// Both cores of one controller. What is read of it is the planner's.
+/// Both cores of one controller. Accessors return the planner's state.
 #[derive(Debug)]
 pub struct Replica {
     planner: Controller,
@@ -41,7 +42,7 @@ impl Deref for Replica {
 }
 
 impl Replica {
-    /// A controller that has seen nothing yet.
+    /// Creates a controller without any observation.
     pub fn new(config: Config) -> Replica {
         Replica {
             candidacy: Candidacy::new(&config),
@@ -54,7 +55,7 @@ impl Replica {
         }
     }
 
-    /// Takes in something that happened.
+    /// Applies an input.
     pub fn handle(&mut self, now: &Now, input: Input) {
         self.now = now.clone();
         match input {
@@ -87,7 +88,7 @@ impl Replica {
         self.poll_candidacy();
     }
 
-    /// The next thing that it asks for; to be called until it gives `None`, after each input or several.
+    /// Returns the next effect. After one or several inputs, call this function until it returns `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         loop {
             if let Some(effect) = self.effects.pop_front() {
@@ -107,23 +108,23 @@ impl Replica {
         }
     }
 
-    /// When to send [`Input::Tick`] on `now.raw`, and why then.
+    /// Returns the time on `now.raw` at which to send [`Input::Tick`], and the reason.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         let planner = if self.planning.is_none() { self.planner.deadline() } else { None };
         self.candidacy.deadline().into_iter().chain(planner).min()
     }
 
-    /// From now on each plan takes its time, until [`Replica::finish_plan`].
+    /// Sets whether each plan stays in progress until [`Replica::finish_plan`].
     pub fn plan_slowly(&mut self, slowly: bool) {
         self.plans_slowly = slowly;
     }
 
-    /// Whether a plan is under way.
+    /// Returns `true` if a plan is in progress.
     pub fn is_planning(&self) -> bool {
         self.planning.is_some()
     }
 
-    /// The plan that is under way is made: what it asks for is begun, and what happened meanwhile is looked at.
+    /// Finishes the plan in progress: emits its effects, and applies the inputs that arrived meanwhile.
     pub fn finish_plan(&mut self, now: &Now) {
         self.now = now.clone();
         let Some(planning) = self.planning.take() else { return };

@@ -1,42 +1,42 @@
-//! The leader's reservation check: whether every service would find a place if a node failed now.
+//! The leader's N+1 check: whether every service could be scheduled if a node failed now.
 //!
-//! It goes on beside planning, a bounded piece at a time, and never holds it up. What it found is told once every node is
-//! judged.
+//! The check runs between plans in bounded steps, and never delays a plan. Its result is published once every node
+//! has been checked.
 
 use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Mono};
 use ha_scheduler::View;
 use ha_scheduler::reservation::{Certificate, Failing, Unplaced, Verdict, Watch};
 
-/// Candidates that are looked at in one piece: some milliseconds.
+/// Number of candidates that are examined in one step, which takes some milliseconds.
 const EFFORT_AT_ONCE: u64 = 200_000;
-/// Between two pieces others have their turn, milliseconds.
+/// Pause between two steps, in milliseconds.
 const PAUSE_MS: Millis = 20;
-/// Services that are named in a message, and nodes that are named for each.
+/// Maximum number of services in a message, and of nodes for each service.
 const MOST_NAMED: usize = 10;
 const MOST_NODES: usize = 4;
 
-/// What the check found.
+/// Result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether every service would find a place; `None`: it could not be decided.
+    /// `true` if every service could be scheduled; `None` if undecided.
     pub holds: Option<bool>,
-    /// The same in a word: `ReservationHolds`, `ReservationFailed` or `ReservationUndecided`.
+    /// Reason of the condition: `ReservationHolds`, `ReservationFailed` or `ReservationUndecided`.
     pub reason: Reason,
-    /// In a sentence, with the nodes.
+    /// Summary sentence with the nodes.
     pub headline: String,
-    /// The services and what they lack, in sentences.
+    /// Sentences about the services and their unmet requirements.
     pub details: Vec<String>,
 }
 
-/// The check, as far as it has come.
+/// Progress of the check.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reservation {
     watch: Option<Watch>,
-    /// When everything was last judged from the beginning, and how long that may be ago.
+    /// Time at which the last complete check began, and the interval of complete checks in milliseconds.
     begun: Mono,
     interval_ms: Millis,
-    /// When to go on.
+    /// Time of the next step.
     next: Option<Mono>,
     finding: Option<Finding>,
 }
@@ -50,7 +50,7 @@ impl Reservation {
         self.next
     }
 
-    /// Takes in the cluster as it is now.
+    /// Takes over the present state of the cluster.
     pub(super) fn look_at(&mut self, view: View, now: Mono) {
         self.interval_ms = Millis::from(view.reservation.interval_seconds) * 1_000;
         let is_due = now >= self.begun + self.interval_ms;
@@ -64,7 +64,7 @@ impl Reservation {
         self.next.get_or_insert(now);
     }
 
-    /// Does the next piece if it is time. Gives whether something else was found than before.
+    /// Runs the next step if it is due. Returns `true` if the result has changed.
     pub(super) fn go_on(&mut self, now: Mono, cluster: &str) -> bool {
         if self.next.is_none_or(|at| now < at) {
             return false;
@@ -120,7 +120,7 @@ fn finding<'a>(cluster: &str, not_survived: impl Iterator<Item = (&'a str, &'a V
     Finding { holds: Some(true), reason: Reason::ReservationHolds, headline, details }
 }
 
-/// The sentence of condition, event and alert.
+/// Returns the sentence of the condition, the event and the alert.
 pub fn failed(cluster: &str, nodes: &str) -> String {
     format!(
         "cluster {cluster} failed the HA reservation check: services on node(s) {nodes} would not find a place after a \
@@ -128,7 +128,7 @@ pub fn failed(cluster: &str, nodes: &str) -> String {
     )
 }
 
-/// What stands in the condition: the sentence, then the services and what they lack.
+/// Returns the message of the condition: the summary, then the services and their unmet requirements.
 pub fn message_of(finding: &Finding) -> String {
     if finding.details.is_empty() {
         return finding.headline.clone();
@@ -142,13 +142,13 @@ pub fn message_of(finding: &Finding) -> String {
     format!("{}: {}", finding.headline, told.join("; "))
 }
 
-/// The part of a message that says which nodes it is about.
+/// Returns the part of a message that names the nodes.
 pub fn headline(message: &str) -> &str {
     let end = "stop unused services";
     message.find(end).map_or(message, |at| message.get(..at + end.len()).unwrap_or(message))
 }
 
-/// Why a failure is not survived: each service and what it lacks.
+/// Returns why a failure is not survived: each service and its unmet requirements.
 pub fn lines(node: &str, failing: &Failing) -> Vec<String> {
     let mut lines: Vec<String> = failing.services.iter().map(unplaced).collect();
     match &failing.certificate {
@@ -160,7 +160,7 @@ pub fn lines(node: &str, failing: &Failing) -> Vec<String> {
     lines
 }
 
-/// A service and what it lacks.
+/// Returns a service and its unmet requirements.
 fn unplaced(service: &Unplaced) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for lack in &service.lacks {

@@ -1,8 +1,9 @@
-//! A store that was restored from a backup: nothing that the backup says of nodes and services is believed (FENCING, section 10).
+//! Restore of etcd from a backup: the leader trusts no statement of the backup about nodes and services (FENCING,
+//! section 10).
 //!
-//! While the marker stands, what was written before it is old: a node counts as empty or dead only by what was heard of it since,
-//! nothing is assigned for the longest W, and then every resource is looked for on every node. `hactl restore` has deleted the
-//! assignments, heartbeats and reports, so what of those is there is new.
+//! While the marker exists, records from before it are old. A node counts as empty or dead only by evidence since the
+//! restore. Nothing is assigned for the longest W, and then every resource is probed on every node. `hactl restore`
+//! has deleted assignments, heartbeats and reports, so existing ones are new.
 
 use super::health::NodeTable;
 use super::plan::{Note, Plan, Subject, cluster_event};
@@ -17,20 +18,20 @@ use ha_api_types::time::Mono;
 use ha_store::{Guard, Transaction};
 
 impl World {
-    /// Whether what was written at this revision is of the backup, and the marker still stands.
+    /// Returns `true` if a record at this revision comes from the backup and the marker still exists.
     pub fn is_old(&self, modified: Revision) -> bool {
         self.restored.as_ref().is_some_and(|marker| modified <= marker.modified)
     }
 
-    /// Whether nothing was heard of a node since the store was restored: neither has its agent said anything under its epoch, nor
-    /// has its fence changed. What the backup says of it proves nothing.
+    /// Returns `true` if there is no evidence of a node since the restore: its agent has not reported under its
+    /// epoch, and its fence has not changed. The statements of the backup about the node prove nothing.
     pub fn is_unheard(&self, node: &str) -> bool {
         let fence = self.fences.get(node);
         fence.is_some_and(|fence| self.is_old(fence.modified)) && !self.speaks(node)
     }
 
-    /// Whether a node's agent has said something under the epoch of its fence; another machine that registers under its name
-    /// says nothing of it.
+    /// Returns `true` if a node's agent has reported under the epoch of its fence. A different machine that registers
+    /// under the node's name is no evidence.
     fn speaks(&self, node: &str) -> bool {
         let report = self.node_reports.get(node).map(|report| &report.value);
         report.zip(self.fences.get(node)).is_some_and(|(report, fence)| {
@@ -41,7 +42,7 @@ impl World {
     }
 }
 
-/// What an operator can do about such a node.
+/// Returns the operator's options for such a node.
 pub(super) fn unheard(name: &str) -> String {
     format!(
         "it has not been heard since the store was restored from a backup, so services may run there that the backup does not \
@@ -49,8 +50,9 @@ pub(super) fn unheard(name: &str) -> String {
     )
 }
 
-/// Until when nothing is assigned: the longest W from when this process saw the marker. It begins anew after a gap of this
-/// process's own commits, in which it may have let nodes go on (FENCING, section 9).
+/// Returns the time until which nothing is assigned: the longest W after this process saw the marker. The time
+/// restarts after a gap in this process's own commits, in which it may have granted hold to nodes (FENCING, section
+/// 9).
 pub(super) fn rests_until(situation: &Situation<'_>) -> Option<Mono> {
     let marker = situation.world.restored.as_ref()?;
     let seen = marker.seen;
@@ -59,7 +61,7 @@ pub(super) fn rests_until(situation: &Situation<'_>) -> Option<Mono> {
     Some(since + rest_ms(&timings, &marker.value)).filter(|until| situation.now.raw < *until)
 }
 
-/// Says what the end of it waits for, and removes the marker once nothing in the store is the backup's word any more.
+/// Reports what the end of the restore waits for. Removes the marker once no record in etcd depends on the backup.
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
     let world = situation.world;
     let Some(marker) = &world.restored else { return };
@@ -97,7 +99,8 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     plan.act(Subject::Restored, transaction, vec![told], Note::None);
 }
 
-/// Whether what the store says of a node was all said since the restore: by its agent, or by a closed epoch and its proof.
+/// Returns `true` if everything about a node was recorded since the restore: by its agent, or by a closed epoch with
+/// its proof.
 fn is_accounted(world: &World, name: &str) -> bool {
     let Some(fence) = world.fences.get(name) else { return true };
     match fence.value.state {

@@ -1,4 +1,4 @@
-//! The numbers that the leader shows Prometheus, from its view as it is: one pure function, asked when somebody reads them.
+//! Prometheus metrics of the leader, computed from its current view at scrape time by one pure function.
 
 mod nodes;
 mod resources;
@@ -16,34 +16,34 @@ use ha_scheduler::rebalance::Loads;
 use ha_scheduler::services::NodeUse;
 use std::collections::BTreeMap;
 
-/// How far arming or disarming can be.
+/// States of arming and disarming.
 const ARMING: [&str; 4] = ["Armed", "Disarming", "Disarmed", "Arming"];
-/// What the reservation check can find.
+/// Results of the N+1 check.
 const FOUND: [(&str, Reason); 3] = [
     ("Holds", Reason::ReservationHolds),
     ("Failed", Reason::ReservationFailed),
     ("Undecided", Reason::ReservationUndecided),
 ];
 
-/// Moves that were begun, by resource and by what for.
+/// Number of started moves, by resource and reason.
 pub type Relocations = BTreeMap<(String, Reason), u64>;
 
-/// What the numbers are made of.
+/// Input of the metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// The cluster.
+    /// The view of the cluster.
     pub world: &'a World,
-    /// Now, on the clock of the view's moments, and on the wall's.
+    /// The present time, on the view's clock and on the wall clock.
     pub now: &'a Now,
-    /// What the leader waits for, counted.
+    /// Number of conditions that the leader waits for.
     pub waiting: usize,
-    /// What the reservation check found.
+    /// Result of the N+1 check; `None` if there is none yet.
     pub reservation: Option<&'a Finding>,
-    /// What was counted of moves.
+    /// Counted moves.
     pub relocations: &'a Relocations,
 }
 
-/// All numbers about objects. Only the leader's are true, so only the leader shows them.
+/// Returns all metrics about objects. Only the leader's view is authoritative, so only the leader exports them.
 pub fn samples(seen: &Seen<'_>) -> Vec<Sample> {
     let mut samples = vec![leader::WAITING.sample([], seen.waiting as f64)];
     if let Some(status) = &seen.world.cluster_status {
@@ -74,15 +74,16 @@ fn thousandths(milli: i128) -> f64 {
     milli as f64 / 1000.0
 }
 
-/// An amount of something, where it is known.
+/// Returns the sample of an amount, if the amount is known.
 fn amount(metric: &'static Metric, node: &str, amount: Option<Quantity>) -> Option<Sample> {
     Some(metric.sample([node], thousandths(amount?.milli())))
 }
 
-/// Cpu, memory and disk that would be left after the failure of whichever node leaves the least, in thousandths; `None`: some
-/// node does not limit it, or there is no node.
+/// Returns the CPU, memory and disk that would remain after the worst node failure, in thousandths. `None` if a node
+/// has no limit, or if there is no node.
 ///
-/// With a node fails all that it could take, and what it carries has to go elsewhere: what is free everywhere goes down by its limit.
+/// The failed node's whole capacity is lost, and its services must run elsewhere. So the free amount of the cluster
+/// decreases by the failed node's limit.
 fn slack(view: &View) -> [Option<i128>; 3] {
     let takes = |node: &ha_scheduler::NodeFacts| node.online.is_ok() && !node.maintenance;
     let nodes = view.nodes.iter().filter(|(_, node)| takes(node));
@@ -95,7 +96,7 @@ fn slack(view: &View) -> [Option<i128>; 3] {
     })
 }
 
-/// How many services use a node.
+/// Returns the number of services that use a node.
 fn users(view: &View, node: &str) -> usize {
     view.services.on(node).map_or(0, NodeUse::count)
 }
@@ -106,7 +107,8 @@ mod tests {
     use ha_api_types::quantity::Amounts;
     use ha_scheduler::{NodeFacts, ServiceFacts};
 
-    /// Nodes with so many cpus (none: it does not say), services by node and what they ask for.
+    /// Checks the headroom of nodes with a number of CPUs (`None`: not reported) and services with their node and CPU
+    /// request.
     fn check(nodes: &[(&str, Option<i128>)], services: &[(&str, i128)], expected: Option<i128>) {
         let cpus = |count: i128| Amounts { cpu: Some(Quantity::from_units(count)), ..Amounts::default() };
         let mut view = View::default();

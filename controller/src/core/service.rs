@@ -1,4 +1,4 @@
-//! Services: one pure function per state, over one draft of what is to be written.
+//! The service planner: one pure function per state, over one draft of the service's records.
 
 mod arranged;
 mod assign;
@@ -46,40 +46,41 @@ use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceSt
 use ha_scheduler::{Turn, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the functions of this module plan with: facts that do not change, and the plan and view that do.
+/// Input and output of the functions of this module: the situation, which does not change, and the plan and the view,
+/// which do.
 pub struct Planner<'a> {
-    /// The facts.
+    /// Input of the plan.
     pub situation: Situation<'a>,
-    /// The nodes.
+    /// State of the nodes.
     pub nodes: &'a NodeTable,
-    /// The scheduler's view, kept up with what is planned.
+    /// The scheduler's view, updated with planned changes.
     pub view: View,
-    /// Services whose moves depend on others.
+    /// Services whose moves depend on moves of others.
     pub turns: BTreeMap<String, Turn>,
-    /// Services that this plan moves because an operator asked for it.
+    /// Services that this plan moves on an operator's request.
     pub moved_by_operator: BTreeSet<String>,
-    /// Moves that even the load of nodes, by service.
+    /// Moves that rebalance the load, by service.
     rebalances: BTreeMap<String, rebalance::Rebalance>,
-    /// The plan.
+    /// The plan so far.
     pub plan: Plan,
-    /// Where replacements of secondaries that this plan begins copy from and to.
+    /// Source and target nodes of the replacements of secondaries that this plan begins.
     replacements: Vec<[String; 2]>,
-    /// Services that have to make room for one of higher priority, by name.
+    /// Services that must make room for a service of higher priority, by name.
     displaced: BTreeMap<String, preemption::Displacement>,
     /// Start and stop order.
     order: Order,
-    /// Services that this plan stops, or will once those that come after them are stopped.
+    /// Services that this plan stops, or will stop once their dependents are stopped.
     leaving: BTreeSet<String>,
-    /// Where services that look for a place go so that all find one.
+    /// Joint placement of the services that are being scheduled, if it differs from separate placements.
     arranged: Arranged,
-    /// Services that looked for a place in this plan, and whether they found one.
+    /// Services that were scheduled in this plan; `true` if an eligible node was found.
     looked: BTreeMap<String, bool>,
-    /// Nodes that were counted as empty and have still to answer: nothing is started there.
+    /// Nodes that were counted as empty and have yet to answer: no service is started there.
     unverified: Unverified,
 }
 
 impl<'a> Planner<'a> {
-    /// A planner that has planned nothing yet.
+    /// Creates a planner with an empty plan.
     pub fn new(
         situation: Situation<'a>,
         nodes: &'a NodeTable,
@@ -112,7 +113,7 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// Whether a node's epoch is about to be opened, or may just have been, by a write of this leader.
+    /// Returns `true` if a write of this leader is about to open a node's epoch, or may just have opened it.
     fn is_being_opened(&self, node: &str) -> bool {
         let subject = Subject::Fence(node.to_owned());
         let is_closed = |fence: &Versioned<Fence>| fence.value.state != FenceState::Open;
@@ -121,7 +122,7 @@ impl<'a> Planner<'a> {
                 || self.plan.actions.iter().any(|action| action.subject == subject))
     }
 
-    /// A fresh action uid: the term makes it unique over leaders, the number within this one.
+    /// Returns a new action uid. The term makes it unique over leaders, the number within this leader.
     fn action_uid(&mut self) -> String {
         let number = self.situation.next_uid + self.plan.uids;
         self.plan.uids += 1;
@@ -140,14 +141,14 @@ struct Service<'a> {
     operation: Option<operation::Request<'a>>,
 }
 
-/// How an epoch that something was assigned under stands now.
+/// State of the epoch of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// It is open: the assignment holds.
+    /// The epoch is open: the assignment holds.
     InForce,
-    /// It is closed, and what it allowed to run is not yet proven gone.
+    /// The epoch is closed, and its services are not yet proven gone.
     Closing,
-    /// It is closed and proven, whether or not a newer one is open: nothing of it runs.
+    /// The epoch is closed with a proof, whether or not a newer epoch is open: none of its services runs.
     Released,
 }
 
@@ -164,10 +165,11 @@ impl<'a> Service<'a> {
         self.resource.value.spec.exclusive
     }
 
-    /// Whether promise 1 covers what is assigned (FENCING, R6.1): by the assignment, else by the spec.
+    /// Returns `true` if guarantee 1 covers the assigned service (FENCING, R6.1): by the assignment, otherwise by the
+    /// spec.
     ///
-    /// The spec says otherwise only of a copy from before a restore or an upgrade (R6.11). Nothing exclusive starts beside such a
-    /// copy: see [`copies::elsewhere`].
+    /// The two differ only for a copy from before a restore or an upgrade (R6.11). No exclusive service starts in
+    /// addition to such a copy: see [`copies::elsewhere`].
     fn is_exclusive_in_force(&self) -> bool {
         self.assignment
             .map(|assignment| &assignment.value.definition)
@@ -175,14 +177,15 @@ impl<'a> Service<'a> {
             .map_or(self.exclusive(), |definition| definition.exclusive)
     }
 
-    /// Whether the service is moved off a silent node without a proof (R10.10): neither what is assigned nor what would be started
-    /// next is covered by promise 1. They differ only for a copy of R6.11, which is waited for like an exclusive one.
+    /// Returns `true` if the service may leave a silent node without a proof (R10.10). Neither the assigned copy nor
+    /// the next start may be covered by guarantee 1. The two differ only for a copy of R6.11, for which the leader
+    /// waits as for an exclusive one.
     fn may_run_twice(&self) -> bool {
         !self.is_exclusive_in_force() && !self.exclusive()
     }
 
-    /// How an epoch of a node stands. An epoch that is not older than a closed fence cannot have been assigned under;
-    /// should it appear, it is not taken for released.
+    /// Returns the state of an epoch of a node. No assignment can exist under an epoch that is not older than that of
+    /// a closed fence; if one appears, it does not count as released.
     fn standing(situation: &Situation<'_>, node: &str, epoch: u64) -> Standing {
         let Some(fence) = situation.world.fences.get(node) else { return Standing::Closing };
         let Fence { epoch: current, state, .. } = &fence.value;
@@ -197,13 +200,13 @@ impl<'a> Service<'a> {
         }
     }
 
-    /// How its assignment stands; `None`: it has none.
+    /// Returns the assignment and the state of its epoch; `None` without an assignment.
     fn assigned(&self, situation: &Situation<'_>) -> Option<(&'a Assignment, Standing)> {
         let assignment = &self.assignment?.value;
         Some((assignment, Service::standing(situation, &assignment.node, assignment.epoch)))
     }
 
-    /// The report of a node that answers an action.
+    /// Returns the report with which a node answers an action.
     fn answer_of(
         &self,
         situation: &Situation<'a>,
@@ -215,13 +218,13 @@ impl<'a> Service<'a> {
         world.service_report(self.name, node).filter(|report| {
             let is_answer =
                 report.value.action_uid.as_deref() == Some(action_uid) && report.value.epoch == epoch;
-            // What cannot be read may be any answer.
+            // An unreadable report may be any answer.
             is_answer
                 || world.is_report_unreadable(self.name, node) && world.report_lives(self.name, node, report)
         })
     }
 
-    /// The answer to the current assignment, from the node that it names.
+    /// Returns the answer to the current assignment, from its node.
     fn answer(&self, situation: &Situation<'a>) -> Option<&'a Versioned<ServiceReport>> {
         let assignment = &self.assignment?.value;
         self.answer_of(situation, &assignment.node, assignment.epoch, &assignment.action_uid)
@@ -231,7 +234,7 @@ impl<'a> Service<'a> {
         self.answer(situation).map(|report| report.value.phase)
     }
 
-    /// Nodes other than this one that say, under a living epoch, that it may run there.
+    /// Returns the other nodes that report, under a current epoch, that the service may run there.
     fn may_run_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Vec<&'a str> {
         let world = situation.world;
         let Some(reports) = world.service_reports.get(self.name) else { return Vec::new() };
@@ -251,7 +254,7 @@ impl<'a> Service<'a> {
             .collect()
     }
 
-    /// A node other than this one that says, under a living epoch, that an exclusive service runs there.
+    /// Returns another node that reports, under a current epoch, that an exclusive service runs there.
     fn runs_elsewhere(&self, situation: &Situation<'a>, than: Option<&str>) -> Option<&'a str> {
         let says_so = |node: &&str| {
             situation
@@ -262,7 +265,8 @@ impl<'a> Service<'a> {
         self.may_run_elsewhere(situation, than).into_iter().filter(|_| self.exclusive()).find(says_so)
     }
 
-    /// A registration, not yet admitted, that names this service as not stopped: node, and the epoch that will be opened.
+    /// Returns a registration, not yet admitted, that names this service as not stopped: the node, and the epoch to
+    /// be opened.
     fn not_stopped(&self, situation: &Situation<'a>) -> Option<(&'a str, u64, &'a str)> {
         let world = situation.world;
         world.node_reports.iter().find_map(|(node, report)| {
@@ -277,7 +281,7 @@ impl<'a> Service<'a> {
             let epoch = match world.fences.get(node) {
                 None => 1,
                 Some(fence) => {
-                    // The registration may be older than the close: an epoch still open is closed for its sake.
+                    // The registration may be older than the close: an epoch that is still open is closed first.
                     let admitted_before = fence.value.request == Some(report.modified);
                     if fence.value.state == FenceState::Open || admitted_before {
                         return None;
@@ -290,7 +294,7 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Plans all services: those that others come after before these, else those of higher priority first.
+/// Plans all services: dependencies before their dependents, otherwise higher priority first.
 pub fn plan(planner: &mut Planner<'_>) {
     let world = planner.situation.world;
     let services = world.resources.iter().map(|(name, read)| (name.as_str(), read.value.spec.priority));
@@ -323,8 +327,8 @@ pub fn plan(planner: &mut Planner<'_>) {
     delete::plan_orphans(planner);
 }
 
-/// A service may pass through several states in one write, as Started → Fence → Recovery → Starting; a chain longer than
-/// this would be a circle.
+/// Maximum number of transitions in one write. A service may pass through several states, such as Started → Fence →
+/// Recovery → Starting; a longer chain would be a loop.
 const MOST_STEPS: usize = 8;
 
 fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
@@ -368,8 +372,9 @@ fn plan_one(planner: &mut Planner<'_>, service: &Service<'_>) {
     finish(planner, service, draft);
 }
 
-/// What overrides every state: a new object under the name, Ignored, what a registering node could not stop, a disarmed
-/// cluster. `true`: nothing else is decided about it.
+/// Applies the overrides of every state: a new object under the name, Ignored, a service that a registering node
+/// could not stop, a disarmed cluster. Returns `true` if a disarmed cluster freezes the service, so that no state
+/// function follows.
 fn prepare(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     if let Some((node, epoch, message)) = service.not_stopped(&situation) {
@@ -407,12 +412,12 @@ fn step(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
         ServiceState::Freeze => recover::freeze(planner, service, draft),
         ServiceState::Error => error::error(planner, service, draft),
         ServiceState::Ignored => ignore::ignored(service, draft),
-        // The object is no longer being deleted: its name is looked at anew.
+        // The object is no longer being deleted, so the service is probed again.
         ServiceState::Deleting => draft.go(ServiceState::Queued, Reason::NotSeenYet, String::new()),
     }
 }
 
-/// Writes the draft, if it says anything new.
+/// Writes the draft if it contains changes.
 fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     let situation = planner.situation;
     draft.status.replicas = replicas(&service.resource.value, &draft.status).into_iter().collect();
@@ -433,7 +438,8 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
         let is_at_rest = draft.status.state == ServiceState::Started && draft.status.replacement.is_none();
         facts.movable &= facts.uses == uses && is_at_rest;
         facts.uses.clone_from(&uses);
-        // The room that others make is kept free for it: who is planned after it is less important.
+        // The reserved capacity is kept for this service, because services that are planned later are less
+        // important.
         facts.uses.extend(draft.reserves.take());
         facts.node.clone_from(&draft.status.node);
     }
@@ -442,18 +448,18 @@ fn finish(planner: &mut Planner<'_>, service: &Service<'_>, mut draft: Draft) {
     }
 }
 
-/// The guard of a key of this service as it was read.
+/// Returns the guard of a key of this service, as it was read.
 fn revision_of<T>(known: Option<&Versioned<T>>) -> ha_store::Guard {
     guard_of(known)
 }
 
-/// The revision of a report, for guards.
+/// Returns the key of a report and its guard.
 fn report_guard(situation: &Situation<'_>, node: &str, name: &str) -> (String, ha_store::Guard) {
     let report = situation.world.service_report(name, node);
     (situation.world.keys.service_report(node, name), guard_of(report))
 }
 
-/// The revision of a fence, for guards; `None`: the node has no fence.
+/// Returns the key of a fence and its revision; `None` if the node has no fence.
 fn fence_guard(situation: &Situation<'_>, node: &str) -> Option<(String, Revision)> {
     let fence = situation.world.fences.get(node)?;
     Some((situation.world.keys.fence(node), fence.modified))

@@ -1,4 +1,4 @@
-//! Everything that a plan is made from, as one value.
+//! The input of a plan, as one value.
 
 use super::interface::Config;
 use super::plan::Subject;
@@ -8,56 +8,57 @@ use ha_api_types::time::{Mono, Now};
 use ha_store::election::{CommitClock, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the leader looks at when it plans. The same situation gives the same plan.
+/// Input of a plan. The same situation gives the same plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// The store.
+    /// The view of the cluster.
     pub world: &'a World,
-    /// The present.
+    /// The present time.
     pub now: &'a Now,
-    /// The leader's term.
+    /// Term of the leader.
     pub term: Revision,
-    /// Who leads.
+    /// Settings of the leader's process.
     pub config: &'a Config,
-    /// Its candidate key.
+    /// Candidate key of the leader.
     pub membership: Membership,
-    /// When it committed.
+    /// Times of the leader's commits.
     pub commits: &'a CommitClock,
-    /// What its fence devices are doing, by node.
+    /// Work of fence devices in this process, by node.
     pub devices: &'a BTreeMap<String, super::fencing::devices::DeviceWork>,
-    /// Whether fence devices answer.
+    /// Results of the probes of fence devices.
     pub probes: &'a super::fencing::probes::DeviceProbes,
-    /// Nodes that an unknown commit of this process may have closed: they count as closed and as not closed.
+    /// Nodes that an unknown commit of this process may have closed: each counts both as closed and as not closed.
     pub perhaps_closed: &'a BTreeSet<String>,
-    /// Since when each node has carried more than the mean, or less, while the load was too uneven and nothing else went on; and
-    /// since when it has had too many services.
+    /// Imbalance of nodes. For the load: since when each node has been above or below the mean, while the imbalance
+    /// exceeded its threshold and no other action was in progress. For the number of services: since when the node
+    /// has had too many.
     pub uneven: &'a BTreeMap<(Measure, String), Side>,
-    /// Where services will be once the writes under way are seen: the nodes that each uses.
+    /// Nodes that services will use once the writes in progress are seen, by service.
     pub placing: &'a BTreeMap<String, BTreeSet<String>>,
-    /// What a write is under way about: it is not planned again before that is seen.
+    /// Subjects of writes in progress: they are not planned again before the write is seen.
     pub busy: &'a BTreeSet<Subject>,
-    /// What the reservation check found; `None`: nothing yet.
+    /// Result of the N+1 check; `None` if there is none yet.
     pub reservation: Option<&'a super::reservation::Finding>,
-    /// What is being delivered.
+    /// Notifications that are being delivered.
     pub deliveries: &'a super::notifications::deliveries::Deliveries,
-    /// The number of the next action uid of this term.
+    /// Number of the next action uid of this term.
     pub next_uid: u64,
 }
 
-/// What nodes are compared by.
+/// Property by which nodes are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// Their load, against the mean.
+    /// Load, compared with the mean.
     Load,
-    /// How many services they have, against the limit of the reservation.
+    /// Number of services, compared with the limit of the reservation settings.
     Services,
 }
 
-/// On which side of the mean or limit a node is.
+/// Position of a node relative to the mean or the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// It carries more.
+    /// `true` if the node is above it.
     pub above: bool,
-    /// Since when, on this process's clock.
+    /// Time since when, on this process's clock.
     pub since: Mono,
 }

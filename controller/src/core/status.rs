@@ -1,4 +1,4 @@
-//! What is shown: the statuses of nodes, groups, rules and the cluster. Nothing is written when nothing has changed.
+//! Statuses of nodes, groups, rules and the cluster. An unchanged status is not written.
 
 mod cluster;
 mod node;
@@ -17,7 +17,7 @@ use ha_scheduler::RuleConflict;
 use ha_store::{Guard, Transaction};
 use serde::Serialize;
 
-/// Plans all statuses but those of services and operations.
+/// Plans all statuses except those of services and operations.
 pub(super) fn plan(
     situation: &Situation<'_>,
     nodes: &NodeTable,
@@ -29,7 +29,7 @@ pub(super) fn plan(
     cluster::plan(situation, nodes, plan);
 }
 
-/// Writes a status, if it differs from what is stored, and tells `events` once it is written.
+/// Writes a status if it differs from the stored one, and emits `events` once it is written.
 fn write<T: Serialize + PartialEq>(
     situation: &Situation<'_>,
     plan: &mut Plan,
@@ -40,7 +40,7 @@ fn write<T: Serialize + PartialEq>(
     events: Vec<Event>,
 ) {
     let key = situation.world.keys.status(kind, name);
-    // A value that this version cannot read is replaced by the leader, which writes it (FENCING, R1.23).
+    // The leader writes this key, so it replaces a value that this version cannot read (FENCING, R1.23).
     let is_readable = !situation.world.unreadable.contains_key(&key);
     if is_readable && known.is_some_and(|known| known.value == *status) {
         return;
@@ -62,7 +62,6 @@ fn remove<T>(situation: &Situation<'_>, plan: &mut Plan, kind: Kind, name: &str,
     plan.act(Subject::Status(kind, name.to_owned()), transaction, Vec::new(), Note::None);
 }
 
-/// Sets one condition.
 fn condition(
     situation: &Situation<'_>,
     conditions: &mut Vec<Condition>,

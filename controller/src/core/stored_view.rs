@@ -1,4 +1,4 @@
-//! The cluster as the scheduler sees it, made from what is stored alone: for answers that any replica gives.
+//! The scheduler's view of the cluster from stored state alone, for answers that every controller can give.
 
 use super::health::watchdog_counts;
 use super::placement::{assembled, declared, service_facts};
@@ -11,7 +11,7 @@ use ha_api_types::record::Mode;
 use ha_api_types::resource::{Resource, ResourceStatus};
 use ha_scheduler::{NodeFacts, RuleConflict, Rules, View};
 
-/// The status of a resource, unless it is about an earlier object of that name.
+/// Returns the status of a resource, unless it belongs to an earlier object of that name.
 pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
     world
         .resource_statuses
@@ -21,9 +21,10 @@ pub fn status_of(world: &World, resource: &Resource) -> ResourceStatus {
         .unwrap_or_default()
 }
 
-/// The scheduler's view, and the rules that conflict.
+/// Returns the scheduler's view, and the conflicting rules.
 ///
-/// Unlike the leader's own, it takes the health of nodes from their statuses: any replica can make it.
+/// Unlike the leader's own view, it takes the health of nodes from their statuses, so every controller can compute
+/// it.
 pub fn view(world: &World) -> (View, Vec<RuleConflict>) {
     let (rules, conflicts) = Rules::compile(&declared(world));
     let services = world

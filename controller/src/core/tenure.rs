@@ -1,4 +1,4 @@
-//! The beginning and end of a term, and what a leader hears of its notifications: told, counted, and forgotten with the term.
+//! Start and end of a term, and the handling of notifications within it.
 
 use super::counted::Counted;
 use super::notifications::deliveries::{DeliveryId, DeliveryOutcome};
@@ -11,7 +11,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 
 impl Controller {
-    /// Tells a change of leadership.
+    /// Reports a change of leadership, and resets the state of the previous term.
     pub(super) fn note_leadership(&mut self) {
         let term = self.term();
         if self.led == term {
@@ -33,14 +33,12 @@ impl Controller {
         self.tell_of_cluster(event_type, reason, message);
     }
 
-    /// Begins what a plan wants delivered.
     pub(super) fn begin_deliveries(&mut self, plan: &mut Plan) {
         let wanted = std::mem::take(&mut plan.deliveries);
         let begun = self.deliveries.begin(plan.unsaid, wanted, self.now.raw);
         self.effects.extend(begun.into_iter().map(Effect::Deliver));
     }
 
-    /// A delivery has ended.
     pub(super) fn delivered(&mut self, id: DeliveryId, outcome: DeliveryOutcome) {
         let Some(ended) = self.deliveries.end(id, outcome, self.now.raw) else { return };
         self.dirty = true;

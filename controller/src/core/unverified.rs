@@ -1,5 +1,5 @@
-//! Nodes that were counted as empty while they were unreachable, and for which resources they have still to answer (FENCING,
-//! section 7: before anything is started on such a node again).
+//! Nodes that were counted as empty while they were unreachable, and the resources for which each has yet to answer.
+//! Each must answer before any service starts on it again (FENCING, section 7).
 
 use super::world::World;
 use ha_api_types::names;
@@ -8,11 +8,11 @@ use ha_api_types::record::{FenceState, Phase};
 use ha_api_types::resource::RequestedState;
 use std::collections::BTreeMap;
 
-/// Nodes, and the resources for which each has still to answer.
+/// Nodes, and the resources for which each has yet to answer.
 pub(super) type Unverified = BTreeMap<String, Vec<String>>;
 
 impl World {
-    /// The nodes that have still to answer, with the resources that counted them as empty.
+    /// Returns the nodes that have yet to answer, with the resources that counted them as empty.
     pub(super) fn unverified(&self) -> Unverified {
         let mut found = Unverified::new();
         for (name, status) in &self.resource_statuses {
@@ -26,7 +26,8 @@ impl World {
         found
     }
 
-    /// Whether nodes answer for the resource: nobody looks for one that is gone, Ignored, or safe to run twice.
+    /// Returns `true` if nodes must answer for the resource. A resource that is deleted, Ignored or safe to run twice
+    /// needs no answers.
     pub(super) fn is_verified_at_all(&self, name: &str, uid: &str) -> bool {
         self.resources.get(name).is_some_and(|resource| {
             let spec = &resource.value.spec;
@@ -34,16 +35,16 @@ impl World {
         })
     }
 
-    /// Whether a node that was counted as empty has said since its return that nothing of the resource runs there, or acts
-    /// for the resource itself.
+    /// Returns `true` if a node that was counted as empty has answered since its return. It has reported that the
+    /// resource does not run there, or has a permit for the resource itself.
     ///
-    /// A report that is newer than the fence was written by the agent that has read the order in that fence, or that
+    /// A report that is newer than the fence was written by an agent that has read the order in that fence, or has
     /// registered for it.
     pub(super) fn has_verified(&self, name: &str, uid: &str, node: &str) -> bool {
         let Some(fence) = self.fences.get(node).filter(|fence| fence.value.state == FenceState::Open) else {
             return false;
         };
-        // An operator has answered for the node since, as its driver cannot tell.
+        // An operator has answered for the node since, because its driver cannot tell.
         let answered = self.operations.values().any(|operation| {
             let spec = &operation.value.spec;
             spec.action == OperationAction::Start

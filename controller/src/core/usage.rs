@@ -1,4 +1,4 @@
-//! What agents have measured, as far as it counts: which figures are of now, and what a machine uses beside its services.
+//! Resource usage that agents have measured: the current figures, and the usage of a machine outside its services.
 
 use super::placement::uses;
 use super::world::World;
@@ -9,8 +9,8 @@ use ha_api_types::usage::Usage;
 use ha_scheduler::{NodeFacts, Services};
 use std::collections::BTreeMap;
 
-/// What was measured on a node under the epoch that is open now. Figures of a closed epoch say nothing: whatever they were
-/// about is gone, or nobody knows how it is.
+/// Returns the usage that was measured on a node under its open epoch. Figures of a closed epoch do not count,
+/// because its services are gone or in an unknown state.
 pub fn of_node<'a>(world: &'a World, node: &str) -> Option<&'a UsageReport> {
     let fence = &world.fences.get(node)?.value;
     let report = &world.usage_reports.get(node)?.value;
@@ -19,18 +19,18 @@ pub fn of_node<'a>(world: &'a World, node: &str) -> Option<&'a UsageReport> {
     is_of_now.then_some(report)
 }
 
-/// What a service was measured to use on the node where it is.
+/// Returns the measured usage of a service on its node; `None` if it was not measured there.
 pub fn of_service<'a>(world: &'a World, resource: &Resource, status: &ResourceStatus) -> Option<&'a Usage> {
     let node = status.node.as_ref().filter(|node| uses(status).contains(*node))?;
     let measured = of_node(world, node)?.services.get(&resource.metadata.name)?;
     (measured.uid == resource.metadata.uid).then_some(&measured.usage)
 }
 
-/// Where the user has not declared what is used outside hactl, it is what was measured on the whole machine without its
-/// services; a service that could not be measured is taken to use what it asks for.
+/// Computes the usage outside hactl of nodes without a declared one: the measured usage of the whole machine minus
+/// that of its services. A service that could not be measured counts with its requests.
 ///
-/// Subtracted is what the same report says, also of a service that has left meanwhile: the machine's figure holds it still, and
-/// would keep it from coming back.
+/// The usage of a service that has left since the report is subtracted too. The machine's figure still contains it,
+/// and would otherwise prevent the return of the service.
 pub(super) fn count_outside(world: &World, nodes: &mut BTreeMap<String, NodeFacts>, services: &Services) {
     if world.usage_reports.is_empty() {
         return;
@@ -86,7 +86,7 @@ mod tests {
         Some(Quantity::from_units(count << 30))
     }
 
-    /// A node with `web`, measured under this epoch and boot while another may be open.
+    /// Returns a node with `web`, measured under this epoch and boot id while another epoch may be open.
     fn world(epoch: u64, boot_id: &str, state: FenceState) -> World {
         let keys = Keys::new("t");
         let mut resource = Resource::new("web", ResourceSpec::default());
@@ -174,7 +174,8 @@ mod tests {
         check(|resource, _| resource.metadata.uid = "u2".to_owned(), None);
     }
 
-    /// What counts as used outside on n1, where 8 GiB are in use and a report may know of `web`, which asks for 4 GiB.
+    /// Checks the usage outside hactl on n1, where 8 GiB are in use and a report may contain `web`, which requests 4
+    /// GiB.
     fn check_outside(
         declared: Option<Quantity>,
         known: Option<Quantity>,
@@ -203,10 +204,10 @@ mod tests {
         check_outside(None, None, &["n1"], gib(4));
         check_outside(None, gib(9), &["n1"], None);
         check_outside(gib(1), gib(3), &["n1"], gib(1));
-        // One that is on its way here is perhaps in the machine's figure already.
+        // The machine's figure may already contain an arriving service.
         check_outside(None, None, &["n2", "n1"], gib(4));
         check_outside(None, None, &["n2"], gib(8));
-        // One that has left meanwhile was in the machine's figure.
+        // The machine's figure contains a service that has left since.
         check_outside(None, gib(3), &[], gib(5));
         check_outside(None, gib(3), &["n2"], gib(5));
     }

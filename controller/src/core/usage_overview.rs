@@ -1,4 +1,4 @@
-//! What nodes and services use now, for people.
+//! The overview of current resource usage of nodes and services.
 
 use super::asked::requests;
 use super::placement::uses;
@@ -7,7 +7,8 @@ use super::usage;
 use super::world::World;
 use ha_api_types::view::{NodeUsage, ResourceUsage, UsageOverview};
 
-/// What any replica can say of what is used: the figures that count now, and what nodes have and services ask for beside them.
+/// Returns the measured usage together with the capacity of nodes and the requests of services. Every controller can
+/// compute it.
 pub fn overview(world: &World) -> UsageOverview {
     let nodes = world.nodes.keys().map(|name| {
         let status = world.node_statuses.get(name).map(|status| &status.value);

@@ -1,4 +1,5 @@
-//! The cluster as last read from the store: typed, with revisions, and with the moment at which this process saw each.
+//! The view of the cluster as last read from etcd: typed, with revisions, and with the time at which this process saw
+//! each value.
 
 mod counting;
 mod failed_moves;
@@ -38,106 +39,106 @@ use tables::{drop_value, put, put_one, put_record};
 /// Objects or records by name.
 pub type Table<T> = BTreeMap<String, Versioned<T>>;
 
-/// The typed view.
+/// The typed view of the cluster.
 ///
-/// Guarantees: it is what the store held at `revision`, as a whole. A key whose value cannot be read, or not in every field, is
-/// in `unreadable`, and counts as its most dangerous reading (`world/unreadable.rs`); candidates alone are not read before they
-/// are shown.
+/// Guarantees: it is the complete content of etcd at `revision`. A key whose value is unreadable, completely or in
+/// some field, is in `unreadable` and counts as its most dangerous reading (`world/unreadable.rs`). Only candidates
+/// are not parsed before they are shown.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// The layout of the keys.
+    /// Layout of the keys.
     pub keys: Keys,
-    /// Complete up to here; 0: nothing read yet.
+    /// Revision up to which the view is complete; 0 before the first read.
     pub revision: Revision,
-    /// The one Cluster object.
+    /// The single Cluster object.
     pub cluster: Option<Versioned<Cluster>>,
-    /// Resources.
+    /// Resource objects by name.
     pub resources: Table<Resource>,
-    /// Groups.
+    /// Group objects by name.
     pub groups: Table<Group>,
-    /// Affinity rules.
+    /// AffinityRule objects by name.
     pub rules: Table<AffinityRule>,
-    /// Nodes.
+    /// Node objects by name.
     pub nodes: Table<Node>,
-    /// Node groups.
+    /// NodeGroup objects by name.
     pub node_groups: Table<NodeGroup>,
-    /// Operations.
+    /// Operation objects by name.
     pub operations: Table<Operation>,
-    /// The Cluster's status.
+    /// Status of the Cluster object.
     pub cluster_status: Option<Versioned<ClusterStatus>>,
-    /// Statuses of resources.
+    /// Statuses of resources by name.
     pub resource_statuses: Table<ResourceStatus>,
-    /// Statuses of groups.
+    /// Statuses of groups by name.
     pub group_statuses: Table<RuleStatus>,
-    /// Statuses of affinity rules.
+    /// Statuses of affinity rules by name.
     pub rule_statuses: Table<RuleStatus>,
-    /// Statuses of nodes.
+    /// Statuses of nodes by name.
     pub node_statuses: Table<NodeStatus>,
-    /// Statuses of node groups.
+    /// Statuses of node groups by name.
     pub node_group_statuses: Table<NodeGroupStatus>,
-    /// Statuses of operations.
+    /// Statuses of operations by name.
     pub operation_statuses: Table<OperationStatus>,
     /// Assignments by resource.
     pub assignments: Table<Assignment>,
     /// Tombstones by resource.
     pub tombstones: Table<Tombstone>,
-    /// Fences by node.
+    /// Fence records (epoch and fencing state) by node.
     pub fences: Table<Fence>,
     /// Heartbeats by node.
     pub alive: Table<Alive>,
-    /// What agents say of their nodes.
+    /// Reports of agents about their nodes, by node.
     pub node_reports: Table<NodeReport>,
-    /// What agents found when they examined their machines.
+    /// Results of the agents' machine checks, by node.
     pub doctor_reports: Table<DoctorReport>,
-    /// What agents have measured.
+    /// Resource usage measured by agents, by node.
     pub usage_reports: Table<UsageReport>,
-    /// What agents say of services: by resource, then by node.
+    /// Reports of agents about services: by resource, then by node.
     pub service_reports: BTreeMap<String, Table<ServiceReport>>,
-    /// What was told to the targets of notifications.
+    /// Record of notifications; `None` if none was ever stored.
     pub notified: Option<Versioned<Notified>>,
-    /// The marker of a store that was restored from a backup.
+    /// Marker of a restore from a backup; `None` if no restore is in progress.
     pub restored: Option<Versioned<Restored>>,
-    /// Which data this is; `None`: the first leader has not said so yet.
+    /// Identity of etcd's data; `None` until the first leader has created it.
     pub incarnation: Option<Versioned<Incarnation>>,
-    /// The leader key.
+    /// The leader key; `None` without a leader.
     pub leader: Option<Entry>,
-    /// Candidates by id, as they were read: only who shows them wants to know what they say ([`World::candidates`]).
+    /// Candidate keys by id, unparsed. [`World::candidates`] parses them for display.
     pub candidate_entries: BTreeMap<String, Entry>,
-    /// Refresh keys by candidate id, as they were read.
+    /// Refresh keys by candidate id, unparsed.
     pub refresh_entries: BTreeMap<String, Entry>,
-    /// When each candidate was last seen to refresh its keys.
+    /// Time of the last observed refresh, by candidate id.
     pub refreshed: BTreeMap<String, Refreshed>,
-    /// Keys whose value cannot be read in every field, and why.
+    /// Keys whose value is unreadable in some field, with the error.
     pub unreadable: BTreeMap<String, String>,
-    /// What of them counts as its most dangerous reading.
+    /// Unreadable values that count as their most dangerous reading.
     pub(in crate::core) doubts: unreadable::Doubts,
-    /// When each node was last heard.
+    /// Time of the last observed heartbeat, by node.
     pub observations: BTreeMap<String, Observation>,
     /// Services whose last move failed.
     pub failed_moves: BTreeMap<String, FailedMoves>,
-    /// The identity of each resource's definition, worked out when the resource changes.
+    /// Identity of each resource's definition, computed when the resource changes.
     identities: Identities,
-    /// What the Cluster object asks for, worked out when it changes: everything that happens is looked at under it.
+    /// Timings of the Cluster object, computed when it changes, because every input needs them.
     timings: Timings,
-    /// What happens is kept for whoever counts it; `None`: nobody does.
+    /// Events that wait to be counted; `None` if this view does not count.
     counting: Option<counting::Counting>,
-    /// Everything above as it was read: of a complete reading, only what differs from it is looked at.
+    /// All entries as read, so that a complete read only processes differences.
     read: BTreeMap<String, Entry>,
 }
 
-/// What a change was about, as far as it decides whether to plan again.
+/// Effect of a change on planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Touched {
-    /// Nothing that is planned from.
+    /// No plan depends on it.
     Nothing,
-    /// A heartbeat of a node that was heard in time before.
+    /// A heartbeat of a node that was in time before.
     Heartbeat,
-    /// Something to plan from.
+    /// A plan may depend on it.
     Something,
 }
 
 impl World {
-    /// A view before the first reading.
+    /// Creates an empty view, before the first read.
     pub fn new(keys: Keys) -> World {
         World {
             keys,
@@ -182,13 +183,13 @@ impl World {
         }
     }
 
-    /// A view before the first reading, of which somebody will take what happened.
+    /// Creates an empty view that collects events to count.
     pub(in crate::core) fn counted(keys: Keys) -> World {
         World { counting: Some(counting::Counting::default()), ..World::new(keys) }
     }
 
-    /// Replaces the view by a complete reading, unless the view is newer already. What has not changed keeps the moment
-    /// at which it was first seen.
+    /// Replaces the view by a complete read, unless the view is already newer. Unchanged values keep the time at
+    /// which they were first seen.
     pub fn replace(&mut self, entries: Vec<Entry>, revision: Revision, now: Mono) {
         if revision < self.revision {
             return;
@@ -207,7 +208,7 @@ impl World {
         self.revision = revision;
     }
 
-    /// Applies changes in order; those that the view already holds are skipped.
+    /// Applies changes in order. Changes that the view already contains are skipped.
     pub fn apply(&mut self, changes: Vec<Change>, revision: Revision, now: Mono) -> Touched {
         let mut touched = Touched::Nothing;
         for change in changes {
@@ -222,7 +223,7 @@ impl World {
         touched
     }
 
-    /// The settings of the cluster; defaults when there is no Cluster object.
+    /// Returns the settings of the cluster; defaults without a Cluster object.
     pub fn settings(&self) -> Cow<'_, ClusterSpec> {
         match &self.cluster {
             Some(cluster) => Cow::Borrowed(&cluster.value.spec),
@@ -230,18 +231,18 @@ impl World {
         }
     }
 
-    /// The timings that the Cluster object asks for; defaults when they are not valid.
+    /// Returns the timings of the Cluster object; defaults if they are invalid.
     pub fn timings(&self) -> Timings {
         self.timings
     }
 
-    /// What a service is said to be on a node.
+    /// Returns the report of a node about a service.
     pub fn service_report(&self, resource: &str, node: &str) -> Option<&Versioned<ServiceReport>> {
         self.service_reports.get(resource)?.get(node)
     }
 
-    /// The epoch under which whatever may still run on a node was permitted: the open one, or the one that was open
-    /// before it was closed without a proof yet. `None`: nothing that is managed may run there.
+    /// Returns the epoch under which services that may still run on a node were permitted: the open one, or the last
+    /// one if it was closed without a proof. `None` if no managed service may run there.
     pub fn living_epoch(&self, node: &str) -> Option<u64> {
         let fence = &self.fences.get(node)?.value;
         match fence.state {
@@ -251,7 +252,7 @@ impl World {
         }
     }
 
-    /// The first of these keys whose value cannot be read, and why.
+    /// Returns the first of these keys with an unreadable value, and the error.
     pub fn is_unreadable(&self, keys: &[String]) -> Option<(&String, &String)> {
         keys.iter().find_map(|key| self.unreadable.get_key_value(key))
     }
@@ -288,7 +289,7 @@ impl World {
             Key::Notified => put_one(&mut self.notified, CLUSTER_NAME, entry, now).map_err(drop_value),
             Key::Incarnation => put_one(&mut self.incarnation, CLUSTER_NAME, entry, now).map_err(drop_value),
             Key::Restored => {
-                // One that cannot be read marks all the same.
+                // An unreadable marker still counts as a marker.
                 let value = serde_json::from_slice(&entry.value).unwrap_or_default();
                 let seen = self.restored.as_ref().filter(|known| known.modified == entry.mod_revision);
                 let seen = seen.map_or(now, |known| known.seen);
@@ -356,7 +357,7 @@ impl World {
         if matches!(key, Key::Spec(Kind::Cluster, _) | Key::Status(Kind::Cluster, _)) {
             self.keep_settings(now);
         }
-        // Nothing moves for a figure: whoever plans looks at the newest.
+        // Usage figures alone cause no plan; the next plan uses the latest ones.
         if matches!(key, Key::UsageReport(_)) { Touched::Nothing } else { Touched::Something }
     }
 
@@ -372,7 +373,7 @@ impl World {
             Kind::Node => put(&mut self.nodes, name, entry, now),
             Kind::NodeGroup => put(&mut self.node_groups, name, entry, now),
             Kind::Cluster => {
-                // What cannot be read changes nothing: the settings before it stay active.
+                // An unreadable Cluster object changes nothing: the previous settings stay active.
                 let mut read = self.cluster.clone();
                 let result = put_one(&mut read, name, entry, now).map_err(drop_value);
                 if result.is_ok() && name == CLUSTER_NAME {
@@ -467,7 +468,7 @@ impl World {
                 self.refreshed.remove(name);
             }
             Key::Refresh(name) => drop(self.refresh_entries.remove(name)),
-            // A deleted heartbeat is only silence: the observation stays.
+            // A deleted heartbeat counts only as silence: the observation stays.
             Key::Alive(name) => drop(self.alive.remove(name)),
             Key::NodeReport(name) => drop(self.node_reports.remove(name)),
             Key::DoctorReport(name) => drop(self.doctor_reports.remove(name)),
@@ -485,7 +486,7 @@ impl World {
     }
 }
 
-/// The guard under which a key is written: as it was read.
+/// Returns the guard for a write of a key: the key as it was read.
 pub fn guard_of<T>(known: Option<&Versioned<T>>) -> Guard {
     known.map_or(Guard::Absent, |known| Guard::Unchanged(known.modified))
 }

@@ -1,4 +1,5 @@
-//! Writes under way: one per key, joined into few transactions, taken apart when one of them holds up the others.
+//! Writes in progress: one per key, batched into few transactions, and sent separately if one of them delays the
+//! others.
 
 use super::interface::CommitId;
 use super::plan::{Action, Note, Plan, Subject};
@@ -10,14 +11,14 @@ use ha_store::election::{Leadership, Readings};
 use ha_store::{Outcome, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Batches under way at once; more than this only queues up in front of the store.
+/// Maximum number of batches in progress; more would only queue in front of etcd.
 const MOST_BATCHES: usize = 16;
-/// The pause after the store refused a write, milliseconds.
+/// Pause after etcd refused a write, in milliseconds.
 const REFUSED_PAUSE_MS: Millis = 1_000;
-/// The longest pause after conflicts in a row, milliseconds.
+/// Maximum pause after consecutive conflicts, in milliseconds.
 const CONFLICT_PAUSE_MS: Millis = 1_000;
 
-/// One transaction under way.
+/// One transaction in progress.
 #[derive(Clone, Debug)]
 struct Batch {
     actions: Vec<Member>,
@@ -31,83 +32,84 @@ struct Member {
     note: Note,
 }
 
-/// Why a subject is not planned now.
+/// Reason why a subject is not planned now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Busy {
-    /// Its write is under way.
+    /// The write is in progress.
     Sent,
-    /// Its write was applied; the view must show it.
+    /// The write was applied, and the view must show this revision first.
     Until(Revision),
-    /// Its outcome was a conflict or is unknown; the store must be read again.
+    /// The outcome was a conflict or is unknown, and etcd must be read again first.
     Reading(u64),
-    /// The store refused it, or it conflicted again and again.
+    /// Pause until this time, because etcd refused the write, or it conflicted repeatedly.
     Pause(Mono),
 }
 
-/// The revisions that tell a write to a node's fence which was sent before from one that can still be applied.
+/// Returns the revisions of a node's fence and heartbeat. They distinguish an earlier write to the fence from one
+/// that can still be applied.
 fn fence_and_alive(world: &World, node: &str) -> (Revision, Option<Revision>) {
     let fence = world.fences.get(node).map_or(0, |fence| fence.modified);
     (fence, world.alive.get(node).map(|alive| alive.modified))
 }
 
-/// What an answered batch means to the core.
+/// Result of an answered batch for the core.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answered {
-    /// What to tell.
+    /// Events to emit.
     pub(super) events: Vec<Event>,
-    /// Notes of applied actions, with when they were sent and the revision.
+    /// Notes of applied actions, with the time of sending and the revision.
     pub(super) applied: Vec<(Note, Mono, Revision)>,
-    /// What the store said when it refused.
+    /// Error of etcd if it refused the batch.
     pub(super) refused: Option<String>,
 }
 
-/// All writes of the planner that are not settled.
+/// All unfinished writes of the planner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     batches: BTreeMap<CommitId, Batch>,
     busy: BTreeMap<Subject, Busy>,
-    /// Subjects whose last joined write conflicted: they go alone next time, so that who really conflicts holds up
-    /// nobody else.
+    /// Subjects whose last batched write conflicted. They are sent alone next time, so that the conflicting one does
+    /// not delay the others.
     alone: BTreeSet<Subject>,
     conflicts: BTreeMap<Subject, u32>,
     /// Nodes that an unknown commit may have closed, with the fence's revision before it.
     perhaps_closed: BTreeMap<String, Revision>,
-    /// Fences that an unknown commit may have written: the revisions of fence and heartbeat before it. One of them has
-    /// changed once it can be applied no more.
+    /// Fences that an unknown commit may have written: the revisions of fence and heartbeat before the commit. Once
+    /// one of the two has changed, the commit can no longer be applied.
     unknown_fences: BTreeMap<String, (Revision, Option<Revision>)>,
-    /// The nodes that services will use once what is under way is seen.
+    /// Nodes that services will use once the writes in progress are seen.
     placing: BTreeMap<String, (Subject, BTreeSet<String>)>,
 }
 
 impl Writes {
-    /// Subjects that are not to be planned.
+    /// Returns the subjects that must not be planned.
     pub(super) fn busy(&self) -> BTreeSet<Subject> {
         self.busy.keys().cloned().collect()
     }
 
-    /// Where services will be.
+    /// Returns the nodes that services will use.
     pub(super) fn placing(&self) -> BTreeMap<String, BTreeSet<String>> {
         self.placing.iter().map(|(name, (_, uses))| (name.clone(), uses.clone())).collect()
     }
 
-    /// Nodes that count as closed and as not closed.
+    /// Returns the nodes that count both as closed and as not closed.
     pub(super) fn perhaps_closed(&self) -> BTreeSet<String> {
         self.perhaps_closed.keys().cloned().collect()
     }
 
-    /// Whether a write of this process may close a node's epoch, or has.
+    /// Returns `true` if a write of this process may close a node's epoch, or has closed it.
     pub(super) fn may_close(&self, node: &str) -> bool {
         let about = |member: &Member| matches!(&member.subject, Subject::Fence(name) if name == node);
         self.unknown_fences.contains_key(node)
             || self.batches.values().any(|batch| batch.actions.iter().any(about))
     }
 
-    /// Whether a batch carries this id.
+    /// Returns `true` if a batch has this id.
     pub(super) fn contains(&self, id: CommitId) -> bool {
         self.batches.contains_key(&id)
     }
 
-    /// Frees what is settled by the view or the clock. Returns whether something became free.
+    /// Frees subjects whose wait has ended. Returns `true` if a subject became free.
     pub(super) fn settle(&mut self, world: &World, readings: &Readings, now: Mono) -> bool {
         let before = self.busy.len();
         self.busy.retain(|_, busy| match busy {
@@ -128,7 +130,7 @@ impl Writes {
         self.busy.len() != before
     }
 
-    /// When a pause ends.
+    /// Returns the end of the earliest pause.
     pub(super) fn deadline(&self) -> Option<Mono> {
         self.busy
             .values()
@@ -139,8 +141,8 @@ impl Writes {
             .min()
     }
 
-    /// Takes a plan's actions into signed transactions. Fences go alone: nothing may hold them up. What does not fit now
-    /// is planned again later.
+    /// Sends a plan's actions in transactions with the leader's guard. Fences are sent alone, so that nothing delays
+    /// them. Actions beyond the limit are planned again later.
     pub(super) fn send(
         &mut self,
         plan: &mut Plan,
@@ -186,7 +188,6 @@ impl Writes {
             .collect()
     }
 
-    /// The outcome of a batch.
     pub(super) fn answered(
         &mut self,
         id: CommitId,
@@ -239,7 +240,8 @@ impl Writes {
         answered
     }
 
-    /// A write that conflicts alone is planned from a new reading; after several in a row it also pauses.
+    /// Handles a write that conflicted alone: it is planned after another read, and after several conflicts also
+    /// pauses.
     fn conflicted(&mut self, subject: &Subject, readings: &mut Readings, now: Mono) -> Busy {
         let count = self.conflicts.entry(subject.clone()).or_default();
         *count = count.saturating_add(1);
@@ -251,7 +253,8 @@ impl Writes {
         }
     }
 
-    /// Leadership ended: what is under way will conflict or has been applied; nothing is planned from it.
+    /// Handles the end of leadership. Writes in progress will conflict or have been applied, and no plan depends on
+    /// them.
     pub(super) fn depose(&mut self) {
         self.busy.retain(|_, busy| *busy == Busy::Sent);
         self.alone.clear();

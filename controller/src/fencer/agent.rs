@@ -1,4 +1,4 @@
-//! One run of one fence agent: a child process in its own process group, attributes on its standard input.
+//! One run of one fence agent: a child process in its own process group, with attributes on its standard input.
 
 use ha_api_types::node::FencePart;
 use nix::sys::signal::{Signal, killpg};
@@ -9,17 +9,14 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// What a device says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PowerState {
-    /// On.
     On,
-    /// Off.
     Off,
 }
 
 impl PowerState {
-    /// The action that brings it about.
+    /// Returns the action that leads to this state.
     pub(super) fn verb(self) -> &'static str {
         match self {
             PowerState::On => "on",
@@ -28,17 +25,17 @@ impl PowerState {
     }
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// The exit status; `None`: killed by a signal.
+    /// Exit status; `None` if the agent was killed by a signal.
     pub(super) code: Option<i32>,
-    /// The last line that it said.
+    /// Last line of the output.
     pub(super) said: String,
 }
 
 impl Ended {
-    /// What `status` means.
+    /// Returns the power state that the exit status of `status` means; `None` for a failure.
     pub(super) fn power(&self) -> Option<PowerState> {
         match self.code {
             Some(0) => Some(PowerState::On),
@@ -55,29 +52,29 @@ impl Ended {
     }
 }
 
-/// An agent's program with its attributes. They may hold passwords, so they are never printed.
+/// An agent's program with its attributes. They may contain passwords, so they are never printed.
 pub(super) struct Agent {
     program: PathBuf,
     attributes: String,
 }
 
-/// Kills the whole group of a run that is dropped before it ended.
+/// Process group of a run; it is killed on drop.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
-            // It may have ended by itself.
+            // The group may have ended on its own.
             let _ = killpg(pid, Signal::SIGKILL);
         }
     }
 }
 
-/// How much of what an agent says is kept, bytes.
+/// Maximum length of the agent's output that is kept, in bytes.
 const KEPT: usize = 2_000;
 
 impl Agent {
-    /// Finds the program and reads its attributes, or says what to do.
+    /// Finds the program and reads its attributes. The error contains the suggested action.
     pub(super) fn find(folders: &[PathBuf], part: &FencePart) -> Result<Agent, String> {
         if part.agent.is_empty() || part.agent.contains('/') {
             return Err(format!("{:?} is not the name of a fence agent, as fence_ipmilan", part.agent));
@@ -101,7 +98,7 @@ impl Agent {
         Ok(Agent { program, attributes })
     }
 
-    /// Runs it; when `until` passes or the caller gives up, the whole process group is killed.
+    /// Runs the agent. If `until` passes or the future is dropped, the whole process group is killed.
     pub(super) async fn run(&self, verb: &str, until: Instant) -> Result<Ended, String> {
         let name = self.program.display().to_string();
         let child = Command::new(&self.program)
@@ -113,7 +110,8 @@ impl Agent {
             .spawn()
             .map_err(|error| format!("{name} cannot be started: {error}"))?;
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
-        // Dropped at the end of this run however it ends, also with what the agent left behind in its group.
+        // Dropped at the end of this run in every case, so that processes that the agent left in its group are also
+        // killed.
         let _group = Group(pid);
         let ended = tokio::time::timeout_at(until, self.converse(child, verb)).await;
         ended.map_err(|_| format!("{verb} did not end in time"))?.map_err(|error| format!("{name}: {error}"))
@@ -122,7 +120,7 @@ impl Agent {
     async fn converse(&self, mut child: Child, verb: &str) -> std::io::Result<Ended> {
         if let Some(mut input) = child.stdin.take() {
             let text = format!("{}action={verb}\n", self.attributes);
-            // An agent that does not read its input says by its exit status how that went.
+            // An agent that does not read its input reports the result by its exit status.
             let _ = input.write_all(text.as_bytes()).await;
         }
         let output = child.wait_with_output().await?;

@@ -1,4 +1,4 @@
-//! The fence-agent protocol against small agents that keep their state in a file.
+//! Tests of the fence-agent protocol with small agents that keep their state in a file.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
@@ -108,7 +108,7 @@ async fn an_agent_that_hangs_is_killed_with_its_children() {
     assert!(message.contains("did not end in time"), "{message}");
     let pid = std::fs::read_to_string(&mark).expect("the child's pid");
     let stat = format!("/proc/{}/stat", pid.trim());
-    // The kernel needs a moment to end it; a zombie counts as ended.
+    // The kernel needs a moment to end the process; a zombie counts as ended.
     while std::fs::read_to_string(&stat).is_ok_and(|text| !text.contains(") Z ")) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

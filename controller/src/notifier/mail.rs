@@ -1,4 +1,4 @@
-//! A notification by mail: plain text, and an id that is the same whenever it is sent again.
+//! Delivery of a notification by mail: plain text, with a message id that stays the same when the mail is sent again.
 
 use super::{deepest, file, secret};
 use crate::core::notifications::deliveries::DeliveryOutcome;
@@ -14,10 +14,10 @@ use lettre::transport::smtp::extension::ClientId;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Tokio1Executor};
 use std::time::Duration;
 
-/// One command of the dialogue.
+/// Timeout of one SMTP command.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Answers by which a server says that it will never take the mail: the mailbox, its name, its size. All others may be about
-/// the server itself or who logs in, which can be mended.
+/// Status codes by which a server permanently refuses the mail: the mailbox, its name, its size. Other errors may
+/// concern the server or the login, which can be corrected.
 const REFUSALS: [u16; 5] = [550, 551, 552, 553, 556];
 
 type Transport = AsyncSmtpTransport<Tokio1Executor>;
@@ -44,7 +44,7 @@ pub(super) async fn send(smtp: &SmtpSpec, notification: &Notification) -> Delive
     }
 }
 
-/// One address that is refused must not keep it from the others.
+/// Sends the mail to each address separately, so that a refused address does not affect the others.
 async fn one_by_one(transport: &Transport, envelope: &Envelope, mail: &[u8]) -> DeliveryOutcome {
     let mut refused = Vec::new();
     for address in envelope.to() {
@@ -71,7 +71,7 @@ fn is_refusal(error: &Error) -> bool {
     code.is_some_and(|code| REFUSALS.contains(&code))
 }
 
-/// What the server said is in the error itself, what the network did in its cause.
+/// Returns the text of an error: the server's answer from the error itself, a network failure from its cause.
 fn said(error: &Error) -> String {
     if error.status().is_some() { error.to_string() } else { deepest(error) }
 }
@@ -107,7 +107,7 @@ async fn parameters(smtp: &SmtpSpec, host: &str) -> Result<TlsParameters, String
     })
 }
 
-/// The mail. Its sender is a program, which programs that answer by themselves can tell.
+/// Builds the mail. It is marked as sent by a program, so that automatic responders do not answer it.
 pub(super) fn message(smtp: &SmtpSpec, notification: &Notification) -> Result<Message, String> {
     let address = |text: &str| text.parse::<Address>().map_err(|error| format!("{text}: {error}"));
     let from = address(&smtp.from)?;

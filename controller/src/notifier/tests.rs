@@ -1,4 +1,4 @@
-//! What is sent, byte for byte where others rely on it, to sinks on loopback.
+//! Tests of notifications that are sent to loopback servers, byte by byte where receivers depend on it.
 
 use super::deliver;
 use super::mail::message;
@@ -20,7 +20,7 @@ fn notification() -> Notification {
     }
 }
 
-/// Answers one request, and gives back what it got.
+/// Answers one request, and returns the request.
 async fn answers(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

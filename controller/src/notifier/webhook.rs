@@ -1,4 +1,4 @@
-//! A notification by POST, as JSON.
+//! Delivery of a notification by POST, as JSON.
 
 use super::{deepest, file, secret};
 use crate::core::notifications::deliveries::DeliveryOutcome;
@@ -10,9 +10,9 @@ use sha2::Sha256;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// A host that does not answer.
+/// Timeout of a connection to the host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of an answer is repeated, in characters.
+/// Maximum length of the quoted response, in characters.
 const LONGEST_ANSWER: usize = 200;
 
 pub(super) async fn post(webhook: &WebhookSpec, notification: &Notification) -> DeliveryOutcome {
@@ -57,13 +57,13 @@ async fn attempt(webhook: &WebhookSpec, notification: &Notification) -> Result<D
     })
 }
 
-/// A new one each time: there are few, and the files that it is made of may have changed.
+/// Creates a client. Requests are rare, and the certificate files may have changed, so the client is not reused.
 async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
-    // The only failure is that another provider was installed before, which is as good.
+    // The only failure is that a provider is already installed, which is equally good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("hactl/", env!("CARGO_PKG_VERSION")))
-        // A redirected POST would become a GET, or go to where nobody meant it to.
+        // A redirected POST would become a GET, or go to an unintended host.
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .connect_timeout(CONNECT_TIMEOUT);
@@ -74,7 +74,7 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
             .ok_or_else(|| format!("caFile {path} holds no PEM certificate"))?;
         builder = builder.tls_certs_only(certificates);
     } else if !webhook.url.starts_with("https://") {
-        // A machine without authorities of its own can do without them.
+        // A machine without certificate authorities of its own does not need any for plain HTTP.
         builder = builder.tls_certs_only(Vec::new());
     }
     builder.build().map_err(|error| {
@@ -83,7 +83,7 @@ async fn client(webhook: &WebhookSpec) -> Result<reqwest::Client, String> {
     })
 }
 
-/// The beginning of what it said, on one line.
+/// Returns the beginning of the response, on one line.
 async fn said(mut answer: reqwest::Response) -> String {
     let mut body = Vec::new();
     while body.len() < LONGEST_ANSWER * 4 {
@@ -99,10 +99,10 @@ async fn said(mut answer: reqwest::Response) -> String {
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
 
-/// As GitHub and others write it.
+/// Returns the signature in the format of GitHub and others.
 pub(super) fn signature(key: &[u8], body: &[u8]) -> String {
     let mut text = "sha256=".to_owned();
-    // A key of any length will do, so this never fails.
+    // A key of any length is valid, so this never fails.
     if let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) {
         mac.update(body);
         for byte in mac.finalize().into_bytes() {

@@ -1,4 +1,4 @@
-//! What a core asks of etcd, each beside the loop.
+//! Requests of a core to etcd, each in a task of its own.
 
 use super::Inputs;
 use super::metrics::ControllerMetrics;
@@ -7,7 +7,7 @@ use ha_store::etcd::EtcdStore;
 use ha_store::{LeaseId, Outcome, Store, Transaction};
 use std::time::Duration;
 
-/// The way to etcd, and back.
+/// Connection of a core to etcd, and the channel for answers.
 #[derive(Clone)]
 pub(super) struct StoreLink {
     store: EtcdStore,
@@ -15,7 +15,7 @@ pub(super) struct StoreLink {
     metrics: ControllerMetrics,
 }
 
-/// Beyond this an answer is no longer waited for, whatever the client's own deadlines.
+/// Maximum wait for an answer, whatever the client's own deadlines are.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl StoreLink {
@@ -31,7 +31,7 @@ impl StoreLink {
                 .await
                 .unwrap_or_else(|_| Outcome::Unknown("no answer in time".to_owned()));
             metrics.committed(&outcome);
-            // Nobody listens any more once the loop has ended; so with all answers here.
+            // The receiver is gone once the loop has ended. The same holds for all answers here.
             let _ = inputs.send(Input::Committed { id, outcome });
         });
     }

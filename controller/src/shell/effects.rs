@@ -1,4 +1,4 @@
-//! What the core asks for, begun in order; what takes time answers through the inputs.
+//! Start of the core's effects, in order. Effects that take time answer through the inputs.
 
 use super::Inputs;
 use super::commits::StoreLink;
@@ -11,7 +11,6 @@ use crate::fencer::Fencer;
 use crate::notifier;
 use ha_store::event_writer::EventWriter;
 
-/// Everything that effects need.
 pub(super) struct Effects {
     pub(super) store: StoreLink,
     pub(super) refresher: Refreshing,
@@ -24,7 +23,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Begins an effect; returns at once.
+    /// Starts an effect and returns immediately.
     pub(super) fn begin(&mut self, effect: Effect) {
         match effect {
             Effect::Commit { id, transaction } => self.store.commit(id, transaction),
@@ -35,7 +34,7 @@ impl Effects {
                     tracing::info!(node = %run.node, device = %run.device.name, action = ?run.action, "fence device");
                     let outcome = fencer.run(&run).await;
                     tracing::info!(node = %run.node, device = %run.device.name, ?outcome, "fence device ended");
-                    // Nobody listens any more once the loop has ended.
+                    // The receiver is gone once the loop has ended.
                     let _ = inputs.send(Input::FencerDone { id: run.id, outcome });
                 });
             }
@@ -48,17 +47,17 @@ impl Effects {
                 tokio::spawn(async move {
                     let outcome = notifier::deliver(&delivery).await;
                     note(&delivery, &outcome);
-                    // Nobody listens any more once the loop has ended.
+                    // The receiver is gone once the loop has ended.
                     let _ = inputs.send(Input::Delivered { id: delivery.id, outcome });
                 });
             }
             Effect::AnswerHold { id, answer } => self.holding.answer(id, answer),
             Effect::Count(counted) => self.metrics.count(&counted),
             Effect::Order(orders) => {
-                // Nobody listens any more once the election has ended.
+                // The receiver is gone once the election has ended.
                 let _ = self.election.send(Input::Orders(orders));
             }
-            // Of the election alone.
+            // Only the election has these effects.
             Effect::GrantLease { .. }
             | Effect::KeepAlive { .. }
             | Effect::Revoke { .. }
@@ -68,7 +67,7 @@ impl Effects {
     }
 }
 
-/// What became of a notification, in the log.
+/// Logs the outcome of a notification.
 fn note(delivery: &Delivery, outcome: &DeliveryOutcome) {
     let (notification, target) = (&delivery.notification.id, delivery.target.name());
     let summary = &delivery.notification.summary;

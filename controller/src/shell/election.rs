@@ -1,4 +1,4 @@
-//! The election on a task of its own, with channels to etcd of its own: no plan holds up a refresh or a keep-alive.
+//! The task of the election, with its own channels to etcd, so that no plan delays a refresh or a keep-alive.
 
 use super::Inputs;
 use super::commits::StoreLink;
@@ -12,12 +12,11 @@ use ha_runtime::reconcile::{Core, drive};
 use ha_store::etcd::EtcdStore;
 use tokio::sync::{mpsc, watch};
 
-/// What the election needs.
 pub(super) struct ElectionTask {
     pub(super) config: Config,
     pub(super) store: EtcdStore,
     pub(super) link: StoreLink,
-    /// The planner's inputs.
+    /// Inputs of the planner.
     pub(super) planner: Inputs,
     pub(super) ended: watch::Sender<bool>,
 }
@@ -43,7 +42,8 @@ impl Core for Candidacy {
     }
 }
 
-/// Runs the election for as long as the process lives. `inputs` are those that others send to it, `received` all of them.
+/// Runs the election as long as the process lives. `inputs` is the sender for the election's own answers, `received`
+/// the receiver of all inputs.
 pub(super) fn spawn(
     task: ElectionTask,
     inputs: &Inputs,
@@ -73,13 +73,13 @@ fn begin(
         Effect::KeepAlive { lease } => link.keep_alive(lease),
         Effect::Revoke { lease } => link.revoke(lease),
         Effect::Tell(standing) => {
-            // Nobody listens any more once the planner has ended.
+            // The receiver is gone once the planner has ended.
             let _ = planner.send(Input::Standing(standing));
         }
         Effect::Ended => {
             ended.send_replace(true);
         }
-        // Of the planner alone.
+        // Only the planner has these effects.
         Effect::RunFencer(_)
         | Effect::Event { .. }
         | Effect::Deliver(_)

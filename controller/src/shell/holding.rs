@@ -1,4 +1,4 @@
-//! Questions of agents on their way to the core, and its answers on their way back.
+//! Hold requests of agents on their way to the core, and the core's answers on their way back.
 
 use super::Inputs;
 use crate::api::AskHold;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
-/// Questions that wait for the core. Cheap to clone.
+/// Hold requests that wait for the core. Cheap to clone.
 #[derive(Clone, Default)]
 pub(super) struct Holding {
     waiting: Arc<Mutex<Waiting>>,
@@ -22,12 +22,12 @@ struct Waiting {
 }
 
 impl Holding {
-    /// What the API asks with.
+    /// Returns the function with which the API asks the core.
     pub(super) fn asker(&self, inputs: Inputs) -> AskHold {
         let holding = self.clone();
         Arc::new(move |node, request| {
             let (id, answer) = holding.wait();
-            // Nobody listens any more once the loop has ended: then the answer never comes, and its sender is dropped here.
+            // Once the loop has ended, no answer comes: drop the sender, so that the receiver ends too.
             if inputs.send(Input::HoldAsked { id, node, request }).is_err() {
                 holding.forget(id);
             }
@@ -35,10 +35,10 @@ impl Holding {
         })
     }
 
-    /// The core has answered.
+    /// Forwards the core's answer.
     pub(super) fn answer(&self, id: HoldId, answer: HoldAnswer) {
         if let Some(waiting) = self.forget(id) {
-            // Who asked may have given up.
+            // The client may have stopped waiting.
             let _ = waiting.send(answer);
         }
     }

@@ -1,4 +1,4 @@
-//! The planner as the loop drives it and as whoever reads metrics looks at it, with how long it takes to decide.
+//! The planner with metrics of its durations. The loop drives it, and the metrics endpoint reads it.
 
 use crate::core::{Controller, Effect, Input};
 use ha_api_types::metric::controller;
@@ -9,12 +9,11 @@ use prometheus::{Gauge, Histogram};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Upper bounds of the time that a decision takes, seconds.
+/// Upper bounds of the histogram of a decision's duration, in seconds.
 const BUCKETS: [f64; 9] = [0.000_1, 0.000_5, 0.002, 0.01, 0.05, 0.2, 1.0, 5.0, 20.0];
-/// For how long the longest plan is shown.
+/// Time for which the longest plan is shown.
 const SHOWN: Duration = Duration::from_secs(600);
 
-/// How long decisions and plans take.
 pub(super) struct Durations {
     reconcile: Histogram,
     plan: Gauge,
@@ -32,7 +31,7 @@ impl Durations {
         })
     }
 
-    /// A plan was made, which began then.
+    /// Records a plan with its start and its duration.
     fn planned(&mut self, begun: Instant, took: Duration) {
         let is_longest = self.longest.is_none_or(|(at, longest)| took >= longest || begun >= at + SHOWN);
         if is_longest {
@@ -42,14 +41,13 @@ impl Durations {
     }
 }
 
-/// A core that others may look at between two of its steps.
+/// A core that other tasks can read between two of its steps.
 pub(super) struct Measured {
     core: Arc<Mutex<Controller>>,
     durations: Durations,
 }
 
 impl Measured {
-    /// Drives this core.
     pub(super) fn new(core: Arc<Mutex<Controller>>, metrics: &Metrics) -> prometheus::Result<Measured> {
         Ok(Measured { core, durations: Durations::new(metrics)? })
     }
@@ -63,7 +61,7 @@ impl Core for Measured {
     type Input = Input;
     type Effect = Effect;
 
-    /// A plan that took long has left many heartbeats unseen: they count before the next plan.
+    /// After a long plan, many heartbeats are waiting: they must count before the next plan.
     const BATCH: usize = 65_536;
 
     fn handle(&mut self, now: &Now, input: Input) {

@@ -1,9 +1,9 @@
-//! The store's members, as the overview shows them.
+//! The etcd members, as the overview shows them.
 
 use ha_api_types::view::StoreMember;
 use ha_store::etcd::EtcdStore;
 
-/// Asks every member how it is.
+/// Asks every etcd member for its status.
 pub(super) async fn ask(store: EtcdStore) -> Vec<StoreMember> {
     let statuses = store.status().await;
     statuses

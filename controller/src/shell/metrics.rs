@@ -1,4 +1,4 @@
-//! The controller's own metrics: what is counted as it happens, and what is asked of the core when somebody reads.
+//! The controller's own metrics: counters of events, and values that are read from the core at scrape time.
 
 use crate::core::Controller;
 use crate::core::counted::{Counted, FailoverPhase};
@@ -13,10 +13,10 @@ use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Upper bounds of phases of failovers, seconds.
+/// Upper bounds of the histogram of failover phases, in seconds.
 const PHASES: [f64; 11] = [0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 180.0, 600.0];
 
-/// What the controller counts of the store and of its own loop.
+/// Metrics of etcd requests and of the controller's own loop.
 #[derive(Clone, Debug)]
 pub(super) struct ControllerMetrics {
     commits: IntCounterVec,
@@ -66,24 +66,24 @@ impl ControllerMetrics {
         self.requests.with_label_values(&[request]).inc();
     }
 
-    /// The watch broke off: it is begun again.
+    /// Records that the watch failed and starts again.
     pub(super) fn watch_failed(&self) {
         self.watch_restarts.inc();
         self.reachable.set(0.0);
     }
 
-    /// The watch works.
+    /// Records that the watch works.
     pub(super) fn watched(&self, revision: Revision) {
         self.reachable.set(1.0);
         self.heard_of(revision);
     }
 
-    /// So many things wait to be looked at.
+    /// Sets the number of queued inputs.
     pub(super) fn queued(&self, count: usize) {
         self.queue.set(count as f64);
     }
 
-    /// The newest revision that was heard of.
+    /// Returns the newest known revision.
     fn newest(&self) -> Revision {
         self.newest.load(Ordering::Relaxed)
     }
@@ -93,7 +93,7 @@ impl ControllerMetrics {
     }
 }
 
-/// What the core says is to be counted.
+/// Metrics of the core's events.
 #[derive(Clone, Debug)]
 pub(super) struct CoreMetrics {
     transitions: IntCounterVec,
@@ -106,7 +106,7 @@ pub(super) struct CoreMetrics {
 }
 
 impl CoreMetrics {
-    /// Registers them, and what is asked of the core whenever somebody reads.
+    /// Registers these metrics, and those that are read from the core at scrape time.
     pub(super) fn new(
         metrics: &Metrics,
         core: &Arc<Mutex<Controller>>,
@@ -134,7 +134,7 @@ impl CoreMetrics {
         let last = Mutex::new(Vec::new());
         metrics.scraped(own.into_iter().chain(leader::ALL.iter().copied()), move || {
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            // While the core plans, its last state is shown: the threads that serve also run the election.
+            // While the core plans, its last state is shown: the threads that serve requests also run the election.
             let core = match core.try_lock() {
                 Ok(core) => core,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -148,7 +148,8 @@ impl CoreMetrics {
         Ok(counted)
     }
 
-    /// What happens rarely is there from the start: a rate is of no use whose first event makes the series.
+    /// Initializes counters of rare events with zero. Otherwise the first event would only create the series, and
+    /// `rate()` would miss it.
     fn begin_at_zero(&self) {
         for transition in ["became", "lost"] {
             self.transitions.with_label_values(&[transition]);
@@ -166,13 +167,12 @@ impl CoreMetrics {
         }
     }
 
-    /// Counts what happened.
     pub(super) fn count(&self, counted: &Counted) {
         match counted {
             Counted::Leadership { gained } => {
                 let transition = if *gained { "became" } else { "lost" };
                 self.transitions.with_label_values(&[transition]).inc();
-                // The next leader counts from zero too.
+                // The next leader also counts from zero.
                 self.relocations.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
             Counted::Relocation { resource, reason } => {
@@ -198,7 +198,7 @@ impl CoreMetrics {
     }
 }
 
-/// What is asked of the core. A follower says nothing of objects: what it knows may be old.
+/// Returns the metrics of the core. A follower exports none about objects, because its view may be old.
 fn read(core: &Controller, now: &Now, newest: Revision, relocations: &Relocations) -> Vec<Sample> {
     let world = core.world();
     let leads = core.term().is_some();

@@ -1,4 +1,4 @@
-//! The controller's options.
+//! The command-line options of the controller.
 
 use ha_runtime::logging::LogOptions;
 use ha_runtime::program::{ProgramOptions, check_name};
@@ -73,20 +73,20 @@ impl ProgramOptions for Options {
 }
 
 impl Options {
-    /// The controller's id.
+    /// Returns the controller's id.
     pub fn id(&self) -> String {
         self.id.clone().unwrap_or_else(|| {
             std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
         })
     }
 
-    /// The machine; empty when unknown.
+    /// Returns the machine id; empty if unknown.
     pub fn machine(&self) -> String {
         let read = || std::fs::read_to_string("/etc/machine-id").unwrap_or_default().trim().to_owned();
         self.machine.clone().unwrap_or_else(read)
     }
 
-    /// TLS, if given.
+    /// Returns the TLS files; `None` without TLS.
     pub fn tls(&self) -> Option<TlsFiles> {
         match (&self.tls_cert, &self.tls_key, &self.client_ca) {
             (Some(certificate), Some(key), Some(client_ca)) => Some(TlsFiles {
@@ -98,7 +98,7 @@ impl Options {
         }
     }
 
-    /// Where others reach this API.
+    /// Returns the URL under which others reach this API.
     pub fn advertised(&self, address: SocketAddr) -> String {
         let scheme = if self.tls().is_some() { "https" } else { "http" };
         self.advertise_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"))

@@ -1,26 +1,24 @@
-//! The exclusive lock of the state directory: while this process holds it, no earlier process of this controller is alive.
+//! The exclusive lock of the state directory: while this process holds it, no earlier process of this controller is
+//! alive.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The lock; released when dropped, also by the kernel when the process dies.
+/// The lock; released on drop, and by the kernel when the process dies.
 #[derive(Debug)]
 pub(super) struct StateLock {
     _directory: File,
 }
 
-/// Why there is no lock.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockError {
-    /// Another process holds the lock.
     #[error("{0} is locked by another controller: stop it, or give each controller its own --state-dir")]
     Held(PathBuf),
-    /// The directory cannot be used.
     #[error("cannot lock {0}: {1}")]
     Unusable(PathBuf, std::io::Error),
 }
 
-/// Creates and locks the directory. The lock is on the directory itself, so reading it is the only permission that is needed.
+/// Creates and locks the directory. The lock is on the directory itself, so only read permission is needed.
 pub(super) fn lock(directory: &Path) -> Result<StateLock, LockError> {
     let unusable = |error| LockError::Unusable(directory.to_owned(), error);
     if !directory.exists() {

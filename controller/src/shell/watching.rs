@@ -1,4 +1,4 @@
-//! The whole cluster's keys as inputs of the core.
+//! Watches of etcd, converted to inputs of the cores.
 
 use super::Inputs;
 use super::metrics::ControllerMetrics;
@@ -13,7 +13,7 @@ use ha_store::{Entry, Followed, Verdict};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Asks for readings of everything.
+/// Requests complete reads.
 #[derive(Clone, Debug)]
 pub(super) struct Refreshing {
     refresher: Refresher,
@@ -21,14 +21,14 @@ pub(super) struct Refreshing {
 }
 
 impl Refreshing {
-    /// Reads everything, beginning after this call. The reading comes in order with the changes, so that it never takes
-    /// back what they told.
+    /// Requests a complete read that begins after this call. The read is delivered in order with the changes, so it
+    /// never reverts them.
     pub(super) fn request(&self, id: RefreshId) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.insert(self.refresher.request(), id);
     }
 
-    /// The newest request that is answered by the reading just taken; 0: none.
+    /// Returns the newest request that the last read answers; 0 if none.
     fn answered(&self) -> RefreshId {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = asked.split_off(&(self.refresher.answered() + 1));
@@ -36,7 +36,7 @@ impl Refreshing {
     }
 }
 
-/// Watches the election's keys for as long as its loop runs.
+/// Watches the election's keys as long as its loop runs.
 pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) -> Refreshing {
     let selectors = Candidacy::keys(config).to_vec();
     let (refresher, mut items) = reflector(store, selectors, Options::default());
@@ -52,7 +52,7 @@ pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) 
                 },
                 Item::Changes { changes, revision } => Input::Changed { changes, revision },
                 Item::Progress(revision) => Input::Progress(revision),
-                // The other watch says so.
+                // The other watch reports that.
                 Item::Unavailable(_) => continue,
             };
             if inputs.send(input).is_err() {
@@ -63,7 +63,7 @@ pub(super) fn spawn_election(store: EtcdStore, config: &Config, inputs: Inputs) 
     refreshing
 }
 
-/// What is watched.
+/// The store and the keys to watch.
 pub(super) struct Watched {
     pub(super) store: EtcdStore,
     pub(super) followed: Followed,
@@ -71,7 +71,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Follows the data of a complete reading, if this process may (FENCING, R1.31).
+    /// Follows the data of a complete read, if this process may (FENCING, R1.31).
     fn follow(&self, entries: &[Entry]) -> Result<(), String> {
         let key = self.keys.incarnation();
         let found = entries.iter().find(|entry| entry.key == key);
@@ -83,7 +83,7 @@ impl Watched {
     }
 }
 
-/// Watches for as long as the loop runs. Data that is not to be followed is not shown to the core.
+/// Watches as long as the loop runs. Data that this process must not follow is not passed to the core.
 pub(super) fn spawn(
     watched: Watched,
     inputs: Inputs,

@@ -1,4 +1,4 @@
-//! The API over any store, called in-process, and the objects that tests send to it.
+//! The API over any store, called in-process, and objects for tests.
 
 use axum::Router;
 use axum::body::Body;
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tower::ServiceExt;
 
-/// The API over a store, called without a network between.
+/// The API over a store, called without a network.
 pub(crate) struct Api<S> {
     pub(crate) store: Arc<S>,
     pub(crate) keys: Keys,
     router: Router,
 }
 
-/// An answer: status code, warnings, body.
+/// A response: status code, warnings, body.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) warnings: Vec<String>,
@@ -27,7 +27,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The field at a JSON pointer.
+    /// Returns the field at a JSON pointer.
     pub(crate) fn at(&self, pointer: &str) -> &Value {
         self.body.pointer(pointer).unwrap_or(&Value::Null)
     }
@@ -37,7 +37,7 @@ pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 impl<S: Store> Api<S> {
-    /// The API with room for two watches.
+    /// Creates the API with at most two open watches.
     pub(crate) fn over(store: S) -> Api<S> {
         let mut options = ApiOptions::new("c1", "test");
         options.watches = 2;
@@ -61,7 +61,7 @@ impl<S: Store> Api<S> {
         self.try_send(method, path, media_type, body).await.unwrap()
     }
 
-    /// An error is a path that is no path, which a client could not send either.
+    /// Sends a request. The error is an invalid path, which no client could send either.
     pub(crate) async fn try_send(
         &self,
         method: &str,
@@ -109,7 +109,7 @@ impl<S: Store> Api<S> {
         self.call("DELETE", path, "", &Value::Null).await
     }
 
-    /// Writes a key as some other process would.
+    /// Writes a key as another process would.
     pub(crate) async fn write(&self, key: &str, value: &Value) {
         let known = self.store.get(key).await.unwrap();
         let guard = known.entries.first().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.mod_revision));
@@ -122,7 +122,7 @@ impl<S: Store> Api<S> {
         self.write(&self.keys.status(kind, name), status).await;
     }
 
-    /// The lines of a watch that is running, each (type, object).
+    /// Returns the lines of a running watch, each as (type, object).
     pub(crate) async fn watch(&self, path: &str) -> futures::stream::BoxStream<'static, (String, Value)> {
         let response = self.send("GET", path, "", Vec::new()).await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -141,13 +141,13 @@ impl<S: Store> Api<S> {
     }
 }
 
-/// A resource that only pretends.
+/// Returns a resource with the simulated driver.
 pub(crate) fn resource(name: &str) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Resource", "metadata": {"name": name},
         "spec": {"driver": {"simulated": {"type": "vm"}}}})
 }
 
-/// A group of one node.
+/// Returns a group with one node.
 pub(crate) fn group(name: &str) -> Value {
     json!({"apiVersion": "hactl.io/v1", "kind": "Group", "metadata": {"name": name}, "spec": {"nodes": {"node1": 1}}})
 }

@@ -1,4 +1,4 @@
-//! What must hold over any store.
+//! Properties of the API that must hold over every store.
 
 use crate::http::{Api, MERGE, group, resource};
 use futures::StreamExt;
@@ -21,7 +21,7 @@ pub(crate) async fn an_object_keeps_what_is_its_own<S: Store>(store: S) {
     assert_eq!(created.at("/metadata/finalizers"), &json!(["hactl.io/managed"]));
     assert_eq!(api.post("resources", &sent).await.code, 409);
 
-    // The status makes the object newer, so that a replacement of the old one conflicts.
+    // The status makes the object newer, so that a replacement of the old version conflicts.
     api.status(Kind::Resource, "100", &json!({"state": "Queued"})).await;
     let mut stale = created.body.clone();
     stale["spec"]["priority"] = json!(5);
@@ -37,7 +37,7 @@ pub(crate) async fn an_object_keeps_what_is_its_own<S: Store>(store: S) {
     assert_eq!(replaced.at("/metadata/finalizers"), &json!(["hactl.io/managed"]));
     assert_eq!(replaced.at("/status/state"), "Queued");
 
-    // Metadata does not count as a new generation, and nothing is no change at all.
+    // A change of metadata does not count as a new generation, and an equal object is no change.
     let labelled = api.merge("resources/100", &json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(labelled.at("/metadata/generation"), 2);
     let again = api
@@ -63,7 +63,7 @@ pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_
     assert_eq!(api.call("DELETE", "resources/web", "application/json", &wrong).await.code, 409);
     let marked = api.delete("resources/web").await;
     assert!(marked.at("/metadata/deletionTimestamp").is_string(), "{}", marked.body);
-    // A client cannot free it.
+    // A client cannot remove the finalizer.
     api.merge("resources/web", &json!({"metadata": {"finalizers": null, "deletionTimestamp": null}})).await;
     let still = api.get("resources/web").await;
     assert_eq!(still.at("/metadata/finalizers"), &json!(["hactl.io/managed"]));
@@ -87,7 +87,7 @@ pub(crate) async fn a_resource_goes_with_its_leader_and_a_node_when_nothing_can_
     api.status(Kind::Node, "node1", &json!({"state": "Unknown"})).await;
     assert_eq!(api.delete("nodes/node1").await.code, 200);
     assert_eq!(api.get("nodes/node1").await.code, 404);
-    // The leader shows it as Gone for a while, and a fence is never deleted.
+    // The leader shows the node as Gone for a while, and a fence key is never deleted.
     assert_eq!(api.store.get(&api.keys.status(Kind::Node, "node1")).await.unwrap().entries.len(), 1);
     assert_eq!(api.store.get(&api.keys.fence("node1")).await.unwrap().entries.len(), 1);
 }
@@ -115,7 +115,7 @@ pub(crate) async fn a_watch_goes_on_where_a_list_ended<S: Store>(store: S) {
     let (event_type, object) = events.next().await.unwrap();
     assert_eq!((event_type.as_str(), object["spec"]["comment"].as_str()), ("MODIFIED", Some("c")));
 
-    // A second watch begins with what is, a third is one too many.
+    // A second watch begins with the existing objects, and a third exceeds the limit.
     let mut other =
         api.watch("groups?watch=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").await;
     assert_eq!(other.next().await.unwrap().0, "ADDED");

@@ -20,7 +20,7 @@ impl Path {
         self.0.iter().try_fold(object, |value, name| value.get(name))
     }
 
-    /// Sets the field; what is in the way and not a map is replaced.
+    /// Sets the field. Replaces every value on the path that is not a map.
     pub(crate) fn set(&self, object: &mut Value, value: Value) {
         let mut place = object;
         for name in &self.0 {
@@ -32,7 +32,7 @@ impl Path {
         *place = value;
     }
 
-    /// Removes the field, and the maps above it that become empty (except the object's own parts).
+    /// Removes the field, and the maps above it that become empty (except the object's top-level parts).
     pub(crate) fn remove(&self, object: &mut Value) {
         if let Some((last, parents)) = self.0.split_last() {
             let parent = parents.iter().try_fold(&mut *object, |value, name| value.get_mut(name));
@@ -52,12 +52,12 @@ impl fmt::Display for Path {
     }
 }
 
-/// Whether one path is the other or leads to it.
+/// Returns `true` if one path equals the other or is a prefix of it.
 pub(crate) fn overlap(one: &Path, other: &Path) -> bool {
     one.0.iter().zip(&other.0).all(|(a, b)| a == b)
 }
 
-/// The paths of all fields that somebody can own: scalars, lists, and empty maps.
+/// Returns the paths of all fields that a manager can own: scalars, lists, and empty maps.
 pub(crate) fn leaves(object: &Value) -> BTreeSet<Path> {
     let mut found = BTreeSet::new();
     collect(object, &mut Vec::new(), &mut found);
@@ -87,7 +87,7 @@ fn collect(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Path>) {
     }
 }
 
-/// Fields that nobody owns, because the API itself writes them or they name the object.
+/// Returns `true` for fields without an owner: the API writes them, or they name the object.
 fn is_ours(path: &[String]) -> bool {
     match path {
         [first] => matches!(first.as_str(), "apiVersion" | "kind" | "status"),
@@ -132,7 +132,7 @@ impl Entry {
         self.fields.retain(|own| !overlap(own, path));
     }
 
-    /// The entries of an object; what cannot be read is left out.
+    /// Returns the entries of an object. Unreadable entries are left out.
     pub(crate) fn read(object: &Value) -> Vec<Entry> {
         let list = object.pointer("/metadata/managedFields").and_then(Value::as_array);
         let text = |entry: &Value, field: &str| {
@@ -157,7 +157,7 @@ impl Entry {
             .collect()
     }
 
-    /// Writes entries into an object, sorted; one that owns what it owned before keeps its time.
+    /// Writes entries into an object, sorted. An entry whose fields have not changed keeps its time.
     pub(crate) fn write(object: &mut Value, before: &Value, mut entries: Vec<Entry>) {
         let known = Entry::read(before);
         entries.retain(|entry| !entry.fields.is_empty());
@@ -203,7 +203,7 @@ impl Entry {
     }
 }
 
-/// Whether two entries say the same, whenever they said it.
+/// Returns `true` if two entries differ at most in their times.
 fn same_but_time(one: &Entry, other: &Entry) -> bool {
     (&one.manager, &one.operation, &one.subresource, &one.fields)
         == (&other.manager, &other.operation, &other.subresource, &other.fields)
@@ -217,7 +217,7 @@ fn from_tree(tree: &Value, path: &mut Vec<String>, fields: &mut BTreeSet<Path>) 
         .filter_map(|(name, part)| Some((name.strip_prefix("f:")?, part)))
         .collect();
     if members.is_empty() {
-        // A leaf, or a list whose elements somebody owns one by one: to us it is atomic.
+        // A leaf, or a list with an owner for each element. hactl treats lists as atomic.
         if !path.is_empty() {
             fields.insert(Path(path.clone()));
         }

@@ -1,4 +1,4 @@
-//! Applies by several managers.
+//! Tests of applies by several managers.
 
 use super::fields::{Entry, Path};
 use super::{Conflict, apply, updated};
@@ -42,7 +42,7 @@ fn another_managers_value_is_a_conflict_unless_forced() {
     let forced = apply(Some(&shared), &object(&json!({"priority": 2})), "b", true, &at(3)).unwrap();
     assert_eq!(forced["spec"], json!({"priority": 2, "group": "g"}));
     assert_eq!(owners(&forced, &["spec", "priority"]), ["b/Apply"]);
-    // What both own stays when one lets go.
+    // A field with two owners stays when one of them no longer applies it.
     let released = apply(Some(&shared), &object(&json!({"group": "g"})), "a", false, &at(3)).unwrap();
     assert_eq!(released["spec"], json!({"priority": 1, "group": "g"}));
 }
@@ -58,7 +58,7 @@ fn an_update_takes_over_what_it_changes() {
     assert_eq!(owners(&second, &["spec", "tags"]), Vec::<String>::new());
     let refused = apply(Some(&second), &object(&json!({"priority": 1})), "a", false, &at(3));
     assert!(refused.is_err_and(|conflicts| conflicts[0].manager == "editor"));
-    // Changing nothing changes no owner and no time.
+    // An update without changes keeps all owners and times.
     let mut same = second.clone();
     updated(Some(&second), &mut same, "other", &at(4));
     assert_eq!(same, second);
@@ -74,7 +74,7 @@ fn a_list_and_a_map_in_one_place_overlap() {
 }
 
 proptest::proptest! {
-    /// Whatever managedFields say, nothing panics and the configuration is in force afterwards.
+    /// Malformed managedFields cause no panic, and the configuration is in the object afterwards.
     #[test]
     fn foreign_managed_fields_do_no_harm(name in "[a-z:.]{0,6}", text in "\\PC{0,8}") {
         for fields in [json!(text), json!([text]), json!([{"manager": text, "fieldsV1": {format!("f:{name}"): {"k:{}": text}}}]), json!({})] {

@@ -1,4 +1,5 @@
-//! Delete: a Resource waits for the leader to let go of it, everything else goes at once.
+//! Deletion of objects. A Resource waits until the leader no longer manages it; other objects are deleted
+//! immediately.
 
 use super::deleted;
 use crate::api::ApiState;
@@ -20,10 +21,10 @@ use ha_api_types::record::{Assignment, Fence};
 use ha_store::{Guard, Store, Transaction};
 use serde_json::{Value, json};
 
-/// How often a deletion is tried again after somebody else's write came between.
+/// Maximum number of attempts of a deletion when other writes come first.
 const MAX_ATTEMPTS: usize = 8;
 
-/// What must hold of the object, as the client demands.
+/// Preconditions on the object that the client sets.
 #[derive(Clone, Debug, Default)]
 struct Preconditions {
     uid: Option<String>,
@@ -31,7 +32,7 @@ struct Preconditions {
     dry_run: bool,
 }
 
-/// DELETE of one object.
+/// Handles DELETE of one object.
 pub(super) async fn one<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -50,7 +51,7 @@ pub(super) async fn one<S: Store>(
     })
 }
 
-/// DELETE of all objects of a kind that a selector matches.
+/// Handles DELETE of all objects of a kind that a selector matches.
 pub(super) async fn collection<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -94,11 +95,11 @@ fn preconditions(bytes: &[u8]) -> Result<Preconditions, ApiError> {
     })
 }
 
-/// How an object goes.
+/// Outcome of a deletion.
 enum Gone {
-    /// It is gone; its uid.
+    /// Deleted; contains the uid.
     Now(String),
-    /// It goes once its finalizers are gone; as it is now.
+    /// Deleted once its finalizers are removed; contains the object as it is now.
     Later(Value),
 }
 
@@ -144,7 +145,7 @@ async fn delete<S: Store>(
     Err(ApiError::modified(kind, name))
 }
 
-/// Sets the deletion timestamp; `None`: something came between.
+/// Sets the deletion timestamp; `None` if another write came first.
 async fn mark<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -170,7 +171,7 @@ async fn mark<S: Store>(
     Ok(Some(Gone::Later(marked.object(kind))))
 }
 
-/// Removes the object; false: something came between.
+/// Removes the object. Returns `false` if another write came first.
 async fn remove<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -182,7 +183,7 @@ async fn remove<S: Store>(
     let status_key = state.keys().status(kind, name);
     let mut transaction = Transaction::new().delete(&key, Guard::Unchanged(stored.spec.mod_revision));
     if kind == Kind::Node {
-        // Its status stays: the leader shows it as Gone for a while.
+        // The status of a Node stays: the leader shows the node as Gone for a while.
         transaction = release_node(state, name, transaction).await?;
     } else {
         transaction = match &stored.status {
@@ -199,9 +200,11 @@ async fn remove<S: Store>(
     })
 }
 
-/// A node goes only when nothing can run there under hactl: its epoch is closed and no assignment names it.
+/// Refuses to delete a Node unless no service can run there under hactl: its epoch is closed, and no assignment names
+/// it.
 ///
-/// The guard on its fence keeps it so: an assignment needs an open epoch. The fence itself is never deleted.
+/// The guard on the fence key keeps this true, because an assignment needs an open epoch. The fence key is never
+/// deleted.
 async fn release_node<S: Store>(
     state: &ApiState<S>,
     name: &str,

@@ -1,5 +1,5 @@
-//! Start and Stop: recorded as operations, and the resource's requested state is changed in the same transaction, since
-//! specs are the users' and not the leader's to write.
+//! Start and Stop operations. The transaction that records them also changes the resource's requested state, because
+//! only users write specs, not the leader.
 
 use super::write::Writer;
 use crate::api::admission::{Context, admit};
@@ -11,7 +11,7 @@ use ha_api_types::resource::RequestedState;
 use ha_store::{Guard, Store, Transaction};
 use serde_json::{Value, json};
 
-/// The resource and the state that an operation asks for.
+/// Returns the resource and the state that an operation asks for.
 fn requested(operation: &Value) -> Option<(String, RequestedState)> {
     let spec = serde_json::from_value::<Operation>(operation.clone()).ok()?.spec;
     let state = match spec.action {
@@ -35,15 +35,15 @@ fn requested(operation: &Value) -> Option<(String, RequestedState)> {
     Some((spec.resource?, state))
 }
 
-/// Whether a resource in this requested state already is what the operation asks for. A Disabled one is stopped, and
-/// stays Disabled when it is stopped again.
+/// Returns `true` if the requested state already matches the operation. A Disabled resource is stopped, so Stop
+/// leaves it Disabled.
 fn is_met(current: RequestedState, wanted: RequestedState) -> bool {
     current == wanted || (current == RequestedState::Disabled && wanted == RequestedState::Stopped)
 }
 
 impl<S: Store> Writer<'_, S> {
-    /// Adds the change of the requested state to the transaction that records an operation. A resource that does not
-    /// exist is left to the leader to refuse, with the operation as its record.
+    /// Adds the change of the requested state to the transaction that records an operation. If the resource does not
+    /// exist, the leader refuses the operation, and the operation is the record.
     pub(super) async fn with_requested_state(
         &self,
         operation: &Value,

@@ -1,4 +1,4 @@
-//! Create, replace and patch.
+//! Create, replace, patch and server-side apply of objects.
 
 use super::{json_body, yaml};
 use crate::api::admission::{Admitted, Context, admit, check_creatable};
@@ -26,19 +26,20 @@ use ha_api_types::time::Timestamp;
 use ha_store::{Guard, Store, Transaction};
 use serde_json::Value;
 
-/// How often a patch is made again after somebody else's write came between.
+/// Maximum number of attempts of a patch when other writes come first.
 const MAX_ATTEMPTS: usize = 8;
 
 /// How an existing object is changed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
-    /// The client named the resourceVersion that it has seen, so nothing may come between, not even a status.
+    /// The client sent the resourceVersion that it has read, so no other change is allowed since, not even of the
+    /// status.
     guarded: bool,
-    /// An object that does not exist is created (server-side apply).
+    /// Create the object if it does not exist (server-side apply).
     create_missing: bool,
 }
 
-/// What all writes of one request share.
+/// State that all writes of one request share.
 pub(super) struct Writer<'a, S> {
     pub(super) state: &'a ApiState<S>,
     pub(super) kind: Kind,
@@ -80,7 +81,7 @@ impl<'a, S: Store> Writer<'a, S> {
         }
     }
 
-    /// Admits a proposal. A resource that a node-affinity rule places keeps no group beside it.
+    /// Admits a proposal. A resource that a node-affinity rule places loses its group.
     async fn admit(
         &self,
         manager: Option<&str>,
@@ -107,7 +108,7 @@ impl<'a, S: Store> Writer<'a, S> {
         Ok(admitted)
     }
 
-    /// What is to be told of an object that was stored, or would be.
+    /// Returns the warnings about an object that was stored, or would be in a dry run.
     async fn warnings(&self, name: &str, value: &Value) -> Vec<String> {
         let dry_run = self.parameters.dry_run;
         let mut told = warnings::of(self.state, self.kind, name, value, dry_run).await;
@@ -117,7 +118,7 @@ impl<'a, S: Store> Writer<'a, S> {
         told
     }
 
-    /// Stores a new object, or only says what would be stored.
+    /// Stores a new object, or only returns it in a dry run.
     async fn insert(&self, admitted: Admitted) -> Result<Response, ApiError> {
         let Admitted { name, value, mut warnings } = admitted;
         check_creatable(self.kind, &name)?;
@@ -154,7 +155,7 @@ impl<'a, S: Store> Writer<'a, S> {
             match commit(self.state.store(), transaction, key, Some(bytes)).await? {
                 Written::Applied(revision) => return Ok(revision),
                 Written::Conflict if alone => return Err(ApiError::already_exists(self.kind, name)),
-                // The name is taken, or the resource was changed meanwhile: the next reading tells.
+                // The name is taken, or another write changed the resource: reading again distinguishes the two.
                 Written::Conflict => {
                     if read::get(self.state.store(), self.state.keys(), self.kind, name).await?.is_some() {
                         return Err(ApiError::already_exists(self.kind, name));
@@ -165,9 +166,10 @@ impl<'a, S: Store> Writer<'a, S> {
         Err(ApiError::modified(self.kind, name))
     }
 
-    /// Stores a new version of an object. `guard_status`: nothing at all may have changed since it was read.
+    /// Stores a new version of an object. With `guard_status`, neither spec nor status may have changed since they
+    /// were read.
     ///
-    /// `None`: something came between.
+    /// Returns `None` if another write came first.
     async fn store(
         &self,
         current: &Stored,
@@ -223,7 +225,7 @@ impl<'a, S: Store> Writer<'a, S> {
         Ok(Some(answer::one(self.state, self.shape, object, StatusCode::OK, &warnings)))
     }
 
-    /// Maintenance cannot begin on a node that is away, nor while the cluster is disarmed.
+    /// Refuses to begin maintenance of an unreachable node, or while the cluster is disarmed.
     async fn refuse_maintenance(&self, name: &str, current: &Stored, value: &Value) -> Result<(), ApiError> {
         let maintenance = |object: &Value| object.pointer("/spec/maintenance") == Some(&Value::Bool(true));
         if self.kind != Kind::Node || !maintenance(value) || maintenance(&current.spec.value) {
@@ -250,7 +252,7 @@ impl<'a, S: Store> Writer<'a, S> {
         }
     }
 
-    /// Reads, changes and stores until nobody comes between, or the request's own precondition fails.
+    /// Reads, changes and stores an object, until no other write interferes or the request's own precondition fails.
     async fn change(
         &self,
         name: &str,
@@ -311,7 +313,6 @@ fn check_named(name: &str, admitted: &Admitted) -> Result<(), ApiError> {
     )))
 }
 
-/// POST.
 pub(super) async fn create<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -325,7 +326,7 @@ pub(super) async fn create<S: Store>(
     writer.insert(admitted).await
 }
 
-/// PUT: the object as a whole. With a resourceVersion it replaces only what the client has seen.
+/// Handles PUT of a whole object. With a resourceVersion, it replaces only the version that the client has read.
 pub(super) async fn replace<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -341,7 +342,7 @@ pub(super) async fn replace<S: Store>(
     writer.change(name, Some(&writer.manager), &read.duplicates, make, options).await
 }
 
-/// PATCH, by the body's media type.
+/// Handles PATCH, by the body's media type.
 pub(super) async fn patch<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -384,7 +385,6 @@ fn names_version(value: &Value) -> bool {
 }
 
 impl<S: Store> Writer<'_, S> {
-    /// Server-side apply.
     async fn apply(&self, name: &str, read: &document::Json) -> Result<Response, ApiError> {
         let configuration = &read.value;
         let whole = configuration.get("metadata").is_some_and(Value::is_object);
@@ -408,7 +408,7 @@ impl<S: Store> Writer<'_, S> {
         if let Some(map) = configuration.as_object_mut() {
             map.shift_remove("status");
         }
-        // The URL names the object; what has a type in front of it is one name with it.
+        // The URL names the object; a name with a type prefix denotes the same object.
         configuration["metadata"]["name"] = Value::from(names::bare(name));
         let make = |live: Option<&Value>| {
             let applied =

@@ -1,4 +1,4 @@
-//! `hactl doctor` of the cluster as a whole: pure, over what the overview and the view hold.
+//! The cluster-wide checks of `hactl doctor`: pure functions over the overview and the view of the cluster.
 
 use crate::core::world::World;
 use ha_api_types::check::Check;
@@ -8,7 +8,7 @@ use ha_api_types::resource::StorageMode;
 use ha_api_types::view::{NodeOverview, Overview};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every check, always in the same order.
+/// Returns every check, always in the same order.
 pub(super) fn of(world: &World, overview: &Overview) -> Vec<Check> {
     let nodes: Vec<&NodeOverview> =
         overview.nodes.iter().filter(|node| node.state != NodeState::Gone).collect();
@@ -24,7 +24,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Check> {
     ]
 }
 
-/// Machines that were made of one image tell only by their hardware that they are two.
+/// Finds nodes with the same machine id. Clones of one disk image differ only in their hardware ids.
 fn clones(world: &World, nodes: &[&NodeOverview]) -> Check {
     let name = "machine-ids";
     let mut machines: BTreeMap<&str, Vec<(&str, Option<&str>)>> = BTreeMap::new();
@@ -78,7 +78,7 @@ fn members(overview: &Overview) -> Check {
     }
 }
 
-/// Members that share a machine are lost together.
+/// Finds etcd members on the same machine, which fail together.
 fn machines(overview: &Overview) -> Check {
     let name = "store-machines";
     let mut by_host: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -97,7 +97,7 @@ fn machines(overview: &Overview) -> Check {
     Check::warn(name, shared.join("; "), "move each member to a machine of its own (docs/etcd.md)")
 }
 
-/// The host of a URL: what is between the scheme and the port.
+/// Returns the host of a URL: the part between the scheme and the port.
 fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split('/').next().unwrap_or(rest);
@@ -120,7 +120,7 @@ fn count(nodes: &[&NodeOverview]) -> Check {
     }
 }
 
-/// A pool that only one node reaches keeps its services there.
+/// Finds storage pools that only one node reaches: services that use them cannot fail over.
 fn pools(world: &World) -> Check {
     let name = "pools";
     let mut reached: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -134,7 +134,7 @@ fn pools(world: &World) -> Check {
         .resources
         .values()
         .filter_map(|resource| resource.value.spec.storage.as_ref())
-        // What is local by intention is not expected elsewhere.
+        // Local storage is not expected on other nodes.
         .filter(|storage| storage.mode != StorageMode::Local)
         .map(|storage| storage.pool.as_str())
         .filter(|pool| !pool.is_empty())

@@ -1,4 +1,4 @@
-//! What is wrong with the cluster, worst first, and what helps.
+//! The problems of the cluster, worst first, with suggested actions.
 
 use super::{ready, writer};
 use crate::api::error::ApiError;
@@ -15,7 +15,7 @@ use ha_store::etcd::is_too_old;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The store cannot be read.
+/// Returns the problem that etcd cannot be read.
 pub(super) fn no_store(error: &ApiError) -> Problem {
     problem(
         Severity::Failed,
@@ -26,7 +26,6 @@ pub(super) fn no_store(error: &ApiError) -> Problem {
     )
 }
 
-/// Everything that is wrong.
 pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     let mut found = Vec::new();
     if overview.leader.is_none() {
@@ -110,7 +109,7 @@ pub(super) fn of(world: &World, overview: &Overview) -> Vec<Problem> {
     found
 }
 
-/// Everything that is wanted and does not run.
+/// Adds desired services that do not run.
 fn services(world: &World, found: &mut Vec<Problem>) {
     for (name, resource) in &world.resources {
         let status = status_of(world, &resource.value);
@@ -151,18 +150,18 @@ fn nodes(overview: &Overview, found: &mut Vec<Problem>) {
                     found.push(problem(Severity::Degraded, about, Reason::WatchdogMissing, message, help));
                 }
             }
-            // Left on purpose.
+            // The node left on purpose.
             NodeState::Offline | NodeState::Gone => {}
         }
     }
 }
 
-/// What `hactl doctor` finds failing, of the cluster and of each node, unless it is told already.
+/// Adds failed checks of `hactl doctor`, of the cluster and of each node, unless a problem already covers them.
 fn failing_checks(world: &World, overview: &Overview, found: &mut Vec<Problem>) {
     let told: BTreeSet<String> = found.iter().map(|problem| problem.about.clone()).collect();
     let fails = |check: &&Check| check.verdict == Verdict::Fail;
     for check in overview.checks.iter().filter(fails) {
-        // A node without a watchdog is named by itself.
+        // Each node without a watchdog has a problem of its own.
         if check.name != "watchdogs" {
             let about = if check.name.starts_with("store") { "store" } else { "cluster/default" };
             let (seen, help) = (check.seen.clone(), &check.help);
@@ -288,7 +287,7 @@ mod tests {
             .filter(|found| found.about != "leader")
             .map(|found| (found.about, found.reason))
             .collect();
-        // Node3's lack of a watchdog is told once, in its own word.
+        // Node3's missing watchdog is reported once, under its own reason.
         let expected = [
             ("node/node1", Reason::DoctorFound),
             ("node/node3", Reason::WatchdogMissing),

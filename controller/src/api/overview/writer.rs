@@ -1,9 +1,9 @@
-//! The process that writes a key, and its version: for values that cannot be read.
+//! The process that writes a key, and its version, for reports about unreadable values.
 
 use crate::core::world::World;
 use ha_api_types::keys::Key;
 
-/// The writer of a key, for an operator.
+/// Returns the writer of a key, in words for an operator.
 pub(super) fn of(world: &World, key: &str) -> String {
     match world.keys.parse(key) {
         Some(Key::Spec(..)) => "the API or another client of it".to_owned(),

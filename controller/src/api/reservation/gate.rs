@@ -1,5 +1,5 @@
-//! What a change would do to the reservation check, before it is written: a warning, or, with `reservation.enforce`, a
-//! refusal.
+//! Effect of a change on the failover capacity check, computed before the change is written: a warning, or, with
+//! `reservation.enforce`, a refusal.
 
 use crate::api::error::ApiError;
 use crate::api::what_if::effects::settled;
@@ -19,16 +19,16 @@ use ha_store::{Change, Entry, Store};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Services that are named in a warning.
+/// Maximum number of services that a warning names.
 const MOST_NAMED: usize = 10;
-/// In larger clusters (nodes times services) only `enforce` looks at each change before it is written; the condition says
-/// soon after what it did.
+/// Cluster size (nodes times services) above which only `enforce` checks a change before it is written. In larger
+/// clusters the condition reports the effect shortly afterwards.
 const MOST_WARNED: usize = 5_000_000;
 
-/// What is said of a change before it is written: nothing, a warning, or an error that refuses it.
+/// Checks a change before it is written. Returns nothing, a warning, or an error that refuses the change.
 ///
-/// Only nodes count whose failure would have been survived before, or was not proven otherwise. Maintenance of a node
-/// is never refused: an operator must be able to begin it.
+/// A node counts only if its failure would have been survived before the change, or if that was undecided.
+/// Maintenance of a node is never refused: an operator must be able to begin it.
 pub(in crate::api) async fn check<S: Store>(
     state: &ApiState<S>,
     kind: Kind,
@@ -63,7 +63,7 @@ pub(in crate::api) async fn check<S: Store>(
     Err(ApiError::new(ErrorReason::Conflict, text).about(kind, name).with_causes(vec![cause]))
 }
 
-/// What is said of several changes that are thought through together.
+/// Returns the warning about several changes that are simulated together.
 pub(in crate::api) async fn warning<S: Store>(
     state: &ApiState<S>,
     before: World,
@@ -81,7 +81,8 @@ pub(in crate::api) async fn warning<S: Store>(
         .then(|| format!("with this change {}", message(&state.options().cluster, &broken))))
 }
 
-/// Nodes whose failure would certainly not be survived any more, once the cluster has come to rest after a change.
+/// Returns the nodes whose failure would certainly no longer be survived, once the cluster has settled after a
+/// change.
 fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(String, Failing)> {
     let fails = |model: &Model, node: &str| match model.check(&BTreeSet::from([node.to_owned()]), EFFORT) {
         Verdict::Fails(failing) => Some(failing),
@@ -94,14 +95,14 @@ fn newly_broken(before: &World, after: &World, settled: View) -> Vec<(String, Fa
     if broken.is_empty() {
         return broken;
     }
-    // What the change asks to be counted is counted before it as well.
+    // The check before the change uses the reservation settings of the cluster after the change.
     let mut was = view(before).0;
     was.reservation.clone_from(&after.settings().reservation);
     let was = Model::of(was);
     broken.into_iter().filter(|(node, _)| fails(&was, node).is_none()).collect()
 }
 
-/// Whether a change can matter at all.
+/// Returns `true` if a change can affect the check.
 fn matters(kind: Kind, current: Option<&Value>, value: &Value) -> bool {
     match kind {
         Kind::Resource | Kind::Group | Kind::AffinityRule | Kind::NodeGroup | Kind::Node | Kind::Cluster => {
@@ -123,20 +124,20 @@ fn message(cluster: &str, broken: &[(String, Failing)]) -> String {
     format!("{sentence}: {}", details.join("; "))
 }
 
-/// A change, and the cluster with it.
+/// A change, and the view of the cluster after it.
 struct Proposal {
     kind: Kind,
     name: String,
     after: World,
-    /// A service that an operator moves, or gives another secondary.
+    /// A service that an operator moves, or to which an operator gives another secondary node.
     moved: Option<Moved>,
 }
 
-/// What an operator does to where a service is.
+/// Move of one service by an operator.
 struct Moved {
     resource: String,
     node: String,
-    /// The node becomes its secondary.
+    /// The node becomes the secondary of the service.
     as_secondary: bool,
 }
 
@@ -174,12 +175,12 @@ impl Proposal {
         Ok(Some(Proposal { kind, name: name.to_owned(), after, moved: None }))
     }
 
-    /// Nodes whose failure would certainly not be survived any more.
+    /// Returns the nodes whose failure would certainly no longer be survived.
     fn newly_broken(&self, before: &World) -> Vec<(String, Failing)> {
         newly_broken(before, &self.after, self.settled(before))
     }
 
-    /// The cluster once it has come to rest with the change.
+    /// Returns the cluster once it has settled with the change.
     fn settled(&self, before: &World) -> View {
         let Some(Moved { resource, node, as_secondary }) = &self.moved else {
             let only = (self.kind == Kind::Resource).then_some(self.name.as_str());

@@ -1,4 +1,4 @@
-//! The answer: each failure with its verdict and what proves it.
+//! The report of the N+1 check: each failure with its verdict and evidence.
 
 use crate::core::reservation::failed;
 use ha_api_types::view::{
@@ -8,12 +8,12 @@ use ha_scheduler::View;
 use ha_scheduler::reservation::{Certificate, EFFORT, Model, Move, Unplaced, Verdict};
 use std::collections::BTreeSet;
 
-/// Candidates that are looked at for one answer, some seconds of work; failures beyond that are not decided.
+/// Limit of candidates that one report examines, which takes some seconds; further failures stay undecided.
 const MOST_EFFORT: u64 = 200_000_000;
-/// Failures that are listed.
+/// Maximum number of listed failures.
 const MOST_LISTED: usize = 2_000;
 
-/// What is asked.
+/// Parameters of the report.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) cluster: String,
@@ -27,7 +27,7 @@ impl Default for Question {
     }
 }
 
-/// What fails as one.
+/// Nodes that fail together.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) what: String,
@@ -66,7 +66,7 @@ pub(super) fn of(view: View, question: &Question, failures: &[Failure]) -> Reser
     }
 }
 
-/// The sentence about what is not survived: about nodes if any is not, else about what fails together.
+/// Returns the summary of failures that are not survived: single nodes if there are any, otherwise sets of nodes.
 fn message(cluster: &str, report: &ReservationReport) -> String {
     let fails = |item: &&FailureReport| item.verdict == ReservationVerdict::Fails;
     let failing: Vec<&FailureReport> = report.items.iter().filter(fails).collect();
@@ -94,7 +94,7 @@ impl Answers<'_> {
             && self.report.verdict == ReservationVerdict::Survives
     }
 
-    /// Judges a failure; one that is survived is listed only if `list` says so.
+    /// Checks a failure. A failure that is survived is listed only if `list` is set.
     fn judge(&mut self, failure: &Failure, list: bool) {
         if self.report.checked == 0 {
             self.report.verdict = ReservationVerdict::Survives;

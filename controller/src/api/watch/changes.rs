@@ -1,4 +1,4 @@
-//! From changes of spec and status keys to events of objects: pure.
+//! Conversion of changes of spec and status keys to watch events of objects: pure.
 
 use crate::api::read::{Half, Stored};
 use crate::api::selector::Selector;
@@ -9,7 +9,7 @@ use ha_store::Change;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What happened to an object, as the client sees it through its selector.
+/// Change of an object, as the client sees it through its selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventType {
     Added,
@@ -17,28 +17,29 @@ pub(super) enum EventType {
     Deleted,
 }
 
-/// One event.
+/// A watch event.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Event {
     pub(super) event_type: EventType,
     pub(super) object: Value,
 }
 
-/// The objects of one kind as a watch knows them.
+/// The objects of one kind, as one watch has seen them.
 ///
-/// Guarantees: one event for each revision in which an object changed, in order, with both of its halves; the
-/// resourceVersion of an object never goes back. When a watch is resumed from the past, an event carries the changed
-/// half as it was then; the other half may already be the present one, and its own event follows.
+/// Guarantees: one event for each revision in which an object changed, in order, with both of its halves. The
+/// resourceVersion of an object never decreases. When a watch resumes from the past, an event carries the changed
+/// half as it was then. The other half may already be the present one, and its own event follows.
 pub(super) struct View {
     kind: Kind,
     keys: Keys,
     objects: BTreeMap<String, Stored>,
     selector: Selector,
-    /// What the client has been shown, or may have been shown before it resumed.
+    /// Names of objects that were sent to the client, or may have been sent before it resumed.
     shown: BTreeSet<String>,
-    /// Resumed from the past: what the client knows of an object is not known before its first event.
+    /// `true` if the watch resumed from the past. The client's state of an object is then unknown before its first
+    /// event.
     resumed: bool,
-    /// Objects that had an event since.
+    /// Names of objects that had an event since the watch resumed.
     seen: BTreeSet<String>,
 }
 
@@ -56,7 +57,7 @@ impl View {
         View { kind, keys, objects, selector, shown: BTreeSet::new(), resumed, seen: BTreeSet::new() }
     }
 
-    /// An ADDED for everything that is.
+    /// Returns an ADDED event for each existing object.
     pub(super) fn initial(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
         for (name, stored) in &self.objects {
@@ -69,7 +70,7 @@ impl View {
         events
     }
 
-    /// The events of some changes, which are in the order of their revisions.
+    /// Returns the events for changes, which are in the order of their revisions.
     pub(super) fn changes(&mut self, changes: &[Change]) -> Vec<Event> {
         let mut events = Vec::new();
         let mut rest = changes;
@@ -82,7 +83,7 @@ impl View {
         events
     }
 
-    /// All that one revision changed: a transaction that writes both keys of an object makes one event.
+    /// Applies the changes of one revision. A transaction that writes both keys of an object makes one event.
     fn apply(&mut self, revision: Revision, changes: &[Change], events: &mut Vec<Event>) {
         let mut touched: BTreeMap<String, Touched> = BTreeMap::new();
         for change in changes {
@@ -116,7 +117,7 @@ impl View {
 
     fn touch(&mut self, revision: Revision, name: String, touched: Touched, events: &mut Vec<Event>) {
         let known = self.objects.get(&name);
-        // A doubled event tells nothing new.
+        // A repeated change adds no information.
         if !self.resumed && touched.is_known(known) {
             return;
         }
@@ -140,7 +141,7 @@ impl View {
                 self.objects.insert(name.clone(), Stored { spec, status });
             }
             (Touch::Untouched, status) => {
-                // A status of an object that is gone since: its deletion follows.
+                // A status of an object that has been deleted since: its deletion follows.
                 let Some(stored) = self.objects.get_mut(&name) else { return };
                 match status {
                     Touch::Put(half) => stored.status = Some(half),
@@ -189,7 +190,7 @@ impl View {
     }
 }
 
-/// What one revision did to a key.
+/// Effect of one revision on a key.
 #[derive(Default)]
 enum Touch {
     #[default]
@@ -198,7 +199,7 @@ enum Touch {
     Put(Half),
 }
 
-/// What one revision did to the two keys of an object.
+/// Effect of one revision on the two keys of an object.
 #[derive(Default)]
 struct Touched {
     spec: Touch,
@@ -206,7 +207,7 @@ struct Touched {
 }
 
 impl Touched {
-    /// Whether the view has all of it, or newer, already.
+    /// Returns `true` if the view already has this change or a newer one.
     fn is_known(&self, known: Option<&Stored>) -> bool {
         let older = |change: &Touch, known: Option<&Half>| match change {
             Touch::Untouched => true,

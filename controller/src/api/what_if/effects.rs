@@ -1,4 +1,4 @@
-//! Two worlds compared: which services would start, stop or move. Pure.
+//! Comparison of two views of the cluster: which services would start, stop or move. Pure.
 
 use crate::core::placement::{may_move_live, proves, ungated_note, uses};
 use crate::core::stored_view::{status_of, view};
@@ -10,10 +10,10 @@ use ha_scheduler::{Verdict, View, choose, place};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// What the change from `before` to `after` does.
+/// Returns the effects of the change from `before` to `after`.
 ///
-/// Only differences count: what would happen anyway is left out. Services are placed one after another as recovery would
-/// (higher priority first), each seeing where those before it went.
+/// Only differences count: actions that would happen without the change are left out. Services are placed one at a
+/// time in the order of recovery (higher priority first), and each sees the placement of those before it.
 pub(crate) fn of(before: &World, after: &World) -> Plan {
     let (view_before, conflicts_before) = view(before);
     let (view_after, conflicts_after) = view(after);
@@ -27,10 +27,12 @@ pub(crate) fn of(before: &World, after: &World) -> Plan {
     plan
 }
 
-/// Resources of which all are followed; in larger clusters those that a change names.
+/// Maximum number of resources up to which all of them are simulated. In larger clusters, a change that names no
+/// resource moves none.
 const MOST_FOLLOWED: usize = 300;
 
-/// The cluster once it has come to rest after a change: where services would be then. `only`: no other resource changes.
+/// Returns the placement of services once the cluster has settled after a change. With `only`, no other resource
+/// changes.
 pub(crate) fn settled(before: &World, after: &World, only: Option<&str>) -> View {
     let (view_before, _) = view(before);
     let (view_after, _) = view(after);
@@ -45,7 +47,7 @@ pub(crate) fn settled(before: &World, after: &World, only: Option<&str>) -> View
         None => BTreeSet::new(),
     };
     comparison.compare_all(names.clone());
-    // A stopped service that has no place yet gets one too.
+    // A stopped service without a node gets one too.
     for name in names {
         let facts = comparison.view_after.services.get(name);
         let Some(facts) = facts.filter(|facts| facts.stopped && facts.node.is_none()).cloned() else {
@@ -67,7 +69,7 @@ struct Comparison<'a> {
     plan: Plan,
 }
 
-/// A resource that still is to be managed.
+/// Returns a resource that is managed and not being deleted.
 fn managed<'w>(world: &'w World, name: &str) -> Option<&'w Resource> {
     world
         .resources
@@ -77,7 +79,7 @@ fn managed<'w>(world: &'w World, name: &str) -> Option<&'w Resource> {
 }
 
 impl Comparison<'_> {
-    /// Services of higher priority first, as recovery serves them.
+    /// Compares services of higher priority first, in the order of recovery.
     fn compare_all(&mut self, names: BTreeSet<&String>) {
         let mut order: Vec<&String> = names.into_iter().collect();
         order.sort_by_key(|name| {
@@ -93,7 +95,7 @@ impl Comparison<'_> {
         let old = managed(self.before, name);
         let new = managed(self.after, name);
         let status = old.map(|old| status_of(self.before, old)).unwrap_or_default();
-        // Where it is now, if it runs or may run there.
+        // The node where the service runs or may run.
         let place_now = status.node.clone().filter(|_| status.running || !uses(&status).is_empty());
         let was = old.map(|old| old.spec.state);
         match (new.map(|new| new.spec.state), place_now) {
@@ -123,7 +125,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// It does not run and is wanted running.
+    /// Records the effect on a service that does not run and is requested to run.
     fn started(&mut self, name: &str, was: Option<RequestedState>, status: &ResourceStatus) {
         let wanted_before = was == Some(RequestedState::Started);
         if wanted_before && status.state == ServiceState::Error {
@@ -141,7 +143,7 @@ impl Comparison<'_> {
                 self.effect(name, EffectKind::Start, None, Some(node.clone()), Reason::Placed);
                 self.go(name, &node);
             }
-            // It starts there anyway.
+            // The service starts there with or without the change.
             Some(node) => self.go(name, &node),
             None if feasible_before || !wanted_before => {
                 self.effect(name, EffectKind::Wait, None, None, Reason::NoFeasibleNode);
@@ -151,7 +153,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// It runs and stays wanted.
+    /// Records the effect on a service that runs and is still requested to run.
     fn moved(&mut self, name: &str, node: &str) {
         let before = wish(&self.view_before, name, node);
         let after = wish(&self.view_after, name, node);
@@ -188,7 +190,7 @@ impl Comparison<'_> {
         choose(&self.view_after, name, facts).0.map(str::to_owned)
     }
 
-    /// From here on it counts on this node.
+    /// Counts the service on this node from now on.
     fn go(&mut self, name: &str, node: &str) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.node = Some(node.to_owned());
@@ -196,7 +198,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// From here on it uses no node.
+    /// Counts the service on no node from now on.
     fn leave(&mut self, name: &str) {
         if let Some(mut facts) = self.view_after.services.get_mut(name) {
             facts.uses.clear();
@@ -218,18 +220,17 @@ impl Comparison<'_> {
     }
 }
 
-/// What a running service would do by itself.
+/// Automatic movement of a running service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
-    /// Stay where it is.
     Stay,
-    /// Move to a node, and why.
+    /// Move to a node, for a reason.
     Go(String, Reason),
-    /// Leave, but no node can take it.
+    /// Leave the node, but no other node is eligible.
     Stuck,
 }
 
-/// What a service that runs on this node would do, by the rules that the leader follows.
+/// Returns the movement of a service that runs on this node, by the leader's rules.
 fn wish(view: &View, name: &str, node: &str) -> Wish {
     let Some(facts) = view.services.get(name) else { return Wish::Stay };
     let placement = place(view, name, facts);

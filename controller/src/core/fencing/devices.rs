@@ -1,5 +1,5 @@
-//! Fence devices: the intent is recorded before anything is started, only a confirmed end counts, what was switched off to
-//! be switched on again is, and what was cut off the fabric is let in again after another boot or by an operator.
+//! Fence devices. The intent is recorded before a device starts, and only a confirmed end counts. Afterwards devices
+//! restore power, and restore fabric access after another boot or on an operator's request.
 
 mod work;
 
@@ -19,17 +19,17 @@ use ha_api_types::record::{DeviceIntent, Fence, FenceState, Proof, Switch};
 use ha_api_types::time::Mono;
 use work::Stage;
 
-/// Whether an operator has asked to fence this node with its devices.
+/// Returns `true` if an operator has requested fencing of this node with its devices.
 pub(super) fn is_asked_for(situation: &Situation<'_>, node: &str) -> bool {
     under_way(situation, OperationAction::Fence, node).next().is_some()
 }
 
-/// Whether an operator has asked to let this node in again, as it is closed now.
+/// Returns `true` if an operator has requested to reconnect this node, and the fence is still as the operator saw it.
 fn is_unfenced(situation: &Situation<'_>, node: &str, fence: &Fence) -> bool {
     under_way(situation, OperationAction::Unfence, node).any(|operation| is_as_seen(&operation.spec, fence))
 }
 
-/// Operations of this kind on a node that have not come to their end.
+/// Returns the unfinished operations of this kind on a node.
 fn under_way<'a>(
     situation: &Situation<'a>,
     action: OperationAction,
@@ -41,7 +41,7 @@ fn under_way<'a>(
     })
 }
 
-/// The fabric devices that keep a closed node cut off, so far as the record tells.
+/// Returns the fabric devices that keep a closed node disconnected, according to the fence record.
 pub(in crate::core) fn cut_off<'a>(
     situation: &Situation<'a>,
     node: &str,
@@ -52,7 +52,7 @@ pub(in crate::core) fn cut_off<'a>(
     cut.filter(|device| device.kind == FenceKind::Fabric && names.contains(&device.name)).collect()
 }
 
-/// Returns `true` if the device of this name switches the node's power: what it confirmed off is not just cut off.
+/// Returns `true` if the device of this name switches the node's power, rather than only disconnecting the node.
 pub(super) fn is_power(situation: &Situation<'_>, node: &str, name: &str) -> bool {
     devices(situation, node).iter().any(|device| device.name == name && device.kind == FenceKind::Power)
 }
@@ -68,10 +68,10 @@ fn devices<'a>(situation: &Situation<'a>, node: &str) -> Vec<&'a FenceDevice> {
     devices
 }
 
-/// The devices that were told off and have not confirmed on since, so far as the record tells.
+/// Returns the devices that were ordered off and have not confirmed on since, according to the fence record.
 fn switched_off(fence: &Fence) -> Vec<String> {
     let mut names = fence.switched_off.clone();
-    // A record that does not keep the list has the intent at most.
+    // A record from a version without the list contains at most the intent.
     if let Some(intent) = fence.device.as_ref().filter(|intent| intent.switch == Switch::Off)
         && !names.contains(&intent.name)
     {
@@ -80,7 +80,7 @@ fn switched_off(fence: &Fence) -> Vec<String> {
     names
 }
 
-/// The node's devices, and what this process knows of their work, while its fence is looked at.
+/// The node's devices and the state of their work in this process, while its fence is planned.
 struct Desk<'p, 'a> {
     situation: &'p Situation<'a>,
     subject: &'p Subjected<'p>,
@@ -89,7 +89,7 @@ struct Desk<'p, 'a> {
     work: DeviceWork,
 }
 
-/// Works on a node that is Fencing: intent, run, proof.
+/// Plans the work on a node that is Fencing: intent, run, proof.
 pub(super) fn plan_fencing(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -134,9 +134,9 @@ pub(super) fn plan_fencing(
     }
 }
 
-/// Works on a node that is closed with a proof, so that everything it had is released: what is still at work comes to
-/// its end, and what was switched off to be switched on again is. Returns whether the epoch must not be opened before
-/// that.
+/// Plans the work on a node that is closed with a proof, so that all of its services are released. Waits for running
+/// devices, and switches the node on again if its devices switched it off for a reboot. Returns `true` if the epoch
+/// must not be opened before that.
 pub(super) fn plan_closed(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -149,7 +149,7 @@ pub(super) fn plan_closed(
         (Stage::ToStart { device, ends }, Switch::On) => desk.run(device, Switch::On, ends, plan),
         (Stage::AtWork, Switch::Off | Switch::On) => {}
         (Stage::Foreign { passes }, _) => desk.await_foreign(intent, passes, plan),
-        // Failed, too, it may have switched the machine off.
+        // Even after a failure the device may have switched the machine off.
         (Stage::ToStart { .. } | Stage::Ended(_) | Stage::Passed, Switch::Off)
         | (Stage::Passed, Switch::On) => desk.go_on(desk.without_intent(intent), Vec::new(), plan),
         (Stage::Ended(FencerOutcome::Confirmed), Switch::On) => {
@@ -159,7 +159,7 @@ pub(super) fn plan_closed(
         }
         (Stage::Ended(FencerOutcome::Failed(error)), Switch::On) => {
             let message = format!("fence device {} did not switch it on again: {error}", intent.name);
-            // The first of a row is told; that it goes on is what the node waits for.
+            // Only the first of consecutive failures gets an event; the waiting message shows the retries.
             let first = desk.work.failures == 1;
             let event = desk.event(EventType::Warning, Reason::FenceDeviceFailed, message);
             desk.settle(&desk.without_intent(intent), first.then_some(event).into_iter().collect(), plan);
@@ -182,8 +182,10 @@ impl<'p, 'a> Desk<'p, 'a> {
         Stage::of(self.situation, self.fence, intent, &self.devices, &self.work)
     }
 
-    /// The fence once its intent is over. Whoever asked for an epoch before a device's off had ended asks anew, if it
-    /// lives: so a machine that asks is one that is on. (A registration guards the fence: none comes late.)
+    /// Returns the fence after the end of its intent.
+    ///
+    /// A request from before the end of an Off counts as answered. A living agent then registers again, and its new
+    /// request shows that the machine is on. A request cannot arrive late, because a registration guards the fence.
     fn without_intent(&self, intent: &DeviceIntent) -> Fence {
         let fence = &self.fence.value;
         let asked = self.subject.registration().map(|report| report.modified);
@@ -194,7 +196,7 @@ impl<'p, 'a> Desk<'p, 'a> {
         Fence { request, device: None, switched_off: switched_off(fence), ..fence.clone() }
     }
 
-    /// Nothing is at work on a closed node. Returns whether its epoch must stay closed.
+    /// Plans a closed node without a running device. Returns `true` if its epoch must stay closed.
     fn switch_on_again(&self, plan: &mut Plan) -> bool {
         let fence = &self.fence.value;
         let Some(device) = self.to_switch_on(fence) else { return self.stays_cut_off(plan) };
@@ -207,7 +209,8 @@ impl<'p, 'a> Desk<'p, 'a> {
         true
     }
 
-    /// What is cut off its storage must not be open for services.
+    /// Returns `true`, and waits, if a fabric device keeps the node disconnected. Such a node must not be opened for
+    /// services.
     fn stays_cut_off(&self, plan: &mut Plan) -> bool {
         let cut = cut_off(self.situation, self.subject.name, &self.fence.value);
         let Some(device) = cut.first() else { return false };
@@ -227,7 +230,8 @@ impl<'p, 'a> Desk<'p, 'a> {
         true
     }
 
-    /// Writes what follows upon the end of a device's work on a closed node: the next that is to switch it on, or none.
+    /// Writes the fence after a device's work on a closed node has ended, with the next device that must switch the
+    /// node on, if any.
     fn go_on(&self, value: Fence, events: Vec<Event>, plan: &mut Plan) {
         match self.to_switch_on(&value) {
             Some(device) => self.intend(value, device, Switch::On, events, plan),
@@ -235,11 +239,11 @@ impl<'p, 'a> Desk<'p, 'a> {
         }
     }
 
-    /// The first device that is to switch the machine on again, or to let it in again, of those that are declared.
+    /// Returns the first declared device that must switch the machine on or reconnect it.
     ///
-    /// Power returns as soon as everything is released, unless the machine asks for an epoch, as only one that is on does,
-    /// or an operator has confirmed it off: he has it in hand, and nothing switches it on behind him. A machine that is cut
-    /// off runs on: what it ran before is gone only with another boot, or if an operator says so.
+    /// Power returns as soon as all services are released, with two exceptions. A machine that requests an epoch is
+    /// on already. A machine that an operator has confirmed off is in that operator's hands. A disconnected machine
+    /// keeps running: its old services are gone only after another boot, or if an operator says so.
     fn to_switch_on(&self, fence: &Fence) -> Option<&'a FenceDevice> {
         let names = switched_off(fence);
         let registration = self.subject.registration();
@@ -261,7 +265,7 @@ impl<'p, 'a> Desk<'p, 'a> {
         self.devices.iter().find(|device| names.contains(&device.name) && due(device)).copied()
     }
 
-    /// Whether runs of this kind rest after a failure.
+    /// Returns `true`, and sets a wake-up, if runs of this kind pause after a failure.
     fn pauses(&self, action: FencerAction, plan: &mut Plan) -> bool {
         let resumes = self.work.resumes(action).filter(|resumes| self.situation.now.raw < *resumes);
         if let Some(resumes) = resumes {
@@ -315,7 +319,7 @@ impl<'p, 'a> Desk<'p, 'a> {
         plan.act(Subject::Fence(self.subject.name.to_owned()), transaction, events, note);
     }
 
-    /// Starts the device that was intended, with the time that is left of the intent.
+    /// Starts the intended device with the remaining time of the intent.
     fn run(&self, device: &FenceDevice, switch: Switch, ends: Mono, plan: &mut Plan) {
         plan.wake(self.situation, ends, "a fence device must have ended");
         let action = match switch {
@@ -331,8 +335,8 @@ impl<'p, 'a> Desk<'p, 'a> {
         });
     }
 
-    /// Waits until the recorded duration has passed since this process saw the record; then nobody starts that device any
-    /// more.
+    /// Waits until the recorded duration has passed since this process saw the record. After that, no process starts
+    /// the device.
     fn await_foreign(&self, intent: &DeviceIntent, passes: Mono, plan: &mut Plan) {
         plan.wake(self.situation, passes, "a recorded fence device must have ended");
         let message = format!("fence device {} may still be at work", intent.name);
@@ -344,7 +348,7 @@ impl<'p, 'a> Desk<'p, 'a> {
     }
 }
 
-/// What a rewriting of the fence that leaves its intent as it is means to the work behind it.
+/// Returns the note for a write of the fence that keeps its intent, so that this process keeps track of the work.
 pub(super) fn carries(situation: &Situation<'_>, subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Note {
     let ours = situation.devices.get(subject.name).and_then(|work| work::sent_by_us(situation, fence, work));
     ours.map_or(Note::None, |_| Note::DeviceCarried(subject.name.to_owned()))

@@ -1,28 +1,30 @@
 //! `maxFencing`: how many nodes may be declared dead on silence within a window.
 //!
-//! When many fall silent at once, the fault is more likely ours or the network's than theirs. It delays and alerts; it
-//! goes on as the window slides, or when an operator confirms a node off.
+//! If many nodes become silent at once, a fault of this controller or of the network is more likely than a fault of
+//! the nodes. The limit delays and alerts. Declarations continue as the window slides, or when an operator confirms a
+//! node off.
 
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
 use ha_api_types::record::{FenceState, Proof};
 use ha_api_types::time::Mono;
 
-/// What is left of the window's allowance.
+/// Remaining allowance of the window.
 pub(super) struct Budget {
-    /// Nodes that may still be declared dead now.
+    /// Number of nodes that may still be declared dead now.
     pub(super) left: usize,
-    /// How many in all.
+    /// Maximum number of nodes in a window.
     pub(super) limit: usize,
-    /// When the oldest declaration leaves the window.
+    /// Time at which the oldest declaration leaves the window.
     next: Option<Mono>,
-    /// Somebody was held up.
+    /// `true` if the limit delayed a declaration.
     pub(super) held_up: bool,
 }
 
 impl Budget {
-    /// The allowance now: distinct nodes closed on silence and not open again since, each counted for the window from
-    /// when this process saw it closed. A commit whose outcome is unknown counts as a declaration.
+    /// Computes the allowance now. It counts distinct nodes that were closed on silence and are not open again. Each
+    /// counts for one window from the time at which this process saw the close. A commit with an unknown outcome
+    /// counts as a declaration.
     pub(super) fn of(situation: &Situation<'_>) -> Budget {
         let world = situation.world;
         let settings = &world.settings().fencing;
@@ -53,7 +55,7 @@ impl Budget {
         }
     }
 
-    /// Takes one declaration from the allowance.
+    /// Takes one declaration from the allowance. Returns `false` if none is left.
     pub(super) fn take(&mut self) -> bool {
         if self.left == 0 {
             self.held_up = true;
@@ -63,7 +65,7 @@ impl Budget {
         true
     }
 
-    /// Asks to look again when the window has slid, if somebody was held up.
+    /// Sets a wake-up for the time at which the window has slid, if the limit delayed a declaration.
     pub(super) fn wake(&self, situation: &Situation<'_>, plan: &mut Plan) {
         if let (true, Some(at)) = (self.held_up, self.next) {
             plan.wake(situation, at, "maxFencing allows another node");

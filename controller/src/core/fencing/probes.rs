@@ -1,4 +1,4 @@
-//! Fence devices are asked from time to time whether they answer, so that a broken one is known before it is needed.
+//! Periodic probes of fence devices, so that a broken device is found before it is needed.
 
 use super::Subjected;
 use crate::core::interface::{FencerAction, FencerOutcome, FencerRun, RunId};
@@ -8,26 +8,26 @@ use ha_api_types::reason::Reason;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
 
-/// How often a device is asked, milliseconds.
+/// Interval between probes of a device, in milliseconds.
 const EVERY_MS: Millis = 600_000;
-/// How soon a device that did not answer is asked again, milliseconds.
+/// Time until the next probe of a device that did not answer, in milliseconds.
 const AGAIN_MS: Millis = 60_000;
 
-/// What is known of one device.
+/// Probe state of one device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceProbe {
-    /// The probe under way.
+    /// The probe in progress.
     pub running: Option<RunId>,
-    /// What the last one said.
+    /// Outcome of the last probe.
     pub outcome: Option<FencerOutcome>,
-    /// When it ended.
+    /// Time at which the last probe ended.
     pub ended: Mono,
 }
 
 /// Probes by node and device.
 pub type DeviceProbes = BTreeMap<(String, String), DeviceProbe>;
 
-/// Asks the devices of a node whose epoch is open. Asking changes nothing, so no intent is recorded.
+/// Probes the devices of a node whose epoch is open. A probe changes nothing, so no intent is recorded.
 pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
     let Some(node) = situation.world.nodes.get(subject.name) else { return };
     for device in node.value.spec.fencing.devices.iter().filter(|device| device.proves()) {
@@ -55,7 +55,7 @@ pub(super) fn plan(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mu
     }
 }
 
-/// Whether all devices of a node answer, as a condition; `None`: it has none, or they were not asked yet.
+/// Returns whether all devices of a node answer, as a condition; `None` if it has no devices or none was probed yet.
 pub(in crate::core) fn verdict(situation: &Situation<'_>, node: &str) -> Option<(bool, Reason, String)> {
     let devices = &situation.world.nodes.get(node)?.value.spec.fencing.devices;
     let mut failed = Vec::new();

@@ -1,4 +1,4 @@
-//! Proving that nothing of a closed epoch runs any more: FENCING, section 5, (a) to (g).
+//! Proofs that no service of a closed epoch runs any more (FENCING, section 5, (a) to (g)).
 
 use super::{Subjected, devices, registration, rewrite};
 use crate::core::candidates;
@@ -11,8 +11,8 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, FenceState, Proof, SameMachine};
 use ha_store::Guard;
 
-/// Looks for a proof for a node that is Fencing. The view holds the close, so it holds every report that was committed
-/// under the old epoch: the reports are read after the close, as they must be.
+/// Looks for a proof for a node that is Fencing. The view contains the close, so it also contains every report that
+/// was committed under the old epoch. The reports are thus read after the close, as the protocol requires.
 pub(super) fn plan(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -20,7 +20,8 @@ pub(super) fn plan(
     plan: &mut Plan,
 ) {
     if let Some(proof) = registered(subject, fence) {
-        // (c), (f): what the agent could not stop becomes an unconfirmed Error before anything is released.
+        // Proofs (c) and (f): each service that the agent could not stop becomes an unconfirmed Error before any
+        // release.
         if let Some(report) = subject.registration()
             && registration::errors_pending(situation, subject.name, fence, report, plan)
         {
@@ -66,8 +67,9 @@ pub(super) fn plan(
     plan.wait(Kind::Node, subject.name, Reason::Fencing, message);
 }
 
-/// Proofs (c) and (f): a registration, other than the one that the closed epoch was opened for, by another boot of the same
-/// machine or anew by the same boot. Every permit guards the node's report, so nothing was started after it.
+/// Returns proof (c) or (f): a registration by another boot of the same machine, or a new one by the same boot. The
+/// registration for which the closed epoch was opened does not count. Every permit guards the node's report, so no
+/// service was started after the registration.
 fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof> {
     let report = subject.registration()?;
     if fence.value.request == Some(report.modified) {
@@ -77,7 +79,7 @@ fn registered(subject: &Subjected<'_>, fence: &Versioned<Fence>) -> Option<Proof
     match report.value.machine().same(fence.value.machine()) {
         SameMachine::Yes | SameMachine::Unclear if same_boot => Some(Proof::Reregistered),
         SameMachine::Yes => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
-        // Only one side tells its hardware: it may be a clone of the machine that is still cut off.
+        // Only one side knows its product id: the node may be a clone of the machine that is still isolated.
         SameMachine::No | SameMachine::Unclear => None,
     }
 }
@@ -95,7 +97,7 @@ fn settle(
         Fence { state, proof: Some(proof.clone()), at: situation.now.timestamp(), ..fence.value.clone() };
     let mut transaction = rewrite(situation, subject, fence, &settled);
     if matches!(proof, Proof::Silence { .. }) {
-        // What the proof rests on: that nothing was heard since, and that nodes under Hold ask this controller.
+        // Guards of this proof: no heartbeat was seen since, and nodes with Hold ask this controller.
         transaction = transaction
             .guard(
                 situation.world.keys.alive(subject.name),

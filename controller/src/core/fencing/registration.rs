@@ -1,4 +1,4 @@
-//! Admitting nodes: an open old epoch is closed first, and only the registration that was looked at is admitted.
+//! Admission of nodes. An open old epoch is closed first, and only the registration that was examined is admitted.
 
 use super::{Subjected, close, devices};
 use crate::core::plan::{Note, Plan, Subject, node_event, stored};
@@ -12,7 +12,7 @@ use ha_api_types::record::{Assignment, Fence, FenceState, MachineIds, NodeReport
 use ha_api_types::resource::ServiceState;
 use ha_store::{Guard, Transaction};
 
-/// A name that never had an epoch: the first one, and the Node object in the same transaction.
+/// Admits a name that never had an epoch: opens epoch 1, and creates the Node object in the same transaction.
 pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan: &mut Plan) {
     let Some(report) = subject.registration() else { return };
     let fence = Versioned {
@@ -29,10 +29,10 @@ pub(super) fn plan_new(situation: &Situation<'_>, subject: &Subjected<'_>, plan:
     admit(situation, subject, Guard::Absent, 1, report, plan);
 }
 
-/// A registration while the old epoch is open: that is closed first.
+/// Handles a registration while the old epoch is open: closes that epoch first.
 ///
-/// Another boot of the same machine is proof by itself, once the old heartbeat is absent or silent for Th; so is a new
-/// registration of the same boot. Another machine is refused until an operator confirms the old one off.
+/// Another boot of the same machine is a proof, once the old heartbeat is absent or silent for Th. A new registration
+/// of the same boot is a proof too. Another machine is refused until an operator confirms the old one off.
 pub(super) fn plan_close(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -46,14 +46,14 @@ pub(super) fn plan_close(
         plan.wait(Kind::Node, name, Reason::DuplicateNode, duplicate(name, report, fence));
         return;
     }
-    // A process of the same boot that is not the one whose heartbeat is seen: should both live, one may start again what
-    // the other has just stopped.
+    // The registering process has the same boot id but is not the one whose heartbeat is seen. If both are alive,
+    // one may restart services that the other has just stopped.
     let same_process =
         situation.world.alive.get(name).is_none_or(|alive| alive.value.instance == report.value.instance);
     let same_boot = report.value.boot_id == fence.value.boot_id;
     if same_boot && same_process {
-        // This close guards the registration, and no permit fits a report that says Registering: all but what it could
-        // not stop is proven stopped.
+        // This close guards the registration, and no permit can commit with a report that says Registering. So all
+        // services except those in notStopped are proven stopped.
         close(situation, subject, fence, Some(&Proof::Reregistered), Note::None, plan);
         return;
     }
@@ -68,13 +68,14 @@ pub(super) fn plan_close(
     let proof = match (same_boot, same_machine) {
         (true, _) => Some(Proof::Reregistered),
         (false, SameMachine::Yes) => Some(Proof::NewBoot { boot_id: report.value.boot_id.clone() }),
-        // One side does not tell its hardware, so it may be a clone: its boot proves nothing (FENCING R5.27).
+        // One side does not know its product id, so the machine may be a clone: its boot proves nothing (FENCING
+        // R5.27).
         (false, SameMachine::Unclear | SameMachine::No) => None,
     };
     close(situation, subject, fence, proof.as_ref(), Note::None, plan);
 }
 
-/// A closed epoch: a registration that was not admitted before is admitted.
+/// Handles a closed epoch: admits a registration that was not admitted before.
 pub(super) fn plan_admission(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -104,7 +105,8 @@ pub(super) fn plan_admission(
         return;
     }
     if fence.value.request == Some(report.modified) {
-        // It was admitted and lapsed: what appeared since was not looked for, so the agent must register anew.
+        // This registration was admitted and has lapsed. Services that appeared since were not checked, so the agent
+        // must register again.
         return;
     }
     if errors_pending(situation, subject.name, fence, report, plan)
@@ -115,8 +117,8 @@ pub(super) fn plan_admission(
     admit(situation, subject, Guard::Unchanged(fence.modified), fence.value.epoch, report, plan);
 }
 
-/// Whether a node registers with both ids of another one that is reachable: one machine under two names, which would be fenced
-/// for each other (FENCING R5.28).
+/// Returns `true` if a node registers with both ids of another reachable node. Such a machine has two names, and each
+/// would be fenced for the other (FENCING R5.28).
 fn is_clone(situation: &Situation<'_>, name: &str, report: &Versioned<NodeReport>, plan: &mut Plan) -> bool {
     let world = situation.world;
     let other = world.fences.iter().find(|(other, fence)| {
@@ -154,8 +156,8 @@ fn shown(machine: MachineIds<'_>) -> String {
     }
 }
 
-/// Whether services that the agent could not stop have still to be made unconfirmed Errors; the service planner does
-/// that, and admission waits for it.
+/// Returns `true` if the service planner has yet to turn services that the agent could not stop into unconfirmed
+/// Errors. Admission waits for that.
 pub(super) fn errors_pending(
     situation: &Situation<'_>,
     node: &str,
@@ -190,8 +192,8 @@ pub(super) fn errors_pending(
     true
 }
 
-/// Whether the last word of the node about replacements of secondaries is still to be taken in, by the service planner: once
-/// it is admitted its agent says other things in the same reports.
+/// Returns `true` if the service planner has yet to process the node's last reports about replacements of
+/// secondaries. After admission, the agent overwrites these reports.
 fn replacements_pending(situation: &Situation<'_>, node: &str, plan: &mut Plan) -> bool {
     let world = situation.world;
     let is_pending = |name: &str, assignment: &Assignment| {
@@ -234,7 +236,7 @@ fn admit(
         armed_wait_ms: None,
         hold: None,
         device: None,
-        // It asked after the last device had ended, so it is on.
+        // The request was made after the last device had ended, so the machine is on.
         switched_off: Vec::new(),
         verify: world.unverified().contains_key(name),
         at: situation.now.timestamp(),
@@ -245,7 +247,7 @@ fn admit(
     let spec_key = world.keys.spec(Kind::Node, name);
     if !world.nodes.contains_key(name) && !world.unreadable.contains_key(&spec_key) {
         let mut node = Node::new(name, NodeSpec::default());
-        // Unlike any other object's: a revision happens once.
+        // Unique among all objects, because each revision occurs once.
         node.metadata.uid = format!("node-{name}-{}", report.modified);
         node.metadata.generation = 1;
         node.metadata.creation_timestamp = Some(situation.now.timestamp());

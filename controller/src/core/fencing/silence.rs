@@ -1,4 +1,4 @@
-//! Declaring a node dead because it is silent.
+//! Declaration of death of silent nodes.
 
 use super::limits::Budget;
 use super::{Subjected, close};
@@ -11,12 +11,12 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Fence, Mode};
 
-/// Declares the node dead at o + Th, if that may be done and can lead anywhere.
+/// Declares the node dead at o + Th, if allowed and useful.
 ///
-/// Only if this process's own commits had no gap longer than Th/2 since o (`silent_since` starts again after one). A
-/// node with active services is closed only if proof (a) or (b) can follow; an idle one is closed so that it registers
-/// anew, which costs it nothing. A node that asks controllers to hold, and does not know this one, may be going on with the
-/// grants of the others.
+/// This process's own commits must not have had a gap longer than Th/2 since o (`silent_since` starts again after a
+/// gap). A node with active services is closed only if proof (a) or (b) can follow. An idle node is closed so that it
+/// registers again, at no cost. A node that uses Hold and does not know this controller may continue with grants of
+/// the other controllers.
 pub(super) fn plan(
     situation: &Situation<'_>,
     subject: &Subjected<'_>,
@@ -33,7 +33,7 @@ pub(super) fn plan(
     let wait =
         |plan: &mut Plan, reason: Reason, message: String| plan.wait(Kind::Node, name, reason, message);
     if situation.world.is_unheard(name) {
-        // Nothing to close: what was active there may be more than what the backup knows of.
+        // Do not close the epoch: more services may have been active there than the backup records.
         plan.wait(Kind::Node, name, Reason::StoreRestored, restored::unheard(name));
         return;
     }
@@ -88,8 +88,8 @@ pub(super) fn plan(
     close(situation, subject, fence, None, Note::ClosesOnSilence(name.to_owned()), plan);
 }
 
-/// Whether services that were let go for disarm ignore may run on a node that has not acknowledged the arming: its reports
-/// do not tell, and closing its epoch would make it stop them when it returns.
+/// Returns `true` if services that were unmanaged during disarm ignore may run on a node that has not acknowledged
+/// the arming. The node's reports do not show them, and closing its epoch would make it stop them when it returns.
 fn may_hide_something(situation: &Situation<'_>, subject: &Subjected<'_>) -> bool {
     let world = situation.world;
     subject.report.is_some_and(|report| report.value.mode == Mode::Disarmed)

@@ -1,6 +1,6 @@
-//! What to do about what is told: the command, and the page that says more.
+//! Suggested actions of notifications: a command, and the runbook that explains it.
 
-/// A resource in Error.
+/// Returns the action for a resource in Error.
 pub(super) fn of_error(name: &str, may_run: bool) -> String {
     let first = if may_run { "it may still run: make sure that it does not; " } else { "" };
     format!(
@@ -8,7 +8,7 @@ pub(super) fn of_error(name: &str, may_run: bool) -> String {
     )
 }
 
-/// A node that was fenced.
+/// Returns the action for a fenced node.
 pub(super) fn of_fence(node: &str) -> String {
     format!(
         "hactl status shows where its services went, hactl describe node {node} what was seen; its own logs say why \
@@ -16,7 +16,7 @@ pub(super) fn of_fence(node: &str) -> String {
     )
 }
 
-/// A node that cannot be proven dead.
+/// Returns the action for a node whose fencing cannot be confirmed.
 pub(super) fn of_unconfirmed(node: &str) -> String {
     format!(
         "its services wait: make sure that the machine is off, then hactl node confirm-fenced {node} \
@@ -24,7 +24,7 @@ pub(super) fn of_unconfirmed(node: &str) -> String {
     )
 }
 
-/// Services that would find no place.
+/// Returns the action for services that could not be scheduled after a failure.
 pub(super) fn of_reservation() -> String {
     "hactl check n+1 (docs/runbooks.md#hactlreservationfailed)".to_owned()
 }

@@ -1,4 +1,4 @@
-//! What stands in the store and was not told, and what was told and stands no more.
+//! Differences between the stored state and the state that was notified, in both directions.
 
 use super::actions;
 use crate::core::health::{NodeHealth, NodeTable};
@@ -15,15 +15,15 @@ use ha_api_types::resource::{ResourceStatus, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeMap;
 
-/// Resources that are remembered as told; so the record stays small where everything breaks at once.
+/// Maximum number of notified resources in the record, which stays small even if many resources fail at once.
 const MOST_ERRORS: usize = 2_000;
-/// A fence whose proof has not come so long after it could have is told, milliseconds.
+/// Delay in milliseconds after which a fencing without its possible proof is notified.
 const UNCONFIRMED_MS: Millis = 60_000;
 
-/// By kind.
+/// Items by kind of notification.
 pub(super) type Items = BTreeMap<NotificationKind, Vec<NotificationItem>>;
 
-/// What is to be told, and what will have been told then.
+/// Returns the new items to notify, and the state after their notification.
 pub(super) fn changes(
     situation: &Situation<'_>,
     nodes: &NodeTable,
@@ -100,7 +100,7 @@ fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     let failed = match found.status {
         ConditionStatus::True => false,
         ConditionStatus::False => true,
-        // It came to no end: what it found before stands.
+        // The check is undecided, so its last decided result stays.
         ConditionStatus::Unknown => return,
     };
     if next.reservation_failed == failed {
@@ -123,7 +123,8 @@ fn reservation(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     items.entry(kind).or_default().push(item);
 }
 
-/// What ended an epoch and is no accident of its node: nothing ran there, or its agent alone began anew.
+/// Returns `true` if the end of an epoch deserves a notification. It does not if no service ran there, or if only the
+/// agent registered again.
 fn is_told(fence: &RecentFence) -> bool {
     let quiet = [Proof::Reregistered.name(), Proof::NothingActive.name(), ""];
     !quiet.contains(&fence.proof.as_str())
@@ -150,7 +151,7 @@ fn fences(situation: &Situation<'_>, next: &mut Told, items: &mut Items) {
     }
 }
 
-/// The epoch that a node is silent in: the open one, or the one that was closed last.
+/// Returns the epoch in which a node is silent: the open one, or the one that was closed last.
 fn ending(fence: &Fence) -> u64 {
     match fence.state {
         FenceState::Open => fence.epoch,
@@ -158,7 +159,8 @@ fn ending(fence: &Fence) -> u64 {
     }
 }
 
-/// Nodes of which it is open for long whether they are dead, and those of which that was told and is decided.
+/// Adds nodes whose fencing has been unconfirmed for too long, and nodes that were notified as such and have
+/// returned.
 fn unconfirmed(
     situation: &Situation<'_>,
     nodes: &NodeTable,
@@ -171,7 +173,8 @@ fn unconfirmed(
         let epoch = ending(fence);
         let told = next.unconfirmed.get(name).copied();
         let Some((late_at, reason, message)) = proof_missing(nodes, name, known, plan) else {
-            // Proven, and told as a fence once the status shows it; or never in doubt; or heard again.
+            // The node was fenced with a proof (notified once the status shows it), or was never in doubt, or is
+            // reachable again.
             let is_heard = nodes.get(name).is_some_and(NodeHealth::is_heard);
             if told.is_some() && fence.state == FenceState::Open && is_heard {
                 next.unconfirmed.remove(name);
@@ -209,7 +212,8 @@ fn unconfirmed(
     }
 }
 
-/// When that is worth a word, and why it is so: a node that is closed without a proof yet, or silent and not even closed.
+/// Returns when and why a missing proof must be notified: for a node that is closed without a proof, or silent and
+/// not closed.
 fn proof_missing(
     nodes: &NodeTable,
     name: &str,

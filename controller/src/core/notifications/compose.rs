@@ -1,15 +1,16 @@
-//! A notification of what was gathered, short enough to be stored.
+//! Composition of a notification from collected items, short enough to be stored.
 
 use crate::core::plan::Plan;
 use crate::core::situation::Situation;
 use ha_api_types::notification::{Notification, NotificationItem, NotificationKind, SCHEMA};
 
-/// What one notification lists; the rest is counted.
+/// Maximum number of listed items; the rest is counted.
 const MOST_ITEMS: usize = 20;
-/// The longest message of an item, in characters.
+/// Maximum length of an item's message, in characters.
 const LONGEST: usize = 600;
 
-/// The number makes its id unique within this process, and the process's instance over all.
+/// Composes a notification. Its number makes the id unique within this process, and the process's instance makes it
+/// globally unique.
 pub(super) fn compose(
     situation: &Situation<'_>,
     plan: &mut Plan,
@@ -23,7 +24,7 @@ pub(super) fn compose(
     notification
 }
 
-/// Without an id.
+/// Composes a notification without an id.
 pub(super) fn of(
     situation: &Situation<'_>,
     kind: NotificationKind,

@@ -1,4 +1,4 @@
-//! What is being delivered: begun here, ended by the shell, tried again after a pause.
+//! Deliveries in progress: the core starts them, the shell carries them out, and failures are retried after a pause.
 
 use crate::core::world::World;
 use ha_api_types::cluster::Target;
@@ -7,66 +7,67 @@ use ha_api_types::record::Notified;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tells one attempt from another; given by the core, in rising order.
+/// Identifies a delivery attempt; assigned by the core in ascending order.
 pub type DeliveryId = u64;
 
-/// The pause after the first failure, milliseconds; each further one doubles it.
+/// Pause after the first failure, in milliseconds; each further failure doubles it.
 const FIRST_PAUSE_MS: Millis = 5_000;
-/// The longest pause.
+/// Maximum pause, in milliseconds.
 const LONGEST_PAUSE_MS: Millis = 300_000;
-/// After so long without success a notification is given up for a target, counted from this process's first attempt.
+/// Time without success after which a notification is discarded for a target, in milliseconds since this process's
+/// first attempt.
 const GIVE_UP_MS: Millis = 86_400_000;
 
 /// One attempt to deliver a notification to a target; answered by `Input::Delivered`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The attempt.
+    /// Id of the attempt.
     pub id: DeliveryId,
-    /// Where to.
+    /// Target of the notification.
     pub target: Target,
-    /// What.
+    /// The notification.
     pub notification: Notification,
-    /// The operation that it is a test for, by name.
+    /// Name of the operation that requested a test; `None` for other notifications.
     pub operation: Option<String>,
 }
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryOutcome {
-    /// The target has taken it; with its answer.
+    /// The target accepted the notification; contains its answer.
     Delivered(String),
-    /// It did not go through, and may the next time.
+    /// The attempt failed and may succeed later; contains the error.
     Failed(String),
-    /// The target has said that it will never take it.
+    /// The target permanently refuses the notification; contains the error.
     Refused(String),
 }
 
-/// What an outcome means to the core.
+/// Result of an ended attempt for the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) struct Ended {
-    /// The target's kind.
+    /// Kind of the target.
     pub(in crate::core) target: &'static str,
-    /// What to count.
+    /// Result to count.
     pub(in crate::core) result: NotificationResult,
-    /// What to tell when it was given up.
+    /// Message about a discarded notification; `None` if it was not discarded.
     pub(in crate::core) given_up: Option<String>,
 }
 
-/// How a delivery went, for those who count.
+/// Result of a delivery, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotificationResult {
-    /// The target has it.
+    /// The target accepted it.
     Sent,
-    /// It is tried again.
+    /// It failed and is tried again.
     Failed,
     /// It is not tried again.
     GivenUp,
-    /// Too many waited.
+    /// It was dropped because too many were queued.
     Dropped,
 }
 
 impl NotificationResult {
-    /// Every one.
+    /// Every result.
     pub const ALL: [NotificationResult; 4] = [
         NotificationResult::Sent,
         NotificationResult::Failed,
@@ -75,56 +76,57 @@ impl NotificationResult {
     ];
 }
 
-/// The failures of a target in a row.
+/// Consecutive failures of a target.
 #[derive(Clone, Debug)]
 struct Failures {
-    /// The notification.
+    /// Id of the notification.
     id: String,
     count: u32,
     since: Mono,
     retry_at: Mono,
 }
 
-/// What this process has begun to deliver since it leads. The store has what must outlive it.
+/// Deliveries of this process in its present term. State that must outlive the process is in etcd.
 #[derive(Clone, Debug, Default)]
 pub struct Deliveries {
     next: DeliveryId,
     running: BTreeMap<DeliveryId, Delivery>,
     failures: BTreeMap<String, Failures>,
-    /// Delivered or given up, and not yet seen as that in the store: notification and target.
+    /// Notification and target of deliveries that ended, until etcd shows them as ended.
     ended: BTreeSet<(String, String)>,
-    /// Tests: by operation, what became of each target.
+    /// Test outcomes: by operation, then by target; `None` while a delivery is in progress.
     tests: BTreeMap<String, BTreeMap<String, Option<DeliveryOutcome>>>,
     unsaid_since: Option<Mono>,
 }
 
 impl Deliveries {
-    /// Those of the next term: the store says what is still to be done, and attempts under way end unheard.
+    /// Returns the state for the next term. etcd shows the remaining work, and results of earlier attempts are
+    /// ignored.
     pub(in crate::core) fn of_next_term(&self) -> Deliveries {
         Deliveries { next: self.next, ..Deliveries::default() }
     }
 
-    /// Since when there is something to tell that is not in the queue.
+    /// Returns the time since when a change that must be notified is not in the queue.
     pub(super) fn unsaid_since(&self) -> Option<Mono> {
         self.unsaid_since
     }
 
-    /// Whether a notification is under way to this target.
+    /// Returns `true` if a delivery to this target is in progress.
     pub(super) fn is_busy(&self, target: &str) -> bool {
         self.running.values().any(|delivery| delivery.operation.is_none() && delivery.target.key() == target)
     }
 
-    /// Whether it was delivered to this target, or given up.
+    /// Returns `true` if the notification was delivered to this target, or discarded.
     pub(super) fn has_ended(&self, id: &str, target: &str) -> bool {
         self.ended.contains(&(id.to_owned(), target.to_owned()))
     }
 
-    /// When to try again.
+    /// Returns the time of the next attempt.
     pub(super) fn retry_at(&self, target: &str, id: &str) -> Option<Mono> {
         self.failures.get(target).filter(|known| known.id == id).map(|known| known.retry_at)
     }
 
-    /// Marks in the record what has ended.
+    /// Marks ended deliveries in the record.
     pub(super) fn enter(&self, notified: &mut Notified) {
         for queued in &mut notified.queue {
             let ended = self.ended.iter().filter(|(id, _)| *id == queued.notification.id);
@@ -132,12 +134,12 @@ impl Deliveries {
         }
     }
 
-    /// What a test has come to: nothing before it was begun.
+    /// Returns the outcomes of a test so far; `None` before the test starts.
     pub(super) fn test(&self, operation: &str) -> Option<&BTreeMap<String, Option<DeliveryOutcome>>> {
         self.tests.get(operation)
     }
 
-    /// Forgets what the store shows, or shows no more, and tests whose operation has ended.
+    /// Forgets deliveries that etcd shows as ended or no longer contains, and tests whose operation has ended.
     pub(in crate::core) fn settle(&mut self, world: &World) {
         let notified = world.notified.as_ref().map(|known| &known.value);
         self.ended.retain(|(id, target)| {
@@ -150,7 +152,7 @@ impl Deliveries {
             .retain(|operation, _| world.operations.contains_key(operation) && !world.has_ended(operation));
     }
 
-    /// Takes in what a plan says of what is to be told, and begins what it wants delivered.
+    /// Records whether changes wait for notification, and starts the planned deliveries.
     pub(in crate::core) fn begin(
         &mut self,
         unsaid: bool,
@@ -171,7 +173,7 @@ impl Deliveries {
         begun
     }
 
-    /// An attempt has ended; `None`: it was begun before this process led.
+    /// Records the end of an attempt. Returns `None` if the attempt began before this process became leader.
     pub(in crate::core) fn end(
         &mut self,
         id: DeliveryId,
@@ -182,7 +184,7 @@ impl Deliveries {
         let key = target.key();
         if let Some(operation) = operation {
             if matches!(outcome, DeliveryOutcome::Delivered(_)) {
-                // It works again: what waits is not kept waiting.
+                // The target works again, so the queue need not wait for the pause.
                 self.failures.remove(&key);
             }
             let result = match outcome {

@@ -1,4 +1,4 @@
-//! `hactl notify test`: a test to every target at once, with what became of each.
+//! `hactl notify test`: sends a test to all targets at once, and reports the outcome of each.
 
 use super::compose;
 use super::deliveries::{Delivery, DeliveryOutcome};
@@ -9,7 +9,8 @@ use ha_api_types::notification::{NotificationItem, NotificationKind};
 use ha_api_types::operation::OperationPhase;
 use ha_api_types::reason::Reason;
 
-/// Begins a test, or says how far it is. A leader that knows nothing of one that goes on sends it again under the same id.
+/// Starts a test, or returns its progress. A new leader that does not know a running test sends it again under the
+/// same id.
 pub(in crate::core) fn test(
     situation: &Situation<'_>,
     operation: &str,

@@ -1,4 +1,4 @@
-//! A test of a node's watchdog: a real reset, of a node with nothing active, remembered by its agent.
+//! Test of a node's watchdog: a real reset of a node without active services. The agent remembers the result.
 
 use super::{Request, Verdict, verdict, write};
 use crate::core::health::{Health, NodeHealth, NodeTable, watchdog_counts};
@@ -9,10 +9,10 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, NodeReport, WatchdogKind, WatchdogReport};
 use ha_api_types::time::Millis;
 
-/// How long a machine that was told to let itself be reset is waited for, milliseconds: a slow watchdog, and a slow boot.
+/// Time in milliseconds to wait for a machine to return from the reset, with a slow watchdog and a slow boot.
 const PATIENCE_MS: Millis = 900_000;
 
-/// Lets the agent begin, and follows what comes of it. The agent acts only on a test that is Running.
+/// Starts the test and follows its progress. The agent acts only on a test that is Running.
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Request<'_>, plan: &mut Plan) {
     let world = situation.world;
     let spec = &request.operation.value.spec;
@@ -52,7 +52,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, request: &Reque
     write(situation, request, &outcome, plan);
 }
 
-/// Why the node's watchdog may not be tested now.
+/// Returns why the node's watchdog cannot be tested now.
 fn refusal(
     situation: &Situation<'_>,
     name: &str,
@@ -86,7 +86,7 @@ fn refusal(
         );
         return Some((Reason::Refused, message));
     }
-    // Whether it was tested before, and with what outcome, is what this is about; the agent sees whether it can be armed.
+    // Earlier test results do not matter here, and the agent itself checks whether the watchdog can be armed.
     let watchdog =
         WatchdogReport { tested: true, problem: String::new(), reason: None, ..report.watchdog.clone() };
     let reason = watchdog_counts(world, &NodeReport { watchdog, ..report.clone() }).err()?;
@@ -98,7 +98,7 @@ fn goes_on(name: &str) -> Verdict {
     verdict(OperationPhase::Running, Reason::InProgress, message)
 }
 
-/// Another boot has registered.
+/// Returns the result after another boot has registered.
 fn back(request: &Request<'_>, name: &str, node: &NodeHealth, report: &NodeReport) -> Verdict {
     let passed = report.watchdog.last_test.as_ref().filter(|test| test.operation == request.name);
     if let Some(test) = passed {

@@ -1,4 +1,4 @@
-//! What is said of verdicts.
+//! Tests of the messages of the N+1 check.
 
 use super::*;
 use ha_scheduler::reservation::Lack;

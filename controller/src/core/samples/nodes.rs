@@ -1,4 +1,4 @@
-//! Numbers about nodes.
+//! Metrics about nodes.
 
 use super::{Seen, amount, flag, users};
 use ha_api_types::meta::ConditionStatus;
@@ -7,7 +7,7 @@ use ha_api_types::node::{NodeState, NodeStatus};
 use ha_api_types::record::{FenceState, Mode};
 use ha_scheduler::View;
 
-/// A node has one series a state: nodes are few.
+/// Adds the metrics of nodes. A node has one series per state, because nodes are few.
 pub(super) fn add(seen: &Seen<'_>, view: &View, samples: &mut Vec<Sample>) {
     let world = seen.world;
     for (name, node) in &world.nodes {

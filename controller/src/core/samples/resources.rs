@@ -1,4 +1,4 @@
-//! Numbers about resources.
+//! Metrics about resources.
 
 use super::{Seen, flag};
 use crate::core::stored_view::status_of;
@@ -8,10 +8,11 @@ use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceStatus, ServiceState};
 use ha_api_types::time::Timestamp;
 
-/// Over how many days availability is shown.
+/// Windows of the availability metrics, in days.
 const WINDOWS: [(&str, u32); 2] = [("30d", 30), ("365d", 365)];
 
-/// A resource has a series for the state that it is in, and none for the others: there may be very many resources.
+/// Adds the metrics of resources. A resource has a series only for its present state, because there may be many
+/// resources.
 pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
     let world = seen.world;
     let now = seen.now.timestamp();
@@ -54,7 +55,7 @@ pub(super) fn add(seen: &Seen<'_>, samples: &mut Vec<Sample>) {
     }
 }
 
-/// Why it has no place, if it is wanted started and has none.
+/// Returns why a service that is requested to run has no eligible node.
 fn unplaced(resource: &Resource, status: &ResourceStatus) -> Option<Reason> {
     let looks = matches!(status.state, ServiceState::RequestStart | ServiceState::Recovery);
     let wanted = resource.spec.state == RequestedState::Started;

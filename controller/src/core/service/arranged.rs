@@ -1,8 +1,8 @@
-//! Services that look for a place at the same time: where all of them find one, if choosing for one after the other leaves
-//! somebody over.
+//! Joint placement of services that are scheduled at the same time, for the case that separate placements leave a
+//! service without a node.
 //!
-//! A plan is made as usual first, since that nearly always does. What the reservation check promises is kept that way: it
-//! looks at all at once, too.
+//! The plan is first made with separate placements, because those are nearly always sufficient. Joint placement keeps
+//! the result of the N+1 check valid, because that check also places all services together.
 
 use super::policy::with_companions;
 use super::{Draft, Planner, Service};
@@ -11,20 +11,20 @@ use ha_api_types::resource::RequestedState;
 use ha_scheduler::{Placement, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Places for services that look for one.
+/// Joint placement of services.
 #[derive(Clone, Debug, Default)]
 pub struct Arranged {
-    /// By service.
+    /// Assigned nodes by service.
     nodes: BTreeMap<String, String>,
-    /// Those that would find none if each chose for itself.
+    /// Services that have no eligible node with separate placements.
     left_over: BTreeSet<String>,
 }
 
 impl Planner<'_> {
-    /// Other places for those that looked for one in this plan, so that somebody finds one whom it leaves over; `None`: it
-    /// leaves nobody over, or there are no such places.
+    /// Returns a joint placement with nodes for services that this plan left without one. `None` if the plan left no
+    /// service without a node, or if a joint placement does not help.
     ///
-    /// Somebody must have found one: where nobody does there is nothing to choose.
+    /// At least one service must have found a node: otherwise there is no choice to change.
     pub fn arrange(&self) -> Option<Arranged> {
         let left_over: BTreeSet<String> =
             self.looked.iter().filter(|(_, found)| !**found).map(|(name, _)| name.clone()).collect();
@@ -39,7 +39,7 @@ impl Planner<'_> {
     }
 }
 
-/// Where a service that looks for a place starts, and, if that is for the sake of others, the words for it.
+/// Returns the node of a service that is being scheduled, and an explanation if the choice helps other services.
 pub(super) fn settled(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -47,7 +47,7 @@ pub(super) fn settled(
     placement: Placement,
 ) -> (Placement, Option<String>) {
     let placement = with_companions(planner, service, draft, placement);
-    // A stopped one gets another home, and uses nothing there.
+    // A stopped service gets another assigned node, and uses no capacity there.
     if service.wanted() != RequestedState::Started {
         return (placement, None);
     }

@@ -1,4 +1,4 @@
-//! The only place that makes assignments, with every guard of FENCING, sections 6 to 8.
+//! The only place that creates assignments, with every guard of FENCING, sections 6 to 8.
 
 use super::{
     Assign, Draft, Planner, Service, Standing, copies, fence_guard, identity, in_place, migrate, replacement,
@@ -12,11 +12,12 @@ use ha_api_types::resource::{ServiceDefinition, ServiceState};
 use ha_store::Guard;
 use std::collections::BTreeMap;
 
-/// Assigns an action on a node, if the service may be assigned there now; else says what is waited for.
+/// Assigns an action on a node, if the service may be assigned there now; otherwise reports what it waits for.
 ///
-/// Guarantees: the node's fence is guarded, open, and its epoch and boot are copied. A service leaves the node where it
-/// was only under a guard that proves it stopped there: the report that says Stopped or Failed for the current action,
-/// or a fence with a newer epoch that is not Fencing. Errors: `false`, and the draft says what it waits for.
+/// Guarantees: the node's fence is guarded, open, and its epoch and boot id are copied. A service leaves its node
+/// only under a guard that proves it stopped there: the report that says Stopped or Failed for the current action, or
+/// a fence with a newer epoch that is not Fencing.
+/// Errors: returns `false`, and the draft names the condition to wait for.
 pub(super) fn assign(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -49,7 +50,7 @@ pub(super) fn assign(
     if let Some(assignment) = service.assignment {
         for (place, epoch) in places(&assignment.value) {
             if place == node && epoch == fence.value.epoch {
-                // The decision rests on what this node has answered so far.
+                // The decision depends on the reports of this node so far.
                 let (key, guard) = report_guard(&situation, place, service.name);
                 guards.insert(key, guard);
                 continue;
@@ -112,7 +113,7 @@ pub(super) fn assign(
     true
 }
 
-/// The node that needs a permit for an action; `None`: none does.
+/// Returns the node that needs a permit for an action; `None` if the action needs none.
 fn starts_at<'a>(action: &'a Action, node: &'a str) -> Option<&'a str> {
     match action {
         Action::Start | Action::Restart => Some(node),
@@ -121,7 +122,7 @@ fn starts_at<'a>(action: &'a Action, node: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Names for a condition: a thousand are not listed.
+/// Returns at most five names and the number of the others, for a condition.
 pub(in crate::core) fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let more = names.len().saturating_sub(SHOWN);
@@ -129,7 +130,7 @@ pub(in crate::core) fn some_of(names: &[String]) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-/// The nodes that an assignment names, with their epochs.
+/// Returns the nodes that an assignment names, with their epochs.
 pub(super) fn places(assignment: &Assignment) -> Vec<(&str, u64)> {
     let mut places = vec![(assignment.node.as_str(), assignment.epoch)];
     if let Action::Migrate { target, target_epoch, .. } = &assignment.action {
@@ -138,7 +139,7 @@ pub(super) fn places(assignment: &Assignment) -> Vec<(&str, u64)> {
     places
 }
 
-/// What proves that nothing runs at a place any more, as guards.
+/// Returns guards that prove that the service no longer runs on a node, or the reason why there is no proof.
 fn leave(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -163,8 +164,8 @@ fn leave(
     let is_target = place != assignment.node;
     let stopped = match phase {
         Some(Phase::Stopped | Phase::Failed | Phase::HandedOver) => true,
-        // A target without a permit: a new assignment takes from it the right to commit one. Going back to the source,
-        // which has not handed over, takes from a paused copy the chance ever to run.
+        // A target without a permit can no longer commit one after a new assignment. A move back to the source,
+        // which has not handed over, prevents a paused copy from ever running.
         None => is_target,
         Some(Phase::Receiving) => is_target && for_node == assignment.node,
         Some(
@@ -184,7 +185,7 @@ fn leave(
         guards.extend(fence);
         return Ok(guards);
     }
-    // Safe to run twice: it is moved off a silent node without waiting (FENCING, section 10).
+    // The service may run twice, so it leaves a silent node without waiting (FENCING, section 10).
     let silent = planner.nodes.get(place).is_none_or(|node| match node.health {
         Health::Late | Health::Fencing | Health::Unregistered | Health::Down(_) => true,
         Health::Registering
@@ -206,8 +207,8 @@ fn leave(
     }
 }
 
-/// Why the proof that closed the epoch of a migration's target does not release it (R8.17). On the source the service stays
-/// where it runs, and the target itself may always be asked.
+/// Returns why the proof that closed the epoch of a migration's target does not release it (R8.17). On the source the
+/// service stays where it runs, and the target itself may always be probed.
 fn unproven_target(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -221,10 +222,11 @@ fn unproven_target(
         .then(|| format!("the service may have arrived on {place} since that node was fenced"))
 }
 
-/// How the service is to be run. What runs is stopped, handed over and watched as it was started, even when its spec has
-/// changed since; a start takes the spec as it is now.
+/// Returns the definition of an assignment. A running service is stopped, handed over and monitored under the
+/// definition it was started with, even if its spec has changed since. A start uses the present spec.
 ///
-/// A copy of another identity than the spec's, as after a restore, goes on as it is until it is stopped (FENCING, R6.11).
+/// A copy of another identity than the spec's, as after a restore, continues as it is until it is stopped (FENCING,
+/// R6.11).
 fn definition(
     service: &Service<'_>,
     draft: &Draft,
@@ -273,7 +275,6 @@ pub(super) fn start_on(
     true
 }
 
-/// Assigns a stop.
 pub(super) fn stop_on(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

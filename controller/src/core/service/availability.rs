@@ -1,11 +1,12 @@
-//! Whether a service is up while it is wanted: noted in the write that changes it, so that it costs none of its own.
+//! Availability: whether a service runs while it is desired. It is recorded in the write that changes it, without a
+//! write of its own.
 
 use super::{Draft, Planner, Service};
 use ha_api_types::availability::{Availability, Standing};
 use ha_api_types::resource::RequestedState;
 use ha_api_types::time::Timestamp;
 
-/// Notes how it stands as the draft has it.
+/// Records the availability according to the draft.
 pub(super) fn note(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let standing = match (service.wanted(), draft.status.running) {
         (RequestedState::Started, true) => Standing::Up,
@@ -23,7 +24,8 @@ pub(super) fn note(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
     }
 }
 
-/// Since when. A service on a node that fell silent is taken to have ended with the last heartbeat, not with the proof.
+/// Returns the time of the change. A service on a silent node counts as ended at the last heartbeat, not at the
+/// proof.
 fn since(planner: &Planner<'_>, service: &Service<'_>, standing: Standing) -> Timestamp {
     let now = planner.situation.now;
     let before = service.status.and_then(|known| known.value.node.as_ref());

@@ -1,4 +1,4 @@
-//! The conditions of a resource: Ready, Reconciling, Stalled, Placed, Probed, in the form that kstatus understands.
+//! The conditions of a resource (Ready, Reconciling, Stalled, Placed, Probed), in the form that kstatus expects.
 
 use super::{Draft, Service};
 use crate::core::situation::Situation;
@@ -8,7 +8,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
 use ha_api_types::resource::{ServiceDefinition, ServiceState};
 
-/// Fills in what follows from the rest of the draft.
+/// Derives the conditions from the rest of the draft.
 pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let generation = service.resource.value.metadata.generation;
     draft.status.observed_generation = generation;
@@ -80,7 +80,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
             set_condition(&mut draft.status.conditions, condition, &now);
         }
     }
-    // What keeps it from going on is told once, when it begins.
+    // A blocking reason is reported once, when it begins.
     let wants_attention = matches!(reason, Reason::NoFeasibleNode | Reason::RunsTwice | Reason::Preempting)
         || (draft.infeasible && matches!(reason, Reason::MaintenanceMove | Reason::WatchdogFailed));
     let is_new = before.as_ref().is_none_or(|(known, _)| *known != reason)
@@ -90,7 +90,7 @@ pub(super) fn fill(situation: &Situation<'_>, service: &Service<'_>, draft: &mut
     }
 }
 
-/// What is said of a state in which nothing happens.
+/// Returns the reason and message of a state without progress.
 fn resting(draft: &Draft) -> (Reason, String) {
     let node = draft.status.node.clone().unwrap_or_default();
     match draft.status.state {
@@ -133,7 +133,7 @@ fn is_ready(draft: &Draft, reason: Reason) -> bool {
     }
 }
 
-/// Whether it runs, as agents report under living epochs.
+/// Returns `true` if the service runs, according to reports under current epochs.
 fn runs(situation: &Situation<'_>, service: &Service<'_>, draft: &Draft) -> bool {
     if draft.status.state == ServiceState::Ignored {
         return false;

@@ -8,8 +8,8 @@ use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::{ServiceCopy, ServiceDefinition};
 use ha_store::Guard;
 
-/// Brings `status.copies` up to date: copies that are confirmed stopped or proven gone go, under the guards that say so, and
-/// the places of the assignment that this draft makes are added.
+/// Updates `status.copies`. Removes copies that are confirmed stopped or proven gone, under guards on the evidence.
+/// Adds the places of the assignment that this draft makes.
 pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let mut copies = remaining(situation, service, draft);
     if let Assign::Put(assignment) = &draft.assign {
@@ -27,7 +27,7 @@ pub(super) fn record(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     draft.status.copies = copies;
 }
 
-/// Returns the copies that may still run. What says that the others do not is added to the draft's guards.
+/// Returns the copies that may still run. Guards that prove the end of the other copies are added to the draft.
 pub(super) fn remaining(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -50,18 +50,20 @@ pub(super) fn remaining(
     copies
 }
 
-/// The node's watchdog no longer guards the copies: the resource is Ignored, deleted, or may have been moved by hand.
+/// Marks copies as no longer guarded by the node's watchdog: the resource is Ignored, deleted, or may have been moved
+/// by hand.
 pub(super) fn let_go(copies: &mut [ServiceCopy]) {
     for copy in copies {
         copy.let_go = true;
     }
 }
 
-/// Returns the guards that prove that no copy runs on another node, for a start that promise 1 covers. The error names the first
-/// node that may still run one: until that copy has ended, nothing exclusive is started.
+/// Returns the guards that prove that no copy runs on another node, for a start that guarantee 1 covers. The error
+/// names the first node that may still run a copy: until that copy has ended, no exclusive service is started.
 ///
-/// The places of the present assignment have been left with a proof already. Of a copy that its node did not guard that proof says
-/// nothing (R5.24), so that copy needs its own: it may be of an `exclusive: false` definition from before a restore or an upgrade.
+/// The places of the present assignment have already been left with a proof. That proof says nothing about a copy
+/// that its node did not guard (R5.24), so such a copy needs a proof of its own. It may come from an `exclusive:
+/// false` definition from before a restore or an upgrade.
 pub(super) fn elsewhere(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -88,7 +90,7 @@ fn is_of_one_place(one: &ServiceCopy, other: &ServiceCopy) -> bool {
     one.node == other.node && one.epoch == other.epoch && one.definition.is_same_thing(&other.definition)
 }
 
-/// The places that an assignment permits.
+/// Returns the places that an assignment permits.
 fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
     let copy = |node: &str, epoch, boot_id: &str| ServiceCopy {
         node: node.to_owned(),
@@ -104,7 +106,7 @@ fn permitted(assignment: &Assignment) -> Vec<ServiceCopy> {
     copies
 }
 
-/// Copies that follow from assignment and reports: a cluster that was upgraded has no others.
+/// Returns the copies that follow from assignment and reports. An upgraded cluster has no other copies.
 fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy> {
     let mut copies = Vec::new();
     let mut definition = ServiceDefinition::of(&service.resource.value);
@@ -150,7 +152,7 @@ fn derived(situation: &Situation<'_>, service: &Service<'_>) -> Vec<ServiceCopy>
     copies
 }
 
-/// What says that a copy does not run any more, as guards; `None`: it may run.
+/// Returns the guards that prove that a copy no longer runs; `None` if the copy may run.
 fn end_of(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -165,7 +167,8 @@ fn end_of(
         && *target == copy.node
         && *target_epoch == copy.epoch
     {
-        // Until the source's end no statement about the target counts (R8.13); the next assignment rests on that end.
+        // Until the source's end, no statement about the target counts (R8.13). The next assignment depends on that
+        // end.
         return None;
     }
     if is_reported_gone(situation, service, copy) {
@@ -175,7 +178,7 @@ fn end_of(
     let gone = if copy.is_guarded() {
         Service::standing(situation, &copy.node, copy.epoch) == Standing::Released
     } else {
-        // (a), (f) and (g) say nothing of what the node did not guard (R5.24).
+        // Proofs (a), (f) and (g) say nothing about services that the node did not guard (R5.24).
         fence.value.epoch > copy.epoch && proves_the_machine_empty(&fence.value)
     };
     gone.then(|| {
@@ -186,7 +189,8 @@ fn end_of(
     })
 }
 
-/// Whether the copy's node says that it does not run: for the current action, or under a newer registration.
+/// Returns `true` if the copy's node reports that the copy does not run: for the current action, or under a newer
+/// registration.
 fn is_reported_gone(situation: &Situation<'_>, service: &Service<'_>, copy: &ServiceCopy) -> bool {
     let report = situation.world.service_report(service.name, &copy.node).map(|report| &report.value);
     let is_open = situation.world.living_epoch(&copy.node) == Some(copy.epoch);

@@ -1,4 +1,5 @@
-//! Deleting a resource: managing ends, the service stays as it is, and a tombstone says where it may still run.
+//! Deletion of resources: management ends, the service stays as it is, and a tombstone names the nodes where it may
+//! still run.
 
 use super::ignore::is_handing_over;
 use super::{Draft, Planner, Service, Standing, replacement, revision_of};
@@ -12,8 +13,8 @@ use ha_api_types::resource::{ServiceCopy, ServiceDefinition, ServiceState};
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeSet;
 
-/// Ends the management of a deleted resource: assignment, status and, once nobody else holds it, the spec go in one
-/// transaction.
+/// Ends the management of a deleted resource. The assignment, the status and, once no other finalizer is left, the
+/// spec are deleted in one transaction.
 pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     let situation = planner.situation;
     let keys = &situation.world.keys;
@@ -49,14 +50,14 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     if service.assignment.is_some() {
         transaction = transaction.delete(keys.assignment(name), revision_of(service.assignment));
     } else {
-        // One that an unknown write may still bring must not come after the deletion.
+        // An assignment of an unknown write must not appear after the deletion.
         transaction = transaction.guard(keys.assignment(name), Guard::Absent);
     }
     if service.status.is_some() {
         transaction = transaction.delete(keys.status(Kind::Resource, name), revision_of(service.status));
     }
     let mut nodes = may_run_on(&situation, service);
-    // The tombstone takes the copies over, under the guards that say that the others have ended (R6.5, R6.6).
+    // The tombstone takes over the copies, under guards that prove the end of the other copies (R6.5, R6.6).
     let left = super::copies::remaining(&situation, service, &mut draft);
     nodes.extend(left.iter().map(|copy| copy.node.clone()));
     for (key, guard) in std::mem::take(&mut draft.guards) {
@@ -74,7 +75,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, service: &Service<'_>) {
     planner.plan.act(Subject::Service(name.to_owned()), transaction, vec![told], Note::Uses(BTreeSet::new()));
 }
 
-/// Deleting: it is shown as such, and nothing is begun any more.
+/// Shows the service as Deleting, and begins no further action.
 fn wait(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
     let mut draft = Draft::of(service);
     if draft.status.state != ServiceState::Deleting {
@@ -84,10 +85,10 @@ fn wait(planner: &mut Planner<'_>, service: &Service<'_>, message: String) {
     super::finish(planner, service, draft);
 }
 
-/// The finalizer that the API sets on each resource: its deletion waits for the leader.
+/// Finalizer that the API sets on each resource, so that its deletion waits for the leader.
 const FINALIZER: &str = "hactl.io/managed";
 
-/// Every node where the service may still run once nobody manages it.
+/// Returns every node where the service may still run once it is unmanaged.
 fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<String> {
     let world = situation.world;
     let mut nodes: BTreeSet<String> =
@@ -117,7 +118,7 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
     let unguarded = status.is_some_and(|status| status.state == ServiceState::Ignored)
         || super::probe::may_run_anywhere(world, status);
     if unguarded {
-        // It was free: it may run on every node that is not proven empty.
+        // The service was unmanaged: it may run on every node that is not proven empty.
         nodes.extend(
             world
                 .fences
@@ -129,8 +130,8 @@ fn may_run_on(situation: &Situation<'_>, service: &Service<'_>) -> BTreeSet<Stri
     nodes
 }
 
-/// The copies that the tombstone takes over: those of an earlier tombstone of the name, and one for each node that is not among
-/// them, as it was assigned or, without an assignment, as the resource says (FENCING, R7.15).
+/// Returns the copies that the tombstone takes over: those of an earlier tombstone of the name, and one for each
+/// further node. The definition comes from the assignment or, without one, from the resource (FENCING, R7.15).
 fn copies(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -167,7 +168,7 @@ fn copy_at(node: &str, epoch: u64, boot_id: &str, definition: &ServiceDefinition
     }
 }
 
-/// Removes what is left of resources whose spec is gone.
+/// Removes the remaining records of resources whose spec is gone.
 pub(super) fn plan_orphans(planner: &mut Planner<'_>) {
     let situation = planner.situation;
     let world = situation.world;

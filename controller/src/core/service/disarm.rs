@@ -1,4 +1,5 @@
-//! A disarmed cluster: what freezes, what ends first, and where services are looked for on arming (SEMANTICS 8, FENCING 7).
+//! Services of a disarmed cluster: which freeze, which finish an action first, and where they are probed on arming
+//! (SEMANTICS 8, FENCING 7).
 
 use super::{Assign, Draft, Planner, Service, Standing};
 use crate::core::health::NodeHealth;
@@ -7,11 +8,11 @@ use ha_api_types::cluster::Disarmed;
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::ServiceState;
 
-/// Freezes a service while the cluster is disarmed; what is being fenced, recovered or moved ends first. `true`: nothing
-/// else is decided about it.
+/// Freezes a service while the cluster is disarmed. A fencing, recovery or move in progress ends first. Returns
+/// `true` if everything about the service is decided.
 ///
-/// Under Ignore its assignment goes, so that no agent keeps it where it was: an operator may move it, and on arming every
-/// node is asked for it as if it had never been managed.
+/// Under Ignore its assignment is deleted, so that no agent keeps the service on its node: an operator may move it.
+/// On arming, every node is probed as if the service had never been managed.
 pub(super) fn rests(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -32,7 +33,8 @@ pub(super) fn rests(
         | ServiceState::Relocate
         | ServiceState::Ignored
         | ServiceState::Deleting => false,
-        // It stays in Error, but whoever clears that later must not start it beside what was started by hand meanwhile.
+        // The service stays in Error. When an operator clears the error later, it must not start in addition to a
+        // copy that was started by hand meanwhile.
         ServiceState::Error => {
             if by_hand {
                 draft.status.probe_arming = Some(situation.world.cluster_generation());
@@ -49,7 +51,7 @@ pub(super) fn rests(
         | ServiceState::Started
         | ServiceState::RequestStop
         | ServiceState::Stopping => match service.assigned(situation) {
-            // What its node is at ends first, so that it is found as it was wanted.
+            // The action in progress on its node ends first, so that the service is in its desired state.
             Some((assignment, Standing::InForce))
                 if draft.status.state != ServiceState::Started
                     && !is_agreed(situation, disarmed)
@@ -61,7 +63,7 @@ pub(super) fn rests(
                 freeze(service, draft, by_hand);
                 true
             }
-            // Its node is being fenced, or was: that ends first, unless the agents are disarmed already.
+            // The fencing of its node ends first, unless the agents are already disarmed.
             Some((_, Standing::Closing | Standing::Released)) if is_agreed(situation, disarmed) => {
                 freeze(service, draft, by_hand);
                 true
@@ -97,12 +99,12 @@ fn freeze(service: &Service<'_>, draft: &mut Draft, by_hand: bool) {
     draft.go(ServiceState::Freeze, Reason::Disarmed, message.to_owned());
 }
 
-/// Whether agents have been told that they may disarm.
+/// Returns `true` if the agents were told that they may disarm.
 fn is_agreed(situation: &Situation<'_>, disarmed: Disarmed) -> bool {
     situation.world.cluster_status.as_ref().is_some_and(|known| known.value.disarm == Some(disarmed))
 }
 
-/// Whether a service, as stored, keeps the agents from being disarmed.
+/// Returns `true` if a service, as stored, prevents the agents from disarming.
 pub(in crate::core) fn holds_up(state: ServiceState, is_assigned: bool, disarmed: Disarmed) -> bool {
     let by_hand = match disarmed {
         Disarmed::Freeze => false,

@@ -1,4 +1,4 @@
-//! What is to be written about one service: collected step by step, written as one transaction.
+//! The draft: changes to one service, collected step by step and written in one transaction.
 
 use super::{Service, revision_of};
 use crate::core::plan::{event, stored};
@@ -13,48 +13,49 @@ use ha_api_types::time::{Millis, Mono};
 use ha_store::{Guard, Transaction};
 use std::collections::BTreeMap;
 
-/// What becomes of the assignment.
+/// Change of the assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Assign {
-    /// It stays.
+    /// Unchanged.
     Keep,
-    /// It is replaced.
+    /// Replaced.
     Put(Box<Assignment>),
-    /// It goes: the service is not managed any more.
+    /// Deleted: the service is no longer managed.
     Delete,
 }
 
-/// What becomes of a service in this plan.
+/// Changes to a service in this plan.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) status: ResourceStatus,
     pub(super) assign: Assign,
-    /// What the decision rests on besides the keys that are written.
+    /// Guards of facts that the decision rests on, in addition to the written keys.
     pub(super) guards: BTreeMap<String, Guard>,
-    /// Fences that are written again with it, by key.
+    /// Fences that are written in the same transaction, by key.
     pub(super) fences: BTreeMap<String, (Guard, Fence)>,
     pub(super) told: Vec<(EventType, Reason, String)>,
-    /// Why it is in the state that it is in now: for conditions.
+    /// Reason of the present state, for conditions.
     pub(super) reason: Option<Reason>,
     pub(super) message: String,
     pub(super) waiting: Vec<(Reason, String)>,
     pub(super) wake: Option<(Mono, &'static str)>,
-    /// Nodes that were not asked whether it runs there, since they could not be.
+    /// Nodes that could not be asked whether the service runs there.
     pub(super) not_probed: Vec<String>,
-    /// The operation on this service, once something became of it.
+    /// New status of the operation on this service; `None` if it has not changed.
     pub(super) operation: Option<OperationStatus>,
-    /// Tombstones that end or shrink with it, by key: as read, and what is left of each.
+    /// Tombstones that end or shrink in the same transaction, by key: the revision as read, and the remaining
+    /// tombstone.
     pub(super) tombstones: BTreeMap<String, (Revision, Option<Tombstone>)>,
-    /// What the node verdicts say when no node can take it.
+    /// `true` if the service is stalled, for example because no node is eligible.
     pub(super) infeasible: bool,
-    /// Its move and those of others wait for each other, and no order of them helps.
+    /// `true` if this move and others wait for each other, and no order resolves that.
     pub(super) blocked: bool,
-    /// The node where others make room for it.
+    /// Node on which other services make room for this one.
     pub(super) reserves: Option<String>,
 }
 
 impl Draft {
-    /// A draft that changes nothing. A status that belongs to an earlier object of this name says nothing about this one.
+    /// Creates a draft without changes. The status of an earlier object with this name is ignored.
     pub(super) fn of(service: &Service<'_>) -> Draft {
         let uid = service.uid();
         let mut status = service
@@ -63,7 +64,7 @@ impl Draft {
             .filter(|status| status.uid == uid)
             .unwrap_or_else(|| ResourceStatus { uid: uid.to_owned(), ..ResourceStatus::default() });
         if status.observed_generation != service.resource.value.metadata.generation {
-            // Another spec may well run where the one before could not.
+            // The changed spec may be able to run where the previous one could not.
             status.never_nodes.clear();
         }
         Draft {
@@ -85,10 +86,10 @@ impl Draft {
         }
     }
 
-    /// Enters a state and tells so. An empty message stands for the reason's sentence.
+    /// Enters a state and emits an event. An empty message stands for the reason's sentence.
     pub(super) fn go(&mut self, state: ServiceState, reason: Reason, message: String) {
         self.status.state = state;
-        // An unconfirmed stop is remembered until the stop is confirmed: leaving Error is not yet that.
+        // An unconfirmed stop is remembered until the stop is confirmed. Leaving Error does not confirm it.
         let remembers = match state {
             ServiceState::Error => true,
             ServiceState::RequestStop | ServiceState::Stopping => self.status.stop_confirmed == Some(false),
@@ -132,20 +133,20 @@ impl Draft {
         self.waiting.clear();
     }
 
-    /// Says why it is where it is, without an event.
+    /// Sets the reason and message of the present state, without an event.
     pub(super) fn say(&mut self, reason: Reason, message: impl Into<String>) {
         self.reason = Some(reason);
         self.message = message.into();
     }
 
-    /// Says what it waits for.
+    /// Sets the condition that the service waits for.
     pub(super) fn wait(&mut self, reason: Reason, message: impl Into<String>) {
         let message = message.into();
         self.say(reason, message.clone());
         self.waiting.push((reason, message));
     }
 
-    /// Adds something to what was said, and told, last.
+    /// Appends text to the last message, and to its event.
     pub(super) fn add_words(&mut self, words: Option<String>) {
         let Some(words) = words else { return };
         self.message = format!("{}; {words}", self.message);
@@ -154,12 +155,12 @@ impl Draft {
         }
     }
 
-    /// Tells something.
+    /// Emits an event.
     pub(super) fn tell(&mut self, event_type: EventType, reason: Reason, message: impl Into<String>) {
         self.told.push((event_type, reason, message.into()));
     }
 
-    /// Asks to be looked at again after a length of time that began at `since`.
+    /// Sets a wake-up at `since` plus a duration.
     pub(super) fn wake_after(&mut self, since: Mono, length_ms: Millis, why: &'static str) {
         let at = since + length_ms;
         if self.wake.is_none_or(|(known, _)| at < known) {
@@ -167,22 +168,22 @@ impl Draft {
         }
     }
 
-    /// Forgets where it failed to start: after a successful start.
+    /// Forgets the nodes where the service failed to start, after a successful start.
     pub(super) fn clear_failures(&mut self) {
         self.status.failed_nodes.clear();
         self.status.relocations = 0;
     }
 
-    /// Forgets all that went wrong: Disabled, an error that is cleared, disarm.
+    /// Forgets all failures: for Disabled, a cleared error, or disarm.
     pub(super) fn forget_failures(&mut self) {
         self.clear_failures();
         self.status.never_nodes.clear();
     }
 
-    /// The transaction and what to tell once it is applied; `None`: nothing is new.
+    /// Returns the transaction and the events to emit once it is applied; `None` if nothing has changed.
     ///
-    /// Every write about a service also guards its spec as it was read, so that a late one cannot bring back what was
-    /// deleted or changed since.
+    /// Every write about a service also guards its spec as it was read. So a late write cannot restore a record that
+    /// was deleted or changed since.
     pub(super) fn into_transaction(
         self,
         situation: &Situation<'_>,

@@ -1,4 +1,5 @@
-//! Error: policies are exhausted, or it cannot be stopped, or it runs twice. Nobody touches it.
+//! Error: the service exhausted its policies, could not be stopped, or runs twice. The leader takes no further
+//! action.
 
 use super::assign::{assign, places};
 use super::{Assign, Draft, Planner, Service, Standing, report_guard};
@@ -9,7 +10,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, ServiceReport};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Enters Error. `stop_confirmed` is remembered: if not, the service counts as running.
+/// Enters Error. `stop_confirmed` is remembered: without a confirmed stop, the service counts as running.
 pub(super) fn enter(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -20,12 +21,12 @@ pub(super) fn enter(
 ) {
     let situation = planner.situation;
     match service.assigned(&situation) {
-        // It may still run: the agent is told to leave it alone.
+        // The service may still run: the agent is ordered to leave it alone.
         Some((assignment, Standing::InForce)) if !stop_confirmed && places(assignment).len() == 1 => {
             let node = assignment.node.clone();
             assign(planner, service, draft, &node, Action::Leave);
         }
-        // The node has ended its right to start it: nothing is left to assign.
+        // The node's report ended its right to start the service, so no assignment is needed.
         Some((assignment, Standing::InForce)) if stop_confirmed => {
             let (key, guard) = report_guard(&situation, &assignment.node, service.name);
             draft.guards.insert(key, guard);
@@ -38,7 +39,7 @@ pub(super) fn enter(
     draft.status.stop_confirmed = Some(stop_confirmed);
 }
 
-/// A node could not stop it.
+/// Handles a node that could not stop the service.
 pub(super) fn stop_failed(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -54,7 +55,8 @@ fn said(report: &ServiceReport) -> &str {
     if report.message.is_empty() { report.reason.sentence() } else { &report.message }
 }
 
-/// A node that registers could not stop it: it counts as running there, under the epoch that will be opened.
+/// Handles a registering node that could not stop the service. The service counts as running there, under the epoch
+/// that will be opened.
 pub(super) fn could_not_stop(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -82,7 +84,8 @@ pub(super) fn could_not_stop(
     draft.status.epoch = Some(epoch);
 }
 
-/// Only requested Disabled leaves Error, or clear-error. If the stop was not confirmed, it goes through RequestStop.
+/// Leaves Error only for requested Disabled or clear-error. Without a confirmed stop, the service goes through
+/// RequestStop.
 pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     if draft.status.stop_confirmed != Some(true) && is_proven_stopped(&situation, service, draft) {
@@ -118,7 +121,7 @@ pub(super) fn error(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
     }
 }
 
-/// What was said when it entered Error: the status remembers it.
+/// Returns the reason and message with which the service entered Error, from its status.
 fn remembered(service: &Service<'_>) -> (Reason, String) {
     service
         .status
@@ -126,7 +129,7 @@ fn remembered(service: &Service<'_>) -> (Reason, String) {
         .map_or((Reason::PoliciesExhausted, String::new()), |ready| (ready.reason, ready.message.clone()))
 }
 
-/// Whether the epoch under which it may have run is closed with a proof since.
+/// Returns `true` if the epoch under which the service may have run has since been closed with a proof.
 fn is_proven_stopped(situation: &Situation<'_>, service: &Service<'_>, draft: &Draft) -> bool {
     let (Some(node), Some(epoch)) = (&draft.status.node, draft.status.epoch) else { return false };
     Service::standing(situation, node, epoch) == Standing::Released

@@ -9,7 +9,8 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase, Revision, Tombstone};
 use ha_api_types::resource::{ServiceCopy, ServiceState};
 
-/// Why the service may not be started: another resource has its identity, and comes first. `None`: none has.
+/// Returns why the service cannot start: another resource with the same identity has precedence. `None` if there is
+/// no such resource.
 pub(super) fn taken(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     let situation = planner.situation;
     let world = situation.world;
@@ -21,7 +22,7 @@ pub(super) fn taken(planner: &Planner<'_>, service: &Service<'_>) -> Option<Stri
     others
         .filter(|name| {
             let subject = Subject::Service((*name).clone());
-            // What is being written about the other may be its start.
+            // The write in progress about the other resource may be its start.
             situation.busy.contains(&subject)
                 || planner.plan.actions.iter().any(|action| action.subject == subject)
                 || rank(world, name) < rank(world, service.name)
@@ -30,7 +31,7 @@ pub(super) fn taken(planner: &Planner<'_>, service: &Service<'_>) -> Option<Stri
         .next()
 }
 
-/// Who comes first: what may run, then what is assigned, then what was created first.
+/// Returns the precedence of a resource: services that may run, then assigned ones, then by creation.
 fn rank<'a>(world: &World, name: &'a str) -> (u8, Revision, &'a str) {
     let created = world.resources.get(name).map_or(Revision::MAX, |resource| resource.created);
     let copies = world.resource_statuses.get(name).is_some_and(|status| !status.value.copies.is_empty());
@@ -43,7 +44,7 @@ fn rank<'a>(world: &World, name: &'a str) -> (u8, Revision, &'a str) {
     (place, created, name)
 }
 
-/// The tombstones of other names that hold the service's identity.
+/// Returns the tombstones of other names that hold the service's identity.
 pub(super) fn held_by<'a>(world: &'a World, name: &str) -> Vec<(&'a String, &'a Versioned<Tombstone>)> {
     let Some(identity) = world.identity(name) else { return Vec::new() };
     world
@@ -53,7 +54,7 @@ pub(super) fn held_by<'a>(world: &'a World, name: &str) -> Vec<(&'a String, &'a 
         .collect()
 }
 
-/// The copies of a tombstone that have an identity.
+/// Returns the copies of a tombstone that have this identity.
 pub(super) fn of_identity<'a>(
     tombstone: &'a Tombstone,
     identity: &'a Identity,
@@ -61,8 +62,8 @@ pub(super) fn of_identity<'a>(
     tombstone.copies.iter().filter(|copy| copy.definition.identity().as_ref() == Some(identity))
 }
 
-/// The revision after which a node must have answered, if the service may have been left running there by a resource that was
-/// deleted: of its own name, or of another name with its identity.
+/// Returns the revision after which a node must have answered, if a deleted resource may have left the service
+/// running there. That resource had the same name, or another name with the same identity.
 pub(super) fn left_running(world: &World, service: &Service<'_>, node: &str) -> Option<Revision> {
     let own = service.tombstone.filter(|tombstone| tombstone.value.nodes.contains(node));
     let identity = world.identity(service.name);
@@ -72,8 +73,8 @@ pub(super) fn left_running(world: &World, service: &Service<'_>, node: &str) -> 
     others.map(|(_, tombstone)| tombstone).chain(own).map(|tombstone| tombstone.modified).max()
 }
 
-/// Ends the tombstones of the service's name and identity: each of their places has answered for that identity. What they hold
-/// of another identity stays.
+/// Ends the tombstones of the service's name and identity, once each of their places has answered for that identity.
+/// Copies of another identity stay.
 pub(super) fn end_tombstones(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let world = situation.world;
     let identity = world.identity(service.name);
@@ -90,8 +91,8 @@ pub(super) fn end_tombstones(situation: &Situation<'_>, service: &Service<'_>, d
     }
 }
 
-/// Notices that the service is another thing now: no answer of before counts for it, so each node is asked. What runs is left to
-/// its assignment until it is stopped.
+/// Detects a changed identity. Earlier answers do not count for it, so every node is probed. A running copy keeps its
+/// assignment until it is stopped.
 pub(super) fn follow(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let rests = match draft.status.state {
         ServiceState::Queued

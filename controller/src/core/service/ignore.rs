@@ -1,4 +1,4 @@
-//! Ignored: not managed, never touched.
+//! Ignored services: not managed, and left as they are.
 
 use super::{Assign, Draft, Service, Standing};
 use crate::core::situation::Situation;
@@ -6,7 +6,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Stops managing the service and leaves it as it is; a hand-over that has begun ends first.
+/// Stops managing the service and leaves it as it is. A cutover in progress ends first.
 pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     if is_handing_over(situation, service) {
         draft.wait(Reason::Waiting, "it is being handed over, which ends first");
@@ -27,14 +27,14 @@ pub(super) fn enter(situation: &Situation<'_>, service: &Service<'_>, draft: &mu
     draft.go(ServiceState::Ignored, Reason::IgnoredAsWanted, String::new());
 }
 
-/// Whether the service may be on either of two nodes right now.
+/// Returns `true` if the service may be on either of two nodes right now.
 pub(super) fn is_handing_over(situation: &Situation<'_>, service: &Service<'_>) -> bool {
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else { return false };
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else { return false };
     let standing = |node: &str, epoch| Service::standing(situation, node, epoch);
     match service.phase(situation) {
         Some(Phase::HandingOver) => standing(&assignment.node, assignment.epoch) != Standing::Released,
-        // It has ended once the target has said what came of it.
+        // The cutover has ended once the target has reported its outcome.
         Some(Phase::HandedOver) => match received(situation, service) {
             Some(Phase::Running | Phase::Failed | Phase::Stopped | Phase::ProbedStopped) => false,
             Some(
@@ -67,7 +67,7 @@ pub(super) fn is_handing_over(situation: &Situation<'_>, service: &Service<'_>) 
     }
 }
 
-/// What the target of a migration says of it.
+/// Returns the phase that the target of a migration reports.
 fn received(situation: &Situation<'_>, service: &Service<'_>) -> Option<Phase> {
     let assignment = &service.assignment?.value;
     let Action::Migrate { target, target_epoch, .. } = &assignment.action else { return None };
@@ -75,7 +75,7 @@ fn received(situation: &Situation<'_>, service: &Service<'_>) -> Option<Phase> {
     Some(report.value.phase)
 }
 
-/// Managed again: every place is asked anew, since anybody may have started it anywhere.
+/// Manages the service again: every node is probed, because the service may have been started on any of them.
 pub(super) fn ignored(service: &Service<'_>, draft: &mut Draft) {
     if service.wanted() == RequestedState::Ignored {
         draft.say(Reason::IgnoredAsWanted, String::new());

@@ -1,4 +1,4 @@
-//! A definition that an operator confirms for the copy that runs, without a stop (FENCING, R6.10).
+//! A definition that an operator confirms for the running copy, without a stop (FENCING, R6.10).
 
 use super::operation::{refuse, set};
 use super::{Assign, Draft, Service, Standing, replacement};
@@ -9,23 +9,23 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
 use ha_api_types::resource::ServiceDefinition;
 
-/// What becomes of the request now.
+/// Decision about the request.
 enum Verdict<'a> {
     /// The assignment gets the definition.
     Rewrite(&'a Assignment),
-    /// Nothing is left to do.
+    /// Nothing remains to be done.
     Done(String),
-    /// It is looked at again later.
+    /// The request waits.
     Wait(Reason, String),
-    /// It can never be.
+    /// The request is impossible.
     Refuse(Reason, String),
 }
 
-/// Rewrites the definition of the assignment in force to that of the spec, under its action: what runs is stopped, killed and
-/// watched under that definition from then on.
+/// Rewrites the definition of the active assignment to that of the spec, under the same action. From then on, the
+/// running copy is stopped, killed and monitored under that definition.
 ///
-/// Guarantees: identity and `exclusive` stay (R6.7), so nothing that a proof rests on changes. Fence, assignment, status and the
-/// spec's revision are guarded; the operator has confirmed the generation that is written.
+/// Guarantees: identity and `exclusive` stay (R6.7), so no fact changes on which a proof rests. Fence, assignment,
+/// status and the spec's revision are guarded; the operator has confirmed the generation that is written.
 pub(super) fn consider(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     if draft.assign != Assign::Keep {
         return;
@@ -133,8 +133,8 @@ fn rewrite(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, 
     set(situation, service, draft, OperationPhase::Succeeded, Reason::Completed, &message);
 }
 
-/// Returns the confirmation that a further assignment of the same copy carries on, so that an agent that missed the rewritten one
-/// takes the definition over all the same. Another definition was not confirmed.
+/// Returns the confirmation that a later assignment of the same copy repeats. With it, an agent that missed the
+/// rewritten assignment still takes over the definition. `None` for any other definition, which was not confirmed.
 pub(super) fn carried_over(
     service: &Service<'_>,
     node: &str,

@@ -1,4 +1,4 @@
-//! Live migration: FENCING, section 8. Until the hand-over it is on the source; after it, on either.
+//! Live migration (FENCING, section 8). Until the cutover the service is on the source; afterwards, on either node.
 
 use super::assign::{assign, start_on, stop_on};
 use super::policy::{remember, remember_failure};
@@ -11,37 +11,37 @@ use ha_api_types::record::{
 };
 use ha_api_types::resource::ServiceState;
 
-/// What one side of a migration is known to be.
+/// Known state of one side of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// It has said nothing about this migration.
+    /// The node has not reported on this migration.
     Silent,
     /// Paused: a permit to receive, not running.
     Receiving,
-    /// It may be here or on the other side.
+    /// The service may be here or on the other side.
     HandingOver,
     /// Confirmed running here.
     Running,
     /// Confirmed not here.
     Gone,
-    /// It may be here; nobody knows.
+    /// The service may be here; its state is unknown.
     Doubtful,
-    /// Its epoch is closed and proven, by something that says nothing of what has arrived since (R8.17).
+    /// The epoch is closed with a proof that says nothing about later arrivals (R8.17).
     Unproven,
 }
 
-/// When the source of a migration has ended: from then on nothing arrives at the target any more (R8.13).
+/// End of a migration's source: after it, nothing arrives at the target any more (R8.13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceEnd {
-    /// Its driver may be at work.
+    /// The driver may be running.
     Open,
-    /// Its driver never began.
+    /// The driver never began.
     NeverBegan,
-    /// It has said so, or is proven gone, at this revision.
+    /// The source reported its end, or is proven gone, at this revision.
     At(Revision),
 }
 
-/// What the source has said of its end under this assignment.
+/// Returns the end of the source under this assignment.
 pub(super) fn source_end(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -55,7 +55,8 @@ pub(super) fn source_end(
     };
     let proven = released.map_or(SourceEnd::Open, SourceEnd::At);
     let Some(report) = service.answer_of(situation, node, epoch, &assignment.action_uid) else {
-        // The hand-over is committed under the source's epoch; once the source has registered again, its reports no longer tell.
+        // The hand-over is committed under the source's epoch. Once the source has registered again, its reports
+        // show it no longer.
         let overwritten =
             world.service_report(service.name, node).is_some_and(|report| report.value.epoch > epoch);
         let reopened = world.fences.get(node).is_some_and(|fence| fence.value.state == FenceState::Open);
@@ -78,12 +79,13 @@ pub(super) fn source_end(
     }
 }
 
-/// Whether what arrives at the target runs there without its permit, so that only what is known since the source's end counts.
+/// Returns `true` if an arriving service runs on the target without its permit, so that only evidence from after the
+/// source's end counts.
 fn is_ungated(assignment: &Assignment) -> bool {
     assignment.definition.exclusive && !assignment.definition.driver.is_gated()
 }
 
-/// R8.16 and R8.17: whether the proof that closed the target's epoch says that nothing of the migration runs there.
+/// Returns `true` if the proof that closed the target's epoch covers the migrated service (R8.16, R8.17).
 pub(super) fn release_counts(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -132,7 +134,7 @@ fn side(standing: Standing, phase: Option<Phase>) -> Side {
     }
 }
 
-/// It is moving live.
+/// Plans a service in live migration.
 pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some(assignment) = service.assignment.map(|assignment| &assignment.value) else {
@@ -168,7 +170,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         | Side::Unproven) => side,
     };
     if source_standing == Standing::Closing && source_side != Side::Gone {
-        // Whether it has handed over is only known once the source is proven gone.
+        // Only a proof of the source shows whether it has handed over.
         if draft.status.state == ServiceState::Fence {
             draft.wait(Reason::Fencing, format!("{source} is being fenced"));
         } else {
@@ -177,7 +179,8 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         }
         return;
     }
-    // Where it failed at the source, the target only tells that nothing came; of one that waits there is nothing to tell.
+    // After a failure at the source, the target only reports that nothing arrived. A waiting target has nothing to
+    // report.
     let said = source_report
         .filter(|report| report.value.phase == Phase::MoveFailed && !report.value.message.is_empty())
         .or(target_report.filter(|report| report.value.phase != Phase::Receiving))
@@ -192,15 +195,15 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
             error::enter(planner, service, draft, Reason::RunsTwice, message, false);
         }
         (Side::Gone, Side::Running) => arrive(planner, service, draft, target, target_standing),
-        // Nothing has been handed over, and the target cannot go on, or is lost: it stays. The new assignment takes from
-        // the source the right to hand over.
+        // The source has not handed over, and the target cannot continue or is lost: the service stays. The new
+        // assignment ends the source's right to hand over.
         (Side::Running | Side::Silent, Side::Gone | Side::Unproven) => {
             if target_report.and_then(|report| report.value.failure) == Some(FailureClass::NeverHere) {
                 remember(&mut draft.status.never_nodes, target);
             }
             stay(planner, service, draft, &source, source_standing, &said);
         }
-        // R8.12: the target has nothing of it.
+        // R8.12: the target has nothing of the service.
         (Side::Running, Side::Silent | Side::Receiving) if end == SourceEnd::NeverBegan => {
             stay(planner, service, draft, &source, source_standing, &said);
         }
@@ -221,7 +224,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 draft.wait(Reason::Migrating, format!("{target} clears away what it received"));
             }
         }
-        // R8.17: what the target has said so far may have been before it arrived.
+        // R8.17: the target's reports may be older than the arrival of the service.
         (Side::Gone, Side::Gone)
             if target_standing == Standing::InForce
                 && matches!(end, SourceEnd::At(_))
@@ -246,15 +249,15 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
                 draft.wait(Reason::Fencing, message);
             }
         }
-        // The source is proven gone without a hand-over; the new assignment takes the target's right to receive.
+        // The source is proven gone without a hand-over; the new assignment ends the target's right to receive.
         (Side::Gone, Side::Silent) if source_standing == Standing::Released => {
             draft.go(ServiceState::Recovery, Reason::Recovering, format!("{source} failed while it moved"));
         }
         (Side::Gone, Side::Silent) if target_standing == Standing::InForce => {
             nowhere(service, draft, &source, target, None);
         }
-        // The source is proven gone: the target is the only place left, keeps an active copy and clears a paused one away
-        // when it is told to start.
+        // The source is proven gone, so only the target is left. When ordered to start, it keeps an active copy and
+        // removes a paused one.
         (Side::Gone, Side::Receiving)
             if source_standing == Standing::Released
                 && target_standing == Standing::InForce
@@ -295,7 +298,7 @@ pub(super) fn migrate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
-/// It runs on the target and is confirmed gone from the source.
+/// Completes a migration: the service runs on the target and is confirmed gone from the source.
 fn arrive(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -318,7 +321,7 @@ fn arrive(
     }
 }
 
-/// It stays on the source.
+/// Cancels a migration: the service stays on the source.
 fn stay(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -339,8 +342,8 @@ fn stay(
     }
 }
 
-/// It is gone from the source, and the target could not stop what it received: an error that counts as running there.
-/// The target is told to leave it alone.
+/// Enters Error: the service is gone from the source, and the target could not stop the copy that it received. The
+/// service counts as running on the target, which is ordered to leave it alone.
 fn left_behind(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -357,8 +360,8 @@ fn left_behind(
     draft.status.stop_confirmed = Some(false);
 }
 
-/// Gone from the source, and what is known of the target is older: the target is told to stop whatever has arrived there. Its
-/// answer is newer than the source's end, whatever becomes of the target.
+/// Orders the target to stop any copy that has arrived there, because its earlier reports are older than the source's
+/// end. The answer is newer than that end, even if the target fails.
 fn ask_again(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -378,7 +381,8 @@ fn ask_again(
     draft.go(ServiceState::Relocate, Reason::MoveFailed, message);
 }
 
-/// Confirmed on neither side. One that arrived and then failed on the target has failed there like one that was started.
+/// Handles a service that is confirmed on neither side. A service that arrived and then failed counts as a failed
+/// start on the target.
 fn nowhere(
     service: &Service<'_>,
     draft: &mut Draft,

@@ -1,4 +1,4 @@
-//! Moving a service that runs: live, or by stop and start; because the controller wants it or an operator asked.
+//! Moves of running services, live or as relocations, decided by the leader or requested by an operator.
 
 use super::assign::{assign, start_on, stop_on};
 use super::policy::{choose, why_nowhere};
@@ -14,7 +14,7 @@ use ha_scheduler::filter::drives_away;
 use ha_scheduler::{Placement, Turn, Verdict};
 use std::collections::BTreeSet;
 
-/// Moves a running service to where it should be, or says why it cannot leave.
+/// Moves a running service to its best node, or reports why it cannot leave its node.
 pub(super) fn improve(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -23,7 +23,7 @@ pub(super) fn improve(
 ) {
     let Some(node) = draft.status.node.clone() else { return };
     let paused = planner.view.services.get(service.name).is_some_and(|facts| facts.paused);
-    // Those that stay with it wait for the end of its pause too.
+    // Services with a positive affinity also wait for the end of the pause.
     if paused && let Some((since, length_ms)) = pause::of(&planner.situation, service.name) {
         draft.wake_after(since, length_ms, "a move that failed is tried again");
     }
@@ -32,10 +32,10 @@ pub(super) fn improve(
             refusals.iter().filter(|refusal| refusal.drives).map(|refusal| refusal.reason).collect()
         }
         Some(Verdict::Allowed(_)) => Vec::new(),
-        // The node's object is deleted: it is not a place to be moved by.
+        // The node's object is deleted, which is no reason to move.
         None => return,
     };
-    // What only keeps new services away moves nobody.
+    // A reason that only keeps new services away from a node moves no service.
     let stays = driven.is_empty() && matches!(placement.verdicts.get(&node), Some(Verdict::Refused(_)));
     let wanted = placement.node.clone().filter(|target| !stays && *target != node);
     let turn = planner.turns.get(service.name).cloned();
@@ -63,7 +63,7 @@ pub(super) fn improve(
     } else if !makes_room.is_empty() {
         Reason::MakesRoom
     } else if driven.contains(&Reason::PositivePartner) || placement.reason == Reason::AlreadyThere {
-        // Most of those that stay with it are there already.
+        // Most services with a positive affinity to this one are already on the target.
         Reason::PositivePartner
     } else if driven.is_empty() {
         placement.reason
@@ -99,7 +99,7 @@ pub(super) fn improve(
     }
 }
 
-/// Says why a service that should leave its node cannot, node by node, and what would help.
+/// Reports why a service that should leave its node cannot, with the reasons of each node and suggested actions.
 fn cannot_leave(
     service: &Service<'_>,
     draft: &mut Draft,
@@ -108,7 +108,7 @@ fn cannot_leave(
     driven: &[Reason],
     reason: Reason,
 ) {
-    // Partners that wait to come here say so themselves.
+    // A companion that waits to move to this node reports that itself.
     let own = driven.iter().any(|reason| drives_away(*reason) || *reason == Reason::WatchdogFailed);
     if !own || placement.node.is_some() {
         return;
@@ -123,7 +123,7 @@ fn cannot_leave(
     draft.wait(reason, message);
 }
 
-/// What would let a service leave its node: the remedies of the other nodes, the nearest ones first.
+/// Returns suggested actions that would let a service leave its node: the remedies of the other nodes, fewest first.
 fn what_would_help(placement: &Placement, name: &str, node: &str) -> String {
     let mut remedies: Vec<(usize, String)> = placement
         .verdicts
@@ -144,13 +144,13 @@ fn what_would_help(placement: &Placement, name: &str, node: &str) -> String {
     help.join("; or ")
 }
 
-/// Whom a service goes along with.
+/// Move of a companion that a service follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Follows {
     Nobody,
-    /// A partner that moves by itself.
+    /// A companion moves automatically.
     Partner,
-    /// A partner that an operator moves: that ends the wish to go back where they were before maintenance.
+    /// An operator moves a companion. The services then no longer return to their node from before maintenance.
     Operator,
 }
 
@@ -176,7 +176,7 @@ fn follows(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Follow
     found
 }
 
-/// Whether a target may take a service, and those that go along with it.
+/// Returns `true` if a target is eligible for a service and the companions that move with it.
 pub(super) fn may_go_with_companions(placement: &Placement, target: &str) -> bool {
     match placement.verdicts.get(target) {
         Some(Verdict::Allowed(_)) => true,
@@ -184,7 +184,7 @@ pub(super) fn may_go_with_companions(placement: &Placement, target: &str) -> boo
     }
 }
 
-/// Whether a service of the same rule is on its way: then where the others would rather be is not decided yet.
+/// Returns `true` if a service of the same rule is moving: then the preferred node is not decided yet.
 fn partner_moves(planner: &Planner<'_>, service: &Service<'_>) -> bool {
     let rules = &planner.view.rules;
     rules.apart_from(service.name).chain(rules.together_with(service.name)).any(|partners| {
@@ -196,8 +196,9 @@ fn partner_moves(planner: &Planner<'_>, service: &Service<'_>) -> bool {
     })
 }
 
-/// Begins a move to a node that may take it. Live if asked, the driver can, and not too many moves are under way on
-/// either node; `false`: not begun, and the draft says what it waits for.
+/// Begins a move to an eligible node. The move is live if requested, if the driver supports it, and if neither node
+/// has too many moves in progress. Returns `false` if the move has not begun; the draft then names the condition to
+/// wait for.
 pub(super) fn begin(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -256,7 +257,8 @@ pub(super) fn begin(
     true
 }
 
-/// Live moves, and replacements of secondaries, under way on a node, in either role, those of this plan included.
+/// Returns the number of live migrations and replacements of secondaries in progress on a node, in either role,
+/// including those of this plan.
 pub(super) fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
     let world = planner.situation.world;
     let replacements = replacement::under_way_at(planner, node);
@@ -289,7 +291,7 @@ pub(super) fn moves_at(planner: &Planner<'_>, node: &str) -> usize {
     moves + replacements
 }
 
-/// It is being stopped to be started elsewhere.
+/// Plans a service in relocation: it is being stopped, to be started elsewhere.
 pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
@@ -331,8 +333,9 @@ pub(super) fn relocate(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// It is stopped: it starts on the target, or, if that cannot take it any more, wherever it can. Where nothing can take it, it
-/// waits without using the source or the target: those that must be with it would else wait for each other.
+/// Starts a stopped service on the target or, if the target is no longer eligible, on any eligible node. If no node
+/// is eligible, the service waits without using the source or the target. Otherwise its companions would wait for
+/// each other.
 fn arrive(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     if wants_stop(service, draft) {
         return;

@@ -1,4 +1,4 @@
-//! Operations on services: considered, refused with every reason, carried out, and settled with an outcome.
+//! Operations on services: checked, refused with every reason, carried out, and ended with an outcome.
 
 use super::assign::{assign, stop_on};
 use super::policy::choose;
@@ -23,8 +23,8 @@ pub(in crate::core) struct Request<'a> {
     pub(super) status: Option<&'a Versioned<OperationStatus>>,
 }
 
-/// The oldest operation on each service that is not final: one at a time. Of several stops the newest: a harder one must
-/// not wait for the gentle one before it.
+/// Returns the oldest operation on each service that is not final, because a service has only one at a time. Of
+/// several stops the newest counts: a forced stop must not wait for a graceful one.
 pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a str, Request<'a>> {
     let mut requests: BTreeMap<&str, Request<'_>> = BTreeMap::new();
     for (name, operation) in situation.world.open_operations() {
@@ -48,7 +48,7 @@ pub(in crate::core) fn requests<'a>(situation: &Situation<'a>) -> BTreeMap<&'a s
     requests
 }
 
-/// The services that operations move, or are to move.
+/// Returns the services that operations move or will move.
 pub(in crate::core) fn moved<'a>(situation: &Situation<'a>) -> Vec<&'a str> {
     let moves = |request: &Request<'_>| {
         matches!(request.operation.value.spec.action, OperationAction::Migrate | OperationAction::Relocate)
@@ -56,7 +56,7 @@ pub(in crate::core) fn moved<'a>(situation: &Situation<'a>) -> Vec<&'a str> {
     requests(situation).into_iter().filter(|(_, request)| moves(request)).map(|(name, _)| name).collect()
 }
 
-/// `timeoutSeconds` of a Stop under way: it is stopped hard after that.
+/// Returns `timeoutSeconds` of a Stop in progress; after this time the service is killed.
 pub(super) fn stop_timeout_ms(service: &Service<'_>) -> Option<Millis> {
     let spec = &service.operation?.operation.value.spec;
     (spec.action == OperationAction::Stop)
@@ -69,7 +69,7 @@ pub(super) fn phase_of(request: &Request<'_>) -> OperationPhase {
     request.status.map_or(OperationPhase::Pending, |status| status.value.phase)
 }
 
-/// The status of an operation in a new phase.
+/// Returns the status of an operation in a new phase.
 pub(in crate::core) fn status_in(
     situation: &Situation<'_>,
     known: Option<&OperationStatus>,
@@ -126,7 +126,7 @@ pub(super) fn refuse(
     set(situation, service, draft, OperationPhase::Refused, reason, message);
 }
 
-/// Looks at a pending operation before anything else is decided: what cannot be, is refused with the reason.
+/// Checks a pending operation before all other decisions. An impossible operation is refused with the reason.
 pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some(request) = service.operation else { return };
@@ -181,7 +181,7 @@ pub(super) fn consider(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// States in which a command would never be carried out.
+/// Returns why an operation can never be carried out in this state.
 fn refusal_of_state(
     service: &Service<'_>,
     state: ServiceState,
@@ -215,7 +215,7 @@ fn refusal_of_state(
     }
 }
 
-/// Refuses a move to a node that may not take it, with every reason, or to where it is.
+/// Refuses a move to an ineligible node, with every reason, or to the present node.
 fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some(request) = service.operation else { return };
@@ -232,7 +232,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
         refuse(&situation, service, draft, Reason::AlreadyThere, &message);
         return;
     }
-    // A node that could never run it is tried again when an operator says so.
+    // An operator's request retries a node on which the service could never run.
     draft.status.never_nodes.retain(|node| node != target);
     let placement = choose(planner, service, draft);
     let companions: Vec<String> = planner.view.rules.companions(service.name).into_iter().collect();
@@ -250,7 +250,7 @@ fn consider_target(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut
     }
 }
 
-/// Whether the node that its status names is where it is, and where it stays unless it is moved.
+/// Returns `true` if the service is on the node in its status, and stays there unless it is moved.
 fn is_at_home(state: ServiceState) -> bool {
     match state {
         ServiceState::Starting
@@ -272,7 +272,7 @@ fn is_at_home(state: ServiceState) -> bool {
     }
 }
 
-/// The services on a node that a strict rule keeps apart from this one.
+/// Returns the services on a node that a strict rule keeps apart from this one.
 fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Vec<String> {
     let mut names: Vec<String> = planner
         .view
@@ -289,7 +289,8 @@ fn blockers(planner: &Planner<'_>, service: &Service<'_>, target: &str) -> Vec<S
     names
 }
 
-/// Carries out the operation on a service that runs. `true`: something was begun, or the operation has the service.
+/// Carries out the operation on a running service. Returns `true` if an action has begun, or if the operation
+/// controls the service.
 pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     let Some(request) = service.operation else { return false };
@@ -305,7 +306,7 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
             let target = spec.node.clone().unwrap_or_default();
             let begun = moves::begin(planner, service, draft, &target, live, Reason::OperatorRequest);
             if begun {
-                // An operator's move ends the wish to go back where it was before maintenance.
+                // After an operator's move, the service no longer returns to its node from before maintenance.
                 draft.status.maintenance_node = None;
                 planner.moved_by_operator.insert(service.name.to_owned());
             }
@@ -345,7 +346,8 @@ pub(super) fn carry_out(planner: &mut Planner<'_>, service: &Service<'_>, draft:
     true
 }
 
-/// Restarts in place: under one permit, or, when it would be stopped another way than it was started, by stop and start.
+/// Restarts a service in place under the same permit. If the stop would need another definition than the start, stops
+/// and starts it.
 fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let Some(node) = draft.status.node.clone() else { return false };
     if !ordering::way_is_clear(planner, service, draft) {
@@ -370,7 +372,7 @@ fn restart(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) 
     true
 }
 
-/// A move command of a stopped service: it gets another home, without being started.
+/// Assigns a stopped service to another node on a move command, without a start.
 pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     let Some(request) = service.operation else { return false };
@@ -381,7 +383,7 @@ pub(super) fn rehome(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     if !stop_on(planner, service, draft, &target) {
         return false;
     }
-    // An operator's move ends the wish to go back where it was before maintenance.
+    // After an operator's move, the service no longer returns to its node from before maintenance.
     draft.status.maintenance_node = None;
     draft.status.operation = Some(request.name.to_owned());
     let disabled = service.wanted() == RequestedState::Disabled;

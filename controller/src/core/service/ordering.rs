@@ -1,8 +1,8 @@
-//! What start and stop order (`spec.after`) means for one service: when it may start, when it has to stop, and who stops
+//! Start and stop order (`spec.after`) of one service: when it may start, when it must stop, and which services stop
 //! before it.
 //!
-//! A failure stops nobody but who fails: what comes after a service goes on while that one is restarted or recovered. Only
-//! a stop that somebody decided, of an operator or for a move, is done from the end of the order to its beginning.
+//! A failure stops only the failed service. Its dependents keep running while the service is restarted or recovered.
+//! Only an intended stop, by an operator or for a move, goes through the order from the end to the beginning.
 
 use super::{Draft, Planner, Service, Standing};
 use crate::core::plan::Subject;
@@ -11,12 +11,12 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Why it cannot start now: somebody that it comes after does not run, or is about to stop.
+/// Returns why the service cannot start now: a dependency does not run, or is about to stop.
 pub(super) fn holds_start(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     holds_start_of(planner, service.name)
 }
 
-/// Services that do not run and cannot start now because of the start order.
+/// Returns the services that do not run and cannot start now because of the start order.
 pub(super) fn held_back(planner: &Planner<'_>) -> Vec<String> {
     let services = planner.view.services.iter();
     services
@@ -79,7 +79,7 @@ fn holds(planner: &Planner<'_>, first: &str) -> Option<String> {
     (!runs).then(|| format!("{first} starts before it, and is in {state:?}"))
 }
 
-/// Why it has to stop though it is wanted Started: somebody that it comes after is to stop.
+/// Returns why the service must stop although Started is requested: a dependency must stop.
 pub(super) fn has_to_stop(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     let world = planner.situation.world;
     let stops = |first: &&str| {
@@ -97,14 +97,14 @@ pub(super) fn has_to_stop(planner: &Planner<'_>, service: &Service<'_>) -> Optio
     Some(format!("it comes after {first}, which is to stop"))
 }
 
-/// Whether somebody that it comes after waits for it to stop, to be moved or restarted.
+/// Returns why a dependency waits for this service to stop: the dependency is moved or restarted.
 pub(super) fn is_waited_for(planner: &Planner<'_>, service: &Service<'_>) -> Option<String> {
     let first = planner.order.before(service.name).find(|first| planner.leaving.contains(*first))?;
     Some(format!("it comes after {first}, which is moved or restarted"))
 }
 
-/// Before a service that runs is stopped, whatever for: whether all that come after it are stopped. If not, they are told
-/// in this plan, and the draft says so.
+/// Returns `true` if all dependents of a running service are stopped, so that it can stop. Otherwise this plan stops
+/// them, and the draft reports the wait.
 pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     planner.leaving.insert(service.name.to_owned());
     let situation = planner.situation;
@@ -119,8 +119,8 @@ pub(super) fn way_is_clear(planner: &mut Planner<'_>, service: &Service<'_>, dra
     false
 }
 
-/// Whether a service may run now, as far as stopping whom it comes after goes. One that could not be stopped is in Error:
-/// nobody waits for it.
+/// Returns `true` if a service may run now, so that stops of its dependencies wait for it. A service that could not
+/// be stopped is in Error: no stop waits for it.
 fn may_run(situation: &Situation<'_>, name: &str) -> bool {
     let world = situation.world;
     let Some(resource) = world.resources.get(name) else { return false };
@@ -153,8 +153,8 @@ fn may_run(situation: &Situation<'_>, name: &str) -> bool {
     answer.is_none_or(|report| report.value.phase.may_run())
 }
 
-/// Whether a service whose last assignment is a move was settled to be on neither side of it: it waits, with that assignment,
-/// to be started.
+/// Returns `true` if a service whose last assignment is a move was found on neither side. It keeps that assignment
+/// until it starts.
 fn is_nowhere(state: ServiceState) -> bool {
     match state {
         ServiceState::RequestStart

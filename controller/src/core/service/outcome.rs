@@ -1,4 +1,4 @@
-//! What became of operations on services.
+//! Outcomes of operations on services.
 
 use super::operation::{phase_of, set};
 use super::{Assign, Draft, Service, Standing};
@@ -7,7 +7,7 @@ use ha_api_types::operation::{OperationAction, OperationPhase};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// Gives an operation that runs its outcome, once the service has come to rest.
+/// Sets the outcome of a running operation, once the service has settled.
 pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let Some(request) = service.operation else { return };
     let phase = draft.operation.as_ref().map_or_else(|| phase_of(&request), |status| status.phase);
@@ -25,7 +25,8 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     let at_rest = draft.assign == Assign::Keep;
     let stop_confirmed = draft.status.stop_confirmed == Some(true);
     let (waits_for, waits) = why_it_waits(draft);
-    // Start and Stop are recorded together with the request that they make: a later one has the last word.
+    // Start and Stop are recorded together with their change of the requested state. A later change takes
+    // precedence.
     let overtaken = service.resource.modified > request.operation.created;
     let became = format!("its requested state became {:?} meanwhile", service.wanted());
     let is_replacing = draft.status.replacement.is_some();
@@ -61,7 +62,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             | ServiceState::Relocate
             | ServiceState::Freeze => {}
         },
-        // Its node answers for it, and what is answered is the outcome.
+        // The node of the service carries out the replacement, and its answer is the outcome.
         OperationAction::ReplaceSecondary if is_replacing => {}
         OperationAction::ReplaceSecondary => {
             end(failed, Reason::ReplaceFailed, "nothing is known of it any more");
@@ -113,7 +114,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
             | ServiceState::Deleting => end(OperationPhase::Running, waits_for, &waits),
         },
         OperationAction::ClearError => match state {
-            // It could not be stopped again: clearing it over and over would help nobody.
+            // The service could not be stopped again. Further attempts to clear the error would not help.
             ServiceState::Error
                 if service.status.is_some_and(|known| known.value.state == ServiceState::Stopping) =>
             {
@@ -148,7 +149,7 @@ pub(super) fn settle(situation: &Situation<'_>, service: &Service<'_>, draft: &m
     }
 }
 
-/// What an operation waits for: what its service waits for.
+/// Returns what an operation waits for: the condition that its service waits for.
 fn why_it_waits(draft: &Draft) -> (Reason, String) {
     match draft.reason {
         Some(reason) if !draft.message.is_empty() => {

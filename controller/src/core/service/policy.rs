@@ -1,4 +1,4 @@
-//! Choosing a node, and what follows a failed start. SEMANTICS, sections 3 and 4.
+//! Choice of a node, and the policies after a failed start (SEMANTICS, sections 3 and 4).
 
 use super::assign::start_on;
 use super::{Draft, Planner, Service, error, ordering, preemption};
@@ -9,13 +9,13 @@ use ha_api_types::record::{FailureClass, ServiceReport};
 use ha_api_types::resource::ServiceState;
 use ha_scheduler::{Placement, Refusal, Verdict, place, together};
 
-/// Where the service should be as the draft stands.
+/// Returns the placement of the service according to the draft.
 pub(super) fn choose(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
     let facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     place(&planner.view, service.name, &facts)
 }
 
-/// Where it should start: the best node rather than the one where it was, if the settings say so.
+/// Returns the placement for a start. With `rebalance_on_start`, the previous node has no preference.
 pub(super) fn choose_start(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Placement {
     let mut facts = service_facts(planner.situation.world, &service.resource.value, &draft.status);
     if planner.view.settings.rebalance_on_start {
@@ -24,8 +24,8 @@ pub(super) fn choose_start(planner: &Planner<'_>, service: &Service<'_>, draft: 
     place(&planner.view, service.name, &facts)
 }
 
-/// A set that must be together and has no place yet is put where all of it fits, if there is such a node: else the first
-/// of it would keep the others out.
+/// Places a set of companions that has no node yet on a node where all of them fit, if there is one. Otherwise the
+/// first companion could block the others.
 pub(super) fn with_companions(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -45,7 +45,7 @@ pub(super) fn with_companions(
     }
 }
 
-/// Why no node can take it, node by node.
+/// Returns why no node is eligible, with the reasons of each node.
 pub(super) fn why_nowhere(placement: &Placement) -> String {
     let mut nodes: Vec<String> = Vec::new();
     for (node, verdict) in &placement.verdicts {
@@ -61,21 +61,21 @@ pub(super) fn why_nowhere(placement: &Placement) -> String {
     if nodes.is_empty() {
         return "no node can take it: there is no node".to_owned();
     }
-    // Conditions are for people: a thousand nodes are told by `hactl why`.
+    // People read conditions; `hactl why` lists all nodes.
     let more = nodes.len().saturating_sub(8);
     nodes.truncate(8);
     let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
     format!("no node can take it: {}{rest}", nodes.join("; "))
 }
 
-/// Says that no node can take it, and why.
+/// Reports that no node is eligible, and why.
 pub(super) fn nowhere(draft: &mut Draft, placement: &Placement) {
     draft.infeasible = true;
     draft.wait(Reason::NoFeasibleNode, why_nowhere(placement));
 }
 
-/// A start failed and nothing is left running: another node, at most `maxRelocate` times; in place when no other node
-/// can take it; then Error.
+/// Handles a failed start without a running copy: tries another node, at most `maxRelocate` times, then the same node
+/// if no other is eligible, then enters Error.
 pub(super) fn start_failed(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -92,7 +92,7 @@ pub(super) fn start_failed(
         error::enter(planner, service, draft, Reason::BadConfiguration, said, true);
         return;
     }
-    // A node that can never run it is skipped: that is no attempt.
+    // A node on which the service can never run is skipped, and is not counted as an attempt.
     if !never_here && draft.status.relocations >= service.resource.value.spec.max_relocate {
         let message = format!("{}; last on {node}: {said}", Reason::PoliciesExhausted.sentence());
         error::enter(planner, service, draft, Reason::PoliciesExhausted, message, true);
@@ -106,7 +106,7 @@ pub(super) fn start_failed(
     facts.uses.clear();
     let placement = place(&planner.view, service.name, &facts);
     let relocations = draft.status.relocations + u32::from(!never_here);
-    // Where it starts then, it stays for a while.
+    // After its next start, the service stays there for a while.
     let move_failures = draft.status.move_failures.saturating_add(1);
     let Some(next) = placement.node.clone() else {
         if never_here && placement.verdicts.values().all(is_lasting) {
@@ -114,7 +114,7 @@ pub(super) fn start_failed(
             error::enter(planner, service, draft, Reason::NotInstalled, message, true);
             return;
         }
-        // It waits for a node without using this one, which others may need.
+        // The service waits for a node without using this one, which other services may need.
         let message = format!("the start on {node} failed ({said}), and a place is looked for");
         draft.go(ServiceState::RequestStart, Reason::StartFailed, String::new());
         draft.status.relocations = relocations;
@@ -133,14 +133,14 @@ pub(super) fn start_failed(
     }
 }
 
-/// Remembers that it failed on a node, which is tried last from then on, or never.
+/// Remembers a failure on a node. The node is tried last from then on, or never.
 pub(super) fn remember_failure(draft: &mut Draft, node: &str, class: FailureClass) {
     let never_here = class == FailureClass::NeverHere;
     let remembered = if never_here { &mut draft.status.never_nodes } else { &mut draft.status.failed_nodes };
     remember(remembered, node);
 }
 
-/// Adds a node to those that are remembered.
+/// Adds a node to a list of remembered nodes.
 pub(super) fn remember(nodes: &mut Vec<String>, node: &str) {
     if !nodes.iter().any(|known| known == node) {
         nodes.push(node.to_owned());
@@ -148,8 +148,8 @@ pub(super) fn remember(nodes: &mut Vec<String>, node: &str) {
     }
 }
 
-/// Whether a node is refused for what only a change of the service, its rules or the machine can mend: then waiting for it
-/// would be waiting for ever.
+/// Returns `true` if only a change of the service, its rules or the machine can make the node eligible. Waiting for
+/// that would take indefinitely.
 fn is_lasting(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Allowed(_) => false,

@@ -1,8 +1,8 @@
-//! Preemption: a service that fits nowhere lets services of lower priority make room (SEMANTICS, section 4).
+//! Preemption: a service without an eligible node makes services of lower priority leave (SEMANTICS, section 4).
 //!
-//! Nothing of it is remembered but what is shown: each plan works out anew who has to leave, services of higher priority
-//! first, and keeps the room free for them until they are there. The displaced are stopped like any other service, and the
-//! service starts only once they are confirmed stopped, since until then they use the node.
+//! Only the published status is remembered. Each plan computes again which services must leave, higher priority
+//! first, and keeps the capacity free until the service has started. Preempted services are stopped like any others.
+//! The service starts only after their confirmed stop, because until then they use the node.
 
 use super::policy::{nowhere, why_nowhere};
 use super::{Draft, Planner, Service};
@@ -14,16 +14,16 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_scheduler::{Placement, Wish, preempt};
 use std::collections::BTreeSet;
 
-/// Why a service has to leave.
+/// Reason why a service must leave.
 #[derive(Clone, Debug)]
 pub(super) struct Displacement {
-    /// The service that needs its place.
+    /// The service that needs the capacity.
     by: String,
     priority: i32,
 }
 
-/// No node can take it: it waits and says why, and, if the settings say so, for services of lower priority that have to
-/// leave.
+/// Handles a service without an eligible node: it waits and reports why. If the settings allow it, it waits for
+/// services of lower priority to leave.
 pub(super) fn make_room(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -72,7 +72,7 @@ fn shown(planner: &Planner<'_>, name: &str) -> String {
     format!("{name} (priority {priority})")
 }
 
-/// Services that must be with it, are wanted Started, and have no place either, or leave theirs.
+/// Returns the companions that are requested to run and have no node either, or leave theirs.
 pub(super) fn companions_without_place(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
     let world = planner.situation.world;
     let companions = planner.view.rules.companions(service.name);
@@ -92,13 +92,14 @@ pub(super) fn companions_without_place(planner: &Planner<'_>, service: &Service<
         .collect()
 }
 
-/// It made room for a service that is being written about: until that is seen, its room is not free.
+/// Returns `true` if the service was preempted by a service with a write in progress. Until that write is seen, the
+/// freed capacity is not available.
 pub(super) fn is_held_back(planner: &Planner<'_>, draft: &Draft) -> bool {
     let Some(by) = &draft.status.displaced_by else { return false };
     planner.situation.busy.contains(&Subject::Service(by.clone()))
 }
 
-/// Other services that are being stopped, or were told to leave in this plan.
+/// Returns the other services that are being stopped, or must leave in this plan.
 fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
     let statuses = planner.situation.world.resource_statuses.iter();
     statuses
@@ -112,8 +113,8 @@ fn leaving(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
         .collect()
 }
 
-/// Services that run, or are being started, where nothing else is under way. Only those of lower priority are asked to
-/// leave, so they are still to come in this plan.
+/// Returns the running or starting services of lower priority without another action in progress. These are planned
+/// later in the same plan.
 fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String> {
     let world = planner.situation.world;
     let rank = |name: &str, own: i32| planner.order.priority(name, own);
@@ -138,7 +139,7 @@ fn displaceable(planner: &Planner<'_>, service: &Service<'_>) -> BTreeSet<String
         .collect()
 }
 
-/// Makes room, if it has to.
+/// Stops the service if it must make room.
 pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let Some(Displacement { by, priority }) = planner.displaced.get(service.name) else { return };
     if !matches!(draft.status.state, ServiceState::Starting | ServiceState::Started) {
@@ -154,7 +155,7 @@ pub(super) fn leave(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dr
     );
 }
 
-/// It is stopped: one that made room looks for another place, anything else starts again.
+/// Starts a stopped service again; a preempted one is scheduled on another node.
 pub(super) fn start_again(draft: &mut Draft) {
     match &draft.status.displaced_by {
         Some(by) => {
@@ -167,7 +168,7 @@ pub(super) fn start_again(draft: &mut Draft) {
     }
 }
 
-/// Says of a displaced service that waits why it lost its place.
+/// Explains in the message of a preempted service why it lost its node.
 pub(super) fn explain(draft: &mut Draft, placement: &Placement) {
     if let Some(by) = draft.status.displaced_by.clone()
         && draft.reserves.is_none()

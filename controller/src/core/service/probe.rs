@@ -1,4 +1,4 @@
-//! Where a service might already run: FENCING, section 7.
+//! Nodes where a service might already run (FENCING, section 7).
 
 use super::{Planner, Service, identity};
 use crate::core::situation::Situation;
@@ -7,25 +7,25 @@ use ha_api_types::operation::OperationAction;
 use ha_api_types::record::{Fence, FenceState, Phase, Proof, ServiceReport};
 use ha_api_types::resource::ResourceStatus;
 
-/// What is known of a service on a node that it is not assigned to.
+/// Knowledge about a service on a node that it is not assigned to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It runs there.
+    /// The service runs there.
     Running,
-    /// It does not run there.
+    /// The service does not run there.
     Stopped,
-    /// Proven empty, without having been asked; by what.
+    /// The node is proven empty without a probe; contains the evidence.
     Empty(&'static str),
-    /// Unreachable, and counted as empty since neither name nor identity was ever managed there; why it was not asked. It
-    /// answers before anything is started there again.
+    /// The node is unreachable, and counts as empty because neither name nor identity was ever managed there.
+    /// Contains the reason why it was not probed. It must answer before any service starts there again.
     Counted(&'static str),
-    /// The node could not tell.
+    /// The node could not determine whether the service runs there; contains the cause.
     Unknown(String),
-    /// Not answered yet.
+    /// The node has not answered yet.
     Missing(&'static str),
 }
 
-/// The answers of all nodes.
+/// Returns the answers of all nodes.
 pub(super) fn answers<'a>(
     planner: &Planner<'a>,
     service: &Service<'a>,
@@ -41,12 +41,12 @@ pub(super) fn answers<'a>(
         .collect()
 }
 
-/// Whether no epoch was ever opened for the node: nothing was ever managed there.
+/// Returns `true` if no epoch was ever opened for the node, so that no service was ever managed there.
 fn is_unregistered(fence: &Fence) -> bool {
     fence.state == FenceState::Closed && fence.proof.is_none()
 }
 
-/// Whether the node has not been heard for Th, on the clock of a leader that could commit all the time.
+/// Returns `true` if the node has been silent for Th, on the clock of a leader that could commit all that time.
 pub(super) fn is_unreachable(planner: &Planner<'_>, node: &str) -> bool {
     let situation = &planner.situation;
     let valid_ms = situation.world.heartbeat_valid_ms(node);
@@ -76,7 +76,7 @@ fn answer(
             Answer::Empty("its Node was deleted before the store was restored")
         };
     }
-    // As may one that was deleted while it ran, also under another name.
+    // A resource that was deleted while it ran, also under another name, may have left the service running anywhere.
     let left = identity::left_running(world, service, node);
     let unguarded = may_run_anywhere(world, Some(status)) || left.is_some();
     match fence.state {
@@ -86,7 +86,8 @@ fn answer(
                     .report_lives(service.name, node, report)
                     .then(|| Answer::Unknown(report.value.message.clone())),
                 Some(report) if report.value.uid == service.uid() && report.value.epoch == fence.epoch => {
-                    // Asked after the deletion: what the node said before says nothing of what was left running since.
+                    // The question must be later than the deletion: earlier answers say nothing about a copy that
+                    // was left running since.
                     let is_late = left.is_none_or(|deleted| report.modified > deleted);
                     is_late.then(|| of_report(world, service, &report.value, status))
                 }
@@ -110,12 +111,13 @@ fn answer(
         FenceState::Closed if unguarded && fence.proof.is_some() => {
             Answer::Missing("is away, and only what was managed is known to be stopped there")
         }
-        // Neither proves that the machine was reset: its agent stopped what was managed, and then the watchdog let it stay
-        // (FENCING, section 4), or it registered. What nobody managed goes on there.
+        // Neither proof shows that the machine was reset. Its agent may have stopped the managed services, so that
+        // the watchdog let the machine stay (FENCING, section 4), or it registered again. Unmanaged copies keep
+        // running there.
         FenceState::Fenced if unguarded && !proves_the_machine_empty(fence) => Answer::Missing(
             "was fenced by its silence, and only what was managed is known to be stopped there",
         ),
-        // It stops what it finds before it registers again, and answers before anything is started there.
+        // The node stops any copy before it registers again, and answers before any service starts there.
         FenceState::Fencing => Answer::Counted("its registration is revoked"),
         FenceState::Closed => Answer::Counted("its registration was revoked while nothing was active there"),
         FenceState::Fenced => match fence.proof {
@@ -133,14 +135,14 @@ fn answer(
     }
 }
 
-/// Whether a closed epoch's proof covers also what nobody managed: the machine was reset, is off, or left.
+/// Returns `true` if a closed epoch's proof also covers unmanaged services: the machine was reset, is off, or left.
 pub(super) fn proves_the_machine_empty(fence: &Fence) -> bool {
     fence.state == FenceState::Fenced
         && !matches!(fence.proof, Some(Proof::Silence { .. } | Proof::Reregistered | Proof::NothingActive))
 }
 
-/// Whether a node whose epoch is closed without a proof yet has said that the service may run there: then the name was
-/// managed before, and only the proof makes the node empty.
+/// Returns `true` if a node that is closed without a proof has reported that the service may run there. Then the name
+/// was managed before, and only a proof makes the node empty.
 fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
     let world = situation.world;
     world
@@ -148,18 +150,18 @@ fn may_run_there(situation: &Situation<'_>, service: &Service<'_>, node: &str) -
         .is_some_and(|report| world.report_lives(service.name, node, report) && report.value.phase.may_run())
 }
 
-/// Whether a service may run where no epoch of a node allowed it, whatever is managed there: it was Ignored, may have been moved
-/// by hand while the cluster was disarmed, or a backup of the store was restored, which does not know what was allowed after it
-/// was made.
+/// Returns `true` if a service may run on a node without a permit of the node's epoch. There are three causes: it was
+/// Ignored, it may have been moved by hand while the cluster was disarmed, or etcd was restored from a backup that
+/// lacks later permits.
 pub(super) fn may_run_anywhere(world: &World, status: Option<&ResourceStatus>) -> bool {
     let was_let_go =
         |status: &ResourceStatus| status.probe_generation.is_some() || status.probe_arming.is_some();
     world.restored.is_some() || status.is_some_and(was_let_go)
 }
 
-/// A report as an answer. Only a newer probe answers for a service that was Ignored, or may have been moved by hand while
-/// the cluster was disarmed: what was reported before says nothing about what was done to it since.
-/// What was reported of another identity, or before the present one was stored, says nothing either (FENCING, R7.2).
+/// Returns a report as an answer. After Ignored, or after a possible move by hand while the cluster was disarmed,
+/// only a newer probe counts: earlier reports say nothing about later changes. Reports about another identity, or
+/// from before the present identity was stored, do not count either (FENCING, R7.2).
 fn of_report(
     world: &World,
     service: &Service<'_>,
@@ -201,7 +203,7 @@ fn of_report(
     }
 }
 
-/// `hactl start R --not-on NODE`: an operator answers for one node, recorded as an operation.
+/// Returns `true` if an operator answers for this node with `hactl start R --not-on NODE`, recorded as an operation.
 pub(super) fn is_answered_by_operator(situation: &Situation<'_>, service: &Service<'_>, node: &str) -> bool {
     situation.world.open_operations().any(|(_, operation)| {
         let spec = &operation.value.spec;

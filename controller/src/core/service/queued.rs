@@ -1,4 +1,4 @@
-//! Queued: it is not known yet where the service runs.
+//! Queued services: the leader does not know yet where they run.
 
 use super::assign::{start_on, stop_on};
 use super::probe::{Answer, answers};
@@ -12,8 +12,8 @@ use ha_api_types::record::{Fence, FenceState};
 use ha_api_types::resource::{RequestedState, ResourceStatus, ServiceState};
 use ha_store::Guard;
 
-/// Whether a service that is thought to rest may have been started by hand while the cluster was disarmed: it was in Error
-/// then, and has left it.
+/// Returns `true` if a service that seems to be at rest may have been started by hand while the cluster was disarmed.
+/// It was in Error then, and has left Error.
 pub(super) fn is_to_be_looked_for(draft: &Draft) -> bool {
     draft.status.probe_arming.is_some()
         && match draft.status.state {
@@ -36,7 +36,7 @@ pub(super) fn is_to_be_looked_for(draft: &Draft) -> bool {
         }
 }
 
-/// What the store says of it is the backup's word: it is looked for on every node (FENCING, section 10).
+/// Probes the service on every node after a restore, because its records come from the backup (FENCING, section 10).
 pub(super) fn after_restore(draft: &mut Draft) {
     draft.forget_failures();
     let status = &mut draft.status;
@@ -48,13 +48,14 @@ pub(super) fn after_restore(draft: &mut Draft) {
     status.replacement = None;
     status.move_failures = 0;
     super::copies::let_go(&mut status.copies);
-    // Answers of before the restore are gone, so the next ones are new.
+    // No reports from before the restore exist, so the next answers are new.
     status.probe_arming = None;
     let message = "the store was restored from a backup, so every node is asked for it".to_owned();
     draft.go(ServiceState::Queued, Reason::StoreRestored, message);
 }
 
-/// It may have been moved by hand while the cluster was disarmed: every node is asked anew (FENCING, section 7).
+/// Probes the service on every node, because it may have been moved by hand while the cluster was disarmed (FENCING,
+/// section 7).
 pub(super) fn look_anew(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     if let Some((assignment, Standing::InForce)) = service.assigned(situation) {
         let (key, guard) = report_guard(situation, &assignment.node, service.name);
@@ -70,12 +71,12 @@ pub(super) fn look_anew(situation: &Situation<'_>, service: &Service<'_>, draft:
     draft.go(ServiceState::Queued, Reason::NotProbed, message);
 }
 
-/// What this version cannot read of its status or assignment counts as not known: it is settled by its assignment where that can
-/// be read; otherwise the assignment goes, and every node is asked. The value that cannot be read is replaced (FENCING, R1.23).
+/// Replaces an unreadable status or assignment (FENCING, R1.23). If the assignment is readable, it determines the
+/// state. Otherwise the assignment is deleted, and every node is probed.
 pub(super) fn unreadable(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let status = ResourceStatus {
         uid: service.uid().to_owned(),
-        // A stop that was not confirmed stays so.
+        // A stop that was not confirmed stays unconfirmed.
         stop_confirmed: draft.status.stop_confirmed.filter(|confirmed| !confirmed),
         ..ResourceStatus::default()
     };
@@ -88,8 +89,9 @@ pub(super) fn unreadable(situation: &Situation<'_>, service: &Service<'_>, draft
     draft.go(ServiceState::Queued, Reason::Unreadable, message);
 }
 
-/// Ends when every place where it might already run has answered or is proven empty: none runs, one is adopted where it
-/// is, two are an error.
+/// Ends Queued once every place where the service might already run has answered or is proven empty. Without a
+/// running copy the service can start, a single running copy is adopted where it is, and two running copies are an
+/// error.
 pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     if let Some(assignment) = service.assignment
@@ -97,7 +99,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
         && draft.status.probe_generation.is_none()
         && draft.status.probe_arming.is_none()
     {
-        // The status was lost, the assignment was not.
+        // The status was lost, but not the assignment.
         recover::settle(service, draft, &assignment.value, service.phase(&situation));
         return;
     }
@@ -143,7 +145,7 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
             Answer::Missing(why) => {
                 open.push(format!("{node} {why}"));
                 if let Some(known) = planner.nodes.get(*node) {
-                    // A node that stays silent until then is not waited for any longer.
+                    // A node that stays silent until then is no longer waited for.
                     draft.wake_after(known.late_at, 0, "a node that is asked has been silent for Th");
                 }
             }
@@ -194,12 +196,13 @@ pub(super) fn queued(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
 }
 
-/// Remembers which unreachable nodes were counted as empty, under guards that none of them has been heard meanwhile (FENCING,
-/// R7.5).
+/// Records the unreachable nodes that count as empty, under guards that none of them has sent a heartbeat meanwhile
+/// (FENCING, R7.5).
 ///
-/// A node whose epoch is open may hold an assignment that it has not begun. So its fence is written again, with `verify`: none
-/// of its writes applies before its agent has read that, and then the agent commits no permit until the leader clears it. A
-/// node whose epoch is closed gets no assignment before this leader, or a later one, has read this status.
+/// A node whose epoch is open may hold an assignment that it has not begun. So its fence is written again, with
+/// `verify`. None of the node's writes applies before its agent has read that fence, and then the agent commits no
+/// permit until the leader clears `verify`. A node whose epoch is closed gets no assignment before this leader, or a
+/// later one, has read this status.
 fn count_as_empty(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, counted: Vec<String>) {
     let world = situation.world;
     for node in &counted {
@@ -219,8 +222,8 @@ fn count_as_empty(situation: &Situation<'_>, service: &Service<'_>, draft: &mut 
     }
 }
 
-/// Forgets nodes that were counted as empty and have answered since, and all of them once nobody looks for the service any
-/// more.
+/// Forgets nodes that were counted as empty and have answered since. Forgets all of them once the service is no
+/// longer being probed.
 pub(super) fn forget_verified(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft) {
     let world = situation.world;
     let uid = service.uid();

@@ -1,10 +1,12 @@
-//! Evening the load of nodes by moves of running services: when that is time for, and which services take part.
+//! Automatic rebalancing by moves of running services: its timing, and the services that take part.
 //!
-//! It acts only while nothing else goes on, and moves only from nodes that carried more than the mean for `holdSeconds` of such
-//! rest, to nodes that carried less for as long: a load that swings moves nothing. After each move the time begins anew, so that
-//! the next one is judged by what the last one has brought about. With `reservation.enabled` also a node that has had too many services
-//! for as long gives one away at a time. Neither undoes what the other does: what evens the load brings no node too many services, and what
-//! takes services away leaves the load as even as is asked for.
+//! Rebalancing acts only while no other action is in progress. A source node must have been above the mean load for
+//! `holdSeconds` of such rest, and a target node below it for as long. So a fluctuating load causes no moves. After
+//! each move the time restarts, so that the next decision sees the effect of the move.
+//!
+//! With `reservation.enabled`, a node that has had too many services for as long also gives away one service at a
+//! time. The two kinds of moves do not undo each other. A move for the load gives no node too many services. A move
+//! for the number of services keeps the imbalance within its threshold.
 
 use super::{Draft, Planner, Service, moves, operation};
 use crate::core::health::Health;
@@ -20,26 +22,26 @@ use ha_scheduler::rebalance::{Loads, Move, best_move};
 use ha_scheduler::{Placement, ServiceFacts, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What runs for so long on a node was measured there, or will not be.
+/// Running time in milliseconds after which the load of a service on its node is measured, or never will be.
 const MEASURED_AFTER_MS: Millis = 60_000;
 
-/// A move that is decided on.
+/// A planned move.
 #[derive(Clone, Debug)]
 pub(super) struct Rebalance {
     planned: Move,
     cause: Cause,
 }
 
-/// Why a service is moved.
+/// Reason for a move.
 #[derive(Clone, Debug)]
 enum Cause {
-    /// The load of nodes is uneven (`scheduler.autoRebalance`).
+    /// The load of the nodes is imbalanced (`scheduler.autoRebalance`).
     Load,
-    /// Its node has too many services (`reservation.overUtilization`); in words.
+    /// The node has too many services (`reservation.overUtilization`); contains the message.
     Services(String),
 }
 
-/// Decides which services are moved now: first for the load, and if that moves none, off a node with too many services.
+/// Plans the moves of now: first for the load, and if there are none, off a node with too many services.
 pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<&str, operation::Request<'_>>) {
     let by_load = planner.view.settings.auto_rebalance.enabled;
     let by_services = planner.view.reservation.enabled;
@@ -62,7 +64,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, operations: &BTreeMap<&str, operat
     }
 }
 
-/// Moves that make the load of nodes more even.
+/// Plans moves that reduce the imbalance of the load.
 fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
     let settings = planner.view.settings.auto_rebalance.clone();
     let loads = Loads::of(&planner.view);
@@ -76,7 +78,7 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
     }
     let mut view = planner.view.clone();
     for _ in 0..settings.max_moves {
-        // What evens the load brings no node more services than it should have.
+        // A move for the load gives no node more services than its limit.
         let counts = view.reservation.enabled.then(|| Counts::of(&view));
         let suits = |from: &str, to: &str| {
             lasting.get(from) == Some(&true)
@@ -96,7 +98,7 @@ fn even_load(planner: &mut Planner<'_>, mut services: BTreeSet<&str>) {
     }
 }
 
-/// One move off a node that has had too many services for long enough, if the load moves nothing.
+/// Plans one move off a node that has had too many services for long enough, unless a move for the load is planned.
 fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&str>) {
     let counts = Counts::of(&planner.view);
     let sides: BTreeMap<String, bool> =
@@ -113,7 +115,7 @@ fn relieve_one(planner: &mut Planner<'_>, services: &BTreeSet<&str>) {
     }
 }
 
-/// Notes on which side nodes are, and gives those that have been there for `holdSeconds`.
+/// Records the sides of nodes, and returns the nodes that have been on their side for `holdSeconds`.
 fn lasting(
     planner: &mut Planner<'_>,
     measure: Measure,
@@ -138,8 +140,8 @@ fn lasting(
     lasting
 }
 
-/// Whether nothing else goes on: no node comes or goes, no service starts or moves, no write is under way, and in mode Dynamic
-/// what has just come to run was measured.
+/// Returns `true` if no other action is in progress: no node joins or leaves, no service starts or moves, and no
+/// write is pending. In mode Dynamic, services that have just started must also have been measured.
 fn is_at_rest(planner: &Planner<'_>) -> bool {
     let situation = planner.situation;
     let writes = situation.busy.iter().any(|subject| matches!(subject, Subject::Service(_)));
@@ -171,7 +173,7 @@ fn rests(planner: &Planner<'_>, name: &str, facts: &ServiceFacts) -> bool {
             };
             is_measured || planner.situation.now.raw >= status.seen + MEASURED_AFTER_MS
         }
-        // Such a one may wait for long, and uses no node.
+        // A service in these states may wait for a long time, and uses no node.
         ServiceState::Queued
         | ServiceState::RequestStart
         | ServiceState::Recovery
@@ -190,7 +192,8 @@ fn rests(planner: &Planner<'_>, name: &str, facts: &ServiceFacts) -> bool {
     }
 }
 
-/// Whether it could be moved now, as it was last assigned, and no failed move is to be waited for.
+/// Returns `true` if the service can be moved now under its last assignment, and is not in a pause after a failed
+/// move.
 fn is_ready(planner: &Planner<'_>, name: &str) -> bool {
     let world = planner.situation.world;
     let Some(status) = world.resource_statuses.get(name) else { return false };
@@ -199,7 +202,7 @@ fn is_ready(planner: &Planner<'_>, name: &str) -> bool {
     status.value.running && assignment.value.definition.driver.can_migrate() && !paused
 }
 
-/// Begins the move of a service that evens the load, if there is one and its node may still take it. `true`: it is begun.
+/// Begins the planned move of a service if the target is still eligible. Returns `true` if the move has begun.
 pub(super) fn carry_out(
     planner: &mut Planner<'_>,
     service: &Service<'_>,

@@ -1,4 +1,4 @@
-//! Fence, Recovery, Freeze: a service whose node is lost, or away.
+//! Fence, Recovery and Freeze: services whose node is lost or temporarily down.
 
 use super::arranged::settled;
 use super::assign::{start_on, stop_on};
@@ -13,12 +13,13 @@ use ha_api_types::record::{Action, Assignment, FenceState, Leave, Mode, Phase, P
 use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::{Millis, Mono};
 
-/// Its node's epoch is closed: it waits for the proof, for the node's return, or for a new place.
+/// Handles a closed epoch of the service's node: waits for the proof or for the node's return, or recovers the
+/// service.
 pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft, standing: Standing) {
     let situation = planner.situation;
     let node = service.assignment.map(|assignment| assignment.value.node.clone()).unwrap_or_default();
     match standing {
-        // Safe to run twice: it is moved without waiting for the proof (FENCING, section 10).
+        // The service may run twice, so it is moved without a proof (FENCING, section 10).
         Standing::Closing if service.may_run_twice() => draft.go(
             ServiceState::Recovery,
             Reason::NodeFailed,
@@ -48,12 +49,12 @@ pub(super) fn lost(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
     }
 }
 
-/// Waits for its node to be fenced.
+/// Waits for the service's node to be fenced.
 pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     match service.assigned(&situation) {
         None => draft.go(ServiceState::Queued, Reason::NotProbed, "its assignment is gone".to_owned()),
-        // Its source was lost while it moved: what the target has of it decides.
+        // The source failed during a migration: the state of the target decides.
         Some((assignment, _)) if matches!(assignment.action, Action::Migrate { .. }) => {
             super::migrate::migrate(planner, service, draft);
         }
@@ -68,7 +69,7 @@ pub(super) fn fence(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mu
     }
 }
 
-/// Nothing of it runs; a node is looked for.
+/// Schedules a service of which no copy runs.
 pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     draft.status.target = None;
     match service.wanted() {
@@ -110,7 +111,7 @@ pub(super) fn recovery(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// Nobody touches it until its agent is active again, or its node is given up.
+/// Leaves a frozen service alone until its agent is active again, or its node is abandoned.
 pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     if situation.world.settings().disarmed.is_some() {
@@ -173,8 +174,8 @@ pub(super) fn freeze(planner: &mut Planner<'_>, service: &Service<'_>, draft: &m
     }
 }
 
-/// Whether the node where it was is about to be admitted again, as after a power failure of a whole cluster: it counts
-/// again in a moment, so nothing is chosen before. Waits for Th at most.
+/// Waits if the service's old node is about to be admitted again, as after a power failure of a whole cluster. That
+/// node is eligible again soon, so no other node is chosen before. The wait takes Th at most.
 pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
     let world = planner.situation.world;
     let Some(node) = draft.status.node.clone() else { return false };
@@ -210,7 +211,7 @@ pub(super) fn comes_back(planner: &Planner<'_>, draft: &mut Draft) -> bool {
     registers
 }
 
-/// Whether its node's agent is away for a restart: then it is frozen.
+/// Freezes the service if the agent of its node is down for a restart. Returns `true` if the service is frozen.
 pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &str) -> bool {
     if planner.nodes.get(node).is_some_and(|node| node.health == Health::Restarting) {
         draft.go(ServiceState::Freeze, Reason::Frozen, format!("the agent of {node} is away for a restart"));
@@ -219,7 +220,7 @@ pub(super) fn frozen(planner: &Planner<'_>, draft: &mut Draft, node: &str) -> bo
     false
 }
 
-/// The state that an assignment in force and its answer amount to.
+/// Sets the state that follows from an active assignment and its answer.
 pub(super) fn settle(
     service: &Service<'_>,
     draft: &mut Draft,
@@ -260,22 +261,22 @@ pub(super) fn settle(
     }
 }
 
-/// What waits for a node that left cleanly.
+/// Kind of service that waits for a node that left cleanly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// A service that ran there and is wanted running.
+    /// A service that ran there and is requested to run.
     Frozen,
-    /// A service that is to stay stopped.
+    /// A service that stays stopped.
     Stopped,
 }
 
-/// Whether a service of a node that left cleanly waits for that node to return (SEMANTICS, section 7).
+/// Returns `true` if a service of a node that left cleanly waits for that node to return (SEMANTICS, section 7).
 pub(super) fn keeps_its_place(situation: &Situation<'_>, assignment: &Assignment, waits: Waits) -> bool {
     waits_until(situation, assignment, waits)
         .is_some_and(|until| until.is_none_or(|at| situation.now.raw < at))
 }
 
-/// What a frozen service waits for, and what would end that.
+/// Returns what a frozen service waits for, and how an operator can end the wait.
 fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> String {
     if for_ever {
         return format!(
@@ -286,7 +287,8 @@ fn waiting_words(situation: &Situation<'_>, node: &str, for_ever: bool) -> Strin
     format!("it waits for {node} to return, for a while ({policy:?}), and is then recovered elsewhere")
 }
 
-/// Until when a service waits for its node, which left cleanly: `None`, it does not; `Some(None)`, for as long as it takes.
+/// Returns the time until which a service waits for its node, which left cleanly. `None` if it does not wait,
+/// `Some(None)` if it waits indefinitely.
 ///
 /// The wait counts from when this process saw the epoch closed, so another leader repeats it in full.
 #[allow(clippy::option_option, reason = "not waiting and waiting without end are two things")]
@@ -301,7 +303,7 @@ fn waits_until(situation: &Situation<'_>, assignment: &Assignment, waits: Waits)
     match (situation.world.shutdown_policy(&assignment.node), leave, waits) {
         (ShutdownPolicy::Conditional | ShutdownPolicy::Migrate, Leave::Poweroff, _)
         | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Frozen) => None,
-        // Who moves away leaves stopped services where they are.
+        // When running services move away, stopped services stay assigned to the node.
         (ShutdownPolicy::Conditional, Leave::Reboot, _)
         | (ShutdownPolicy::Migrate, Leave::Reboot, Waits::Stopped) => after(timings.freeze_timeout_ms),
         (ShutdownPolicy::Freeze, _, _) => Some(None),

@@ -1,8 +1,9 @@
-//! Replacing the secondary of a replicated service that runs: asked for, carried out by its node, settled by its answer.
+//! Replacement of the secondary of a running replicated service: requested by an operator, carried out by its node,
+//! and ended by the node's answer.
 //!
-//! It stands in the assignment beside the action, so the service goes on under the permit that it has. Until its node has
-//! answered, or is proven gone, nobody knows which secondary is in use: the old one counts, the service is moved nowhere, and
-//! no assignment forgets to ask.
+//! The request is part of the assignment, next to the action, so the service keeps running under its permit. Until
+//! its node has answered or is proven gone, it is unknown which secondary is in use. Until then, the old secondary
+//! counts, the service is not moved, and every assignment repeats the request.
 
 use super::operation::{phase_of, set};
 use super::{Assign, Draft, Planner, Service, Standing, report_guard};
@@ -21,7 +22,7 @@ use ha_api_types::resource::{
 use ha_scheduler::secondary_refusals;
 use ha_store::Guard;
 
-/// Looks how far the replacement is that is under way, before anything else is decided. `true`: nothing else is.
+/// Advances a replacement in progress, before all other decisions. Returns `true` if no other decision follows.
 pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let situation = planner.situation;
     let Some(known) = draft.status.replacement.clone() else { return false };
@@ -78,7 +79,7 @@ pub(super) fn look(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Dra
     draft.assign != Assign::Keep
 }
 
-/// It is not answered for yet.
+/// Handles a replacement without an answer yet.
 fn goes_on(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -110,14 +111,14 @@ fn goes_on(
     leaves || draft.assign != Assign::Keep
 }
 
-/// Whether the service is about not to be managed any more: it ends before that.
+/// Returns `true` if the service is about to become unmanaged; the replacement must end first.
 fn must_end(situation: &Situation<'_>, service: &Service<'_>) -> bool {
     service.wanted() == RequestedState::Ignored
         || service.resource.value.metadata.deletion_timestamp.is_some()
         || situation.world.settings().disarmed == Some(Disarmed::Ignore)
 }
 
-/// Writes the assignment in force again, under its action and with the guards of every assignment.
+/// Writes the active assignment again, under the same action and with the guards of every assignment.
 pub(super) fn rewrite(situation: &Situation<'_>, draft: &mut Draft, assignment: Assignment) {
     let node = &assignment.node;
     if let Some(fence) = situation.world.fences.get(node) {
@@ -163,7 +164,7 @@ fn fail(situation: &Situation<'_>, service: &Service<'_>, draft: &mut Draft, rea
     end(situation, service, draft, OperationPhase::Failed, reason, message);
 }
 
-/// Whether the operation that began it is still there: one that is deleted calls it off.
+/// Returns `true` if the operation that began the replacement still exists; its deletion cancels the replacement.
 fn asked_for(service: &Service<'_>) -> bool {
     service.operation.is_some_and(|request| {
         request.operation.value.spec.action == OperationAction::ReplaceSecondary
@@ -171,7 +172,7 @@ fn asked_for(service: &Service<'_>) -> bool {
     })
 }
 
-/// The operation's outcome.
+/// Sets the outcome of the operation.
 fn end(
     situation: &Situation<'_>,
     service: &Service<'_>,
@@ -185,14 +186,14 @@ fn end(
     }
 }
 
-/// What an assignment on the node where it is says of a replacement that is not answered for: it is called off.
+/// Returns the request that a new assignment on the present node repeats while there is no answer: it is canceled.
 pub(super) fn carried_over(draft: &Draft, assignment: &Assignment) -> Option<Replacement> {
     let known = draft.status.replacement.as_ref()?;
     let asked = assignment.replacement.as_ref().filter(|asked| asked.uid == known.uid)?;
     Some(Replacement { called_off: true, ..asked.clone() })
 }
 
-/// Why the operation can never be carried out as things are.
+/// Returns why the operation can never be carried out in the present state.
 pub(super) fn refusal(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -243,7 +244,8 @@ pub(super) fn refusal(
     Some((first.reason, format!("{target} may not become its secondary: {}", messages.join(", "))))
 }
 
-/// Asks the node of a service that runs. `false`: not yet, and the draft says what it waits for.
+/// Orders the node of a running service to begin. Returns `false` if that is not possible yet; the draft then names
+/// the condition to wait for.
 pub(super) fn begin(
     planner: &mut Planner<'_>,
     service: &Service<'_>,
@@ -297,7 +299,7 @@ pub(super) fn begin(
     true
 }
 
-/// Replacements under way that copy from or to a node, those of this plan included.
+/// Returns the number of replacements in progress that copy from or to a node, including those of this plan.
 pub(super) fn under_way_at(planner: &Planner<'_>, node: &str) -> usize {
     let statuses = planner.situation.world.resource_statuses.values().map(|status| &status.value);
     let copies = statuses.filter(|status| {

@@ -1,4 +1,4 @@
-//! RequestStart, Starting, Started.
+//! The service states RequestStart, Starting and Started.
 
 use super::arranged::settled;
 use super::assign::start_on;
@@ -10,7 +10,7 @@ use ha_api_types::resource::{RequestedState, ServiceState};
 use ha_api_types::time::Mono;
 use ha_scheduler::NodeFacts;
 
-/// It runs nowhere and should: a node is chosen.
+/// Schedules a service that runs nowhere and is requested to run.
 pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     if wants_stop(service, draft) || stops_first(planner, service, draft) {
         return;
@@ -42,7 +42,8 @@ pub(super) fn request_start(planner: &mut Planner<'_>, service: &Service<'_>, dr
     }
 }
 
-/// Whether services that must be with this one run elsewhere: they set out for the node before it starts there.
+/// Returns `true`, and waits, if companions of this service run elsewhere: they move to the node before it starts
+/// there.
 pub(super) fn partners_come_first(
     planner: &Planner<'_>,
     service: &Service<'_>,
@@ -59,7 +60,8 @@ pub(super) fn partners_come_first(
     true
 }
 
-/// Started outside on some node meanwhile, by that node's report: it is stopped there before it starts anywhere.
+/// Stops a copy that was started outside hactl, according to a node's report, before the service starts anywhere.
+/// Returns `true` if there is such a copy.
 pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let found = service.may_run_elsewhere(&planner.situation, None);
     let Some(node) = found.first().filter(|_| service.exclusive()) else { return false };
@@ -68,7 +70,8 @@ pub(super) fn stops_first(planner: &Planner<'_>, service: &Service<'_>, draft: &
     true
 }
 
-/// A service that runs nowhere and is not wanted any more is Stopped or Disabled at once.
+/// Sets Stopped or Disabled immediately for a service that runs nowhere and is no longer requested to run. Returns
+/// `true` if it is no longer requested to run.
 pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
     if service.wanted() != RequestedState::Started {
         draft.status.displaced_by = None;
@@ -87,7 +90,7 @@ pub(super) fn wants_stop(service: &Service<'_>, draft: &mut Draft) -> bool {
     }
 }
 
-/// Its node was told to start it.
+/// Handles a service whose node was ordered to start it.
 pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
@@ -121,7 +124,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             }
             draft.status.failed_nodes.retain(|node| *node != assignment.node);
             draft.status.never_nodes.retain(|node| *node != assignment.node);
-            // A node where it just failed to start is not one to move to at once.
+            // A node where the service has just failed to start is not an immediate target for a move.
             if draft.status.failed_nodes.is_empty() {
                 draft.status.move_failures = 0;
             }
@@ -151,7 +154,7 @@ pub(super) fn starting(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// Confirmed running.
+/// Handles a service that is confirmed running.
 pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
@@ -212,7 +215,7 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         draft.say(Reason::Disarmed, "the cluster is being disarmed");
         return;
     }
-    // It never left for maintenance, or is back: nothing is left to return from.
+    // The service never left for maintenance, or is back: it need not return anywhere.
     if draft.status.maintenance_node.as_ref() == Some(&node)
         && planner.view.nodes.get(&node).is_some_and(|facts| !facts.maintenance)
     {
@@ -234,14 +237,14 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
         return;
     }
     if draft.status.replacement.is_some() {
-        // Moved nowhere until it is known where its data is: `replacement::look` says what it waits for.
+        // The service is not moved until the location of its data is known. `replacement::look` reports the wait.
         return;
     }
     if draft.reason.is_none() && !operation::carry_out(planner, service, draft) {
         let placement = choose(planner, service, draft);
         moves::improve(planner, service, draft, &placement);
     }
-    // Where it moves by itself, by stop and start, that clears the way as well.
+    // If the service is relocated automatically, that stop also serves the dependency that waits.
     if draft.status.state == ServiceState::Started
         && let Some(message) = ordering::is_waited_for(planner, service)
     {
@@ -249,14 +252,15 @@ pub(super) fn started(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
-/// Two copies: nobody but an operator can tell which is the right one (FENCING, section 7).
+/// Returns the message about two running copies. Only an operator can decide which of them is right (FENCING, section
+/// 7).
 pub(super) fn runs_twice(name: &str, first: &str, second: &str) -> String {
     format!(
         "it runs on {first} and on {second}: nothing is started; hactl clear-error {name} stops it on both and starts it once"
     )
 }
 
-/// Only a start that holds for `stableSeconds` ends a series of failures: one that crashes again sooner counts as failed
+/// Ends a series of failures after the service has run for `stableSeconds`. An earlier crash counts as a failed start
 /// (SEMANTICS, section 3), so that a crash loop over several nodes ends in Error.
 fn clear_once_stable(service: &Service<'_>, draft: &mut Draft, since: Mono, now: Mono) {
     if draft.status.failed_nodes.is_empty() && draft.status.relocations == 0 {
@@ -270,14 +274,14 @@ fn clear_once_stable(service: &Service<'_>, draft: &mut Draft, since: Mono, now:
     }
 }
 
-/// The agent ended it by itself, as at D − Ts: the right to start under that action is spent. It starts again in place,
-/// under a new one, as soon as its node can take it.
+/// Handles a service that its agent stopped automatically, for example at D − Ts. The right to start under that
+/// action is spent. The service starts again in place, under a new action, as soon as its node is eligible.
 fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft, node: &str) {
     if wants_stop(service, draft) {
         return;
     }
     if let Some(other) = service.runs_elsewhere(&planner.situation, Some(node)) {
-        // Moved by hand: one running copy is adopted where it is (FENCING, section 7).
+        // The service was moved by hand: a single running copy is adopted on its node (FENCING, section 7).
         start_on(planner, service, draft, other, Reason::Adopted);
         return;
     }
@@ -300,7 +304,8 @@ fn stopped_by_its_node(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     start_on(planner, service, draft, node, Reason::LeaseLost);
 }
 
-/// Enters RequestStop when it is not wanted running, or whom it comes after is not.
+/// Enters RequestStop if the service, or one of its dependencies, is no longer requested to run. Returns `true` if it
+/// does.
 fn stop_if_unwanted(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     match service.wanted() {
         RequestedState::Started => match ordering::has_to_stop(planner, service) {

@@ -1,4 +1,4 @@
-//! RequestStop, Stopping, Stopped, Disabled.
+//! The service states RequestStop, Stopping, Stopped and Disabled.
 
 use super::assign::stop_on;
 use super::policy::choose;
@@ -8,7 +8,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Phase};
 use ha_api_types::resource::{RequestedState, ServiceState};
 
-/// It should stop: each node where it may run is told, one after the other.
+/// Orders each node where the service may run to stop it, one at a time.
 pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let assigned = service.assigned(&situation);
@@ -55,8 +55,8 @@ pub(super) fn request_stop(planner: &mut Planner<'_>, service: &Service<'_>, dra
     }
 }
 
-/// A node where it may still run: by that node's report, or since it could not be stopped there and nothing has proven it
-/// gone. Only an assignment in force says by its answer that it is stopped at its node.
+/// Returns a node where the service may still run: by that node's report, or because a stop failed there and no proof
+/// exists. Only the answer to an active assignment shows that the service is stopped on its node.
 fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Option<String> {
     let situation = planner.situation;
     let stopped_at = service
@@ -73,7 +73,7 @@ fn remaining(planner: &Planner<'_>, service: &Service<'_>, draft: &Draft) -> Opt
     (unconfirmed && here).then(|| node.to_owned())
 }
 
-/// Its node was told to stop it.
+/// Handles a service whose node was ordered to stop it.
 pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else {
@@ -112,7 +112,7 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
             error::stop_failed(planner, service, draft, report);
         }
         Some(_) | None => {
-            // An operator asks for a harder stop than the one under way.
+            // An operator requests a faster stop than the one in progress.
             let asked = operation::stop_timeout_ms(service);
             if asked.is_some() && assignment.action != (Action::Stop { timeout_ms: asked }) {
                 let node = assignment.node.clone();
@@ -124,7 +124,8 @@ pub(super) fn stopping(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     }
 }
 
-/// Confirmed stopped. Its home enforces that; when the home is lost it gets a new one at once, without a fence.
+/// Handles a service that is confirmed stopped. Its assigned node keeps it stopped; if that node is lost, another
+/// node is assigned immediately, without fencing.
 pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     if changes(service, draft, RequestedState::Stopped)
         || started_outside(planner, service, draft)
@@ -135,7 +136,7 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     match home(planner, service, draft) {
         Home::Kept | Home::Waits => {}
         Home::Lost => {
-            // Its node is back: it is its home as before, also in maintenance.
+            // The assigned node has returned and is kept, also in maintenance.
             let returned = service.assigned(&planner.situation).filter(|(assignment, standing)| {
                 *standing == Standing::Released
                     && planner
@@ -156,7 +157,7 @@ pub(super) fn stopped(planner: &mut Planner<'_>, service: &Service<'_>, draft: &
     }
 }
 
-/// Confirmed stopped, and it keeps its place, unless an operator moves it.
+/// Handles a disabled service that is confirmed stopped. It keeps its node unless an operator moves it.
 pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) {
     draft.forget_failures();
     if changes(service, draft, RequestedState::Disabled)
@@ -168,7 +169,7 @@ pub(super) fn disabled(planner: &mut Planner<'_>, service: &Service<'_>, draft: 
     match home(planner, service, draft) {
         Home::Kept | Home::Waits => {}
         Home::Lost => {
-            // Only the node where it was can be its place again, under a newer epoch.
+            // Only the previous node can be assigned again, under a newer epoch.
             let node = draft.status.node.clone().filter(|node| {
                 service.assignment.is_some()
                     && planner.nodes.get(node).is_some_and(crate::core::health::NodeHealth::is_online)
@@ -197,7 +198,8 @@ fn changes(service: &Service<'_>, draft: &mut Draft, from: RequestedState) -> bo
     }
 }
 
-/// Started outside on a node that is not its home: it is stopped there too. At home its agent sees to that by itself.
+/// Stops a service that was started outside hactl on a node other than its assigned one. On the assigned node, the
+/// agent stops it automatically. Returns `true` if there is such a copy.
 fn started_outside(planner: &Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> bool {
     let home = service.assignment.map(|assignment| assignment.value.node.as_str());
     let Some(node) = service.runs_elsewhere(&planner.situation, home) else { return false };
@@ -216,7 +218,7 @@ enum Home {
     Lost,
 }
 
-/// How the place of a stopped service is.
+/// Returns the state of a stopped service's assigned node.
 fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> Home {
     let situation = planner.situation;
     let Some((assignment, standing)) = service.assigned(&situation) else { return Home::Lost };
@@ -225,7 +227,7 @@ fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> 
         return Home::Waits;
     }
     match standing {
-        // It is just coming back.
+        // The node is returning right now.
         Standing::Released if is_registering(planner, &assignment.node) => {
             draft.say(Reason::Registering, format!("{} is registering", assignment.node));
             Home::Waits
@@ -242,7 +244,7 @@ fn home(planner: &mut Planner<'_>, service: &Service<'_>, draft: &mut Draft) -> 
             let answer = service.answer(&situation).map(|answer| &answer.value);
             match &assignment.action {
                 Action::Stop { .. } => {}
-                // A start that failed: being told to stop is what keeps it stopped.
+                // The start failed. Only an order to stop keeps the service stopped.
                 Action::Start | Action::Restart | Action::Migrate { .. } | Action::Leave => {
                     return Home::Lost;
                 }

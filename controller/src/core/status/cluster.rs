@@ -1,4 +1,4 @@
-//! The status of the cluster: who leads, what is waited for, what was fenced.
+//! The status of the cluster: the leader, the conditions that it waits for, and recent fencing.
 
 use super::{condition, reservation, write};
 use crate::core::health::{Health, NodeTable};
@@ -11,11 +11,11 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, Mode, Proof};
 use ha_api_types::time::Millis;
 
-/// Sentences in `waitingFor`; the rest is counted.
+/// Maximum number of sentences in `waitingFor`; the rest is counted.
 const MOST_WAITING: usize = 32;
-/// Fences in `recentFences`.
+/// Maximum number of entries in `recentFences`.
 const MOST_FENCES: usize = 20;
-/// What is waited for changes often; it is not rewritten more often than this, milliseconds.
+/// Minimum interval between writes of `waitingFor`, in milliseconds, because it changes often.
 const PAUSE_MS: Millis = 1_000;
 
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
@@ -67,8 +67,8 @@ fn waiting_for(plan: &Plan) -> Vec<String> {
     sentences
 }
 
-/// How agents may disarm: as wanted, once nothing is in Fence, Recovery, Migrate or Relocate and the rest is frozen. Once
-/// said, it stands until the cluster is armed.
+/// Returns the mode in which agents may disarm: the requested one, once no service is in Fence, Recovery, Migrate or
+/// Relocate and the others are frozen. The answer then holds until the cluster is armed.
 fn disarm(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) -> Option<Disarmed> {
     let world = situation.world;
     let wanted = world.settings().disarmed?;
@@ -93,7 +93,7 @@ fn disarm(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) -> Opti
     None
 }
 
-/// `Disarmed` once every agent that is reachable has acknowledged; `Arming` until every one has armed again.
+/// Returns `Disarmed` once every reachable agent has acknowledged, and `Arming` until every agent has armed again.
 fn arming(situation: &Situation<'_>, disarm: Option<Disarmed>) -> &'static str {
     let world = situation.world;
     let open = world.node_reports.iter().filter(|(node, _)| {

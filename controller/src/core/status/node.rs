@@ -17,9 +17,9 @@ use ha_api_types::record::{Action, FenceState, Mode, NodeReport, Proof, SleepPro
 use ha_api_types::time::Millis;
 use std::collections::BTreeMap;
 
-/// `lastSeen` is not rewritten for each heartbeat, but once in so many seconds.
+/// Minimum interval between writes of `lastSeen`, in seconds. It is not written for each heartbeat.
 const LAST_SEEN_SECONDS: i64 = 60;
-/// The status of a deleted node is kept for so long, milliseconds.
+/// Time for which the status of a deleted node is kept, in milliseconds.
 const GONE_KEPT_MS: Millis = 3_600_000;
 
 pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan) {
@@ -54,7 +54,7 @@ pub(super) fn plan(situation: &Situation<'_>, nodes: &NodeTable, plan: &mut Plan
     }
 }
 
-/// What is worth an alert of its own, when it begins: an agent that left for a restart and has not come back.
+/// Returns the event about an agent that left for a restart and has not returned, when that begins.
 fn alert(
     situation: &Situation<'_>,
     name: &str,
@@ -76,7 +76,7 @@ fn alert(
     }
 }
 
-/// Maintenance of a node that is online begins or ends.
+/// Emits an event when maintenance of an online node begins or ends.
 fn maintenance(
     situation: &Situation<'_>,
     name: &str,
@@ -93,7 +93,7 @@ fn maintenance(
     Some(node_event(situation, name, EventType::Normal, Reason::Maintenance, message))
 }
 
-/// Services and their requests by the node that they are assigned to.
+/// Returns the number of services and their requests, by the node that they are assigned to.
 fn loads(situation: &Situation<'_>) -> BTreeMap<String, (u32, Amounts)> {
     let mut loads: BTreeMap<String, (u32, Amounts)> = BTreeMap::new();
     for (name, assignment) in &situation.world.assignments {
@@ -206,7 +206,7 @@ fn agent_state(node: &NodeHealth) -> &'static str {
     }
 }
 
-/// How far a node's agent is with disarming or arming; nothing for a node without an open epoch.
+/// Returns the progress of a node's agent with disarming or arming; empty for a node without an open epoch.
 fn arming(situation: &Situation<'_>, name: &str) -> &'static str {
     let world = situation.world;
     let open = world.fences.get(name).is_some_and(|fence| fence.value.state == FenceState::Open);

@@ -1,4 +1,4 @@
-//! What is shown of the reservation check: a condition of the cluster, and an event when it changes.
+//! Publication of the N+1 check: a condition of the cluster, and an event when it changes.
 
 use crate::core::plan::cluster_event;
 use crate::core::reservation::{headline, message_of};
@@ -8,10 +8,10 @@ use ha_api_types::event::{Event, EventType};
 use ha_api_types::meta::{Condition, ConditionStatus, set_condition};
 use ha_api_types::reason::Reason;
 
-/// The condition's type.
+/// Type of the condition.
 const CONDITION: &str = "Reservation";
 
-/// Sets the condition; what a leader before found stands until this one has found something.
+/// Sets the condition. The result of a previous leader stays until this leader has one.
 pub(super) fn show(situation: &Situation<'_>, conditions: &mut Vec<Condition>, generation: i64) {
     let Some(finding) = situation.reservation else { return };
     let status = match finding.holds {
@@ -30,7 +30,7 @@ pub(super) fn show(situation: &Situation<'_>, conditions: &mut Vec<Condition>, g
     set_condition(conditions, condition, &situation.now.timestamp());
 }
 
-/// What is told when the status becomes this: that the check fails, for other nodes than before, or does not fail any more.
+/// Returns the events for a new status: the check fails, fails for other nodes than before, or no longer fails.
 pub(super) fn events(situation: &Situation<'_>, status: &ClusterStatus) -> Vec<Event> {
     let find = |status: &ClusterStatus| {
         status.conditions.iter().find(|condition| condition.kind == CONDITION).cloned()

@@ -53,7 +53,7 @@ fn rules(situation: &Situation<'_>, conflicts: &[RuleConflict], plan: &mut Plan)
     }
 }
 
-/// A conflict begins or ends: what the rule asks for is no longer kept, or is kept again.
+/// Returns the event when a conflict begins or ends, so that the rule is no longer applied, or is applied again.
 fn conflict_event(
     situation: &Situation<'_>,
     name: &str,
@@ -75,7 +75,7 @@ fn conflict_event(
     Some(event(situation, Kind::AffinityRule, name, uid, event_type, reason, message))
 }
 
-/// What a rule names that does not exist.
+/// Returns the names in a rule that do not exist.
 fn missing(situation: &Situation<'_>, spec: &AffinityRuleSpec) -> Vec<String> {
     let world = situation.world;
     let by_node = spec.node_affinity.iter();

@@ -1,4 +1,5 @@
-//! A scripted node: it keeps the protocol of FENCING as far as the leader can see, and fails as it is told.
+//! A scripted node. It follows the FENCING protocol as far as the leader can observe it, and simulates faults on
+//! request.
 
 use super::replacements::Replaces;
 use ha_api_types::cluster::OnStoreLoss;
@@ -17,23 +18,23 @@ use ha_store::{Entry, Guard, LeaseId, Outcome, Transaction};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a node does wrong.
+/// Faults of a node.
 #[allow(clippy::struct_excessive_bools, reason = "each is one thing that a test turns on or off")]
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults {
-    /// Starts of these services fail.
+    /// Services whose starts fail.
     pub(super) fails_start: BTreeMap<String, FailureClass>,
-    /// Stops of these services fail.
+    /// Services whose stops fail.
     pub(super) fails_stop: BTreeSet<String>,
-    /// Probes are not answered.
+    /// Leave probes unanswered.
     pub(super) mute: bool,
-    /// Migrations away fail.
+    /// Let outgoing migrations fail.
     pub(super) fails_migrate: bool,
-    /// What becomes of replacements of secondaries.
+    /// Outcome of replacements of secondaries.
     pub(super) replaces: Replaces,
-    /// Only heartbeats are committed; assignments are left lying.
+    /// Commit only heartbeats and ignore assignments.
     pub(super) idle: bool,
-    /// Its watchdog daemon is gone.
+    /// Report a dead watchdog daemon.
     pub(super) daemon_gone: bool,
 }
 
@@ -45,25 +46,25 @@ pub(super) struct Agent {
     pub(super) machine_id: String,
     pub(super) boot: u32,
     pub(super) power: bool,
-    /// Cut from the store.
+    /// `true` if the node cannot reach the store.
     pub(super) cut: bool,
     pub(super) armed: bool,
     pub(super) kind: WatchdogKind,
-    /// The operation of the test that its watchdog has passed.
+    /// Name of the test operation that the node's watchdog has passed.
     pub(super) tested: Option<String>,
     pub(super) is_virtual: bool,
-    /// Its watchdog refuses pets.
+    /// `true` if the watchdog refuses pets.
     pub(super) watchdog_failed: bool,
     pub(super) sleep_protection: Option<SleepProtection>,
     pub(super) product_id: Option<String>,
     pub(super) faults: Faults,
     pub(super) timings: Timings,
     pub(super) protocol: Protocol,
-    /// It asks controllers to hold, and this is the newest candidate that it knows.
+    /// Newest candidate that the agent knows; `None` if it does not ask controllers for hold.
     pub(super) hold: Option<Revision>,
-    /// What really runs here, by resource name.
+    /// Names of resources whose services really run here.
     pub(super) running: BTreeSet<String>,
-    /// The uid under which each was started.
+    /// Uid of the resource under which each service was started.
     uids: BTreeMap<String, String>,
     pub(super) mode: Option<Mode>,
     begun: BTreeSet<String>,
@@ -72,7 +73,7 @@ pub(super) struct Agent {
     sequence: u64,
     beats_at: Mono,
     heard_at: Mono,
-    /// Probed since the agent looked again.
+    /// Services that were probed since the last `look_again`.
     probed: BTreeSet<String>,
 }
 
@@ -132,13 +133,13 @@ impl Agent {
         format!("{}-boot{}", self.name, self.boot)
     }
 
-    /// Power-off: everything here dies.
+    /// Powers the machine off: all of its services end.
     pub(super) fn die(&mut self) {
         self.power = false;
         self.running.clear();
     }
 
-    /// Power-on: another boot.
+    /// Powers the machine on with a new boot id.
     pub(super) fn boot(&mut self) {
         self.power = true;
         self.cut = false;
@@ -146,12 +147,12 @@ impl Agent {
         self.forget();
     }
 
-    /// The agent starts again on the same boot and does not know what it was admitted for.
+    /// Restarts the agent in the same boot, without memory of its registration.
     pub(super) fn lose_journal(&mut self) {
         self.forget();
     }
 
-    /// Probes everything again, as after something appeared.
+    /// Makes the agent probe all services again, as if a new copy had appeared.
     pub(super) fn look_again(&mut self) {
         self.probed.clear();
     }
@@ -210,13 +211,13 @@ impl Agent {
             .collect()
     }
 
-    /// One turn, every 100 ms.
+    /// Advances the agent by one step of 100 ms.
     pub(super) fn turn(&mut self, state: &mut MemoryState, keys: &Keys, now: Mono) {
         if !self.power {
             return;
         }
         if self.cut {
-            // The watchdog: what cannot be proven allowed is gone before anybody else starts it.
+            // The watchdog: services end before they can start on another node.
             let stops = self.timings.heartbeat_valid_ms - self.timings.stop_margin_ms;
             if self.armed && now.since(self.heard_at) >= stops {
                 self.running.clear();
@@ -435,7 +436,7 @@ impl Agent {
                     }
                 }
             }
-            // Killed while the store could not be reached: the right to start under that action is spent.
+            // The service was killed while the store was unreachable: the right to start under that action is spent.
             (Action::Start | Action::Restart, Some(Phase::Running)) if !self.running.contains(&name) => {
                 say(self, state, Phase::Stopped);
             }
@@ -467,12 +468,12 @@ impl Agent {
         }
     }
 
-    /// The service ends on its node, which cannot keep it running.
+    /// Sets the mode that the agent reports.
     pub(super) fn leave(&mut self, mode: Mode) {
         self.mode = Some(mode);
     }
 
-    /// A length of time after which the watchdog of this node has reset it.
+    /// Returns W: the time after which the watchdog has reset this node.
     pub(super) fn wait_ms(&self) -> Millis {
         self.report(1, Mode::Active).wait_ms()
     }

@@ -1,4 +1,4 @@
-//! How much of the time in which a service was wanted it ran, as its status says.
+//! Tests of the recorded availability: the time in which a service ran while it was requested to run.
 
 use super::fencing::running_on;
 use super::lab::Lab;
@@ -7,7 +7,7 @@ use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// Seconds down, and not wanted, that its record has by now.
+/// Returns the recorded seconds in which the service was down, and in which it was not requested to run.
 fn lost(lab: &Lab) -> (i64, i64) {
     let record = lab.status("web").availability.expect("a record");
     let of = |what: fn(&ha_api_types::availability::Span) -> u32| -> i64 {

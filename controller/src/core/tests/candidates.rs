@@ -1,4 +1,4 @@
-//! Candidates: FENCING, section 9, from R9.10 on.
+//! Tests of candidates (FENCING, section 9, from R9.10 on).
 
 use super::fencing::{TH, running_on};
 use super::hold;
@@ -13,7 +13,7 @@ fn created(lab: &Lab, id: &str) -> Option<Revision> {
     lab.state.get(&lab.keys.candidate(id)).entries.first().map(|entry| entry.create_revision)
 }
 
-/// Puts another value, or none, into a candidate key.
+/// Overwrites or deletes a candidate key.
 fn overwrite(lab: &mut Lab, id: &str, value: Option<&str>) {
     let key = lab.keys.candidate(id);
     let known = Guard::Unchanged(lab.state.get(&key).entries[0].mod_revision);
@@ -25,7 +25,7 @@ fn overwrite(lab: &mut Lab, id: &str, value: Option<&str>) {
     assert!(lab.state.commit(&transaction).applied().is_some());
 }
 
-/// Ends a member in order and starts the next process of its id.
+/// Shuts down a member cleanly and starts the next process of its id.
 fn restart(lab: &mut Lab, at: usize, id: &str, instance: &str) {
     let now = lab.now.clone();
     lab.members[at].core.handle(&now, Input::Shutdown);
@@ -70,7 +70,7 @@ fn a_declaration_by_a_process_whose_key_another_one_put_conflicts() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).die();
     lab.run(TH - 1_000);
-    // The view of the leader lags: it plans from before.
+    // The view of the leader lags, so the plan does not contain the change.
     let seen = lab.members[0].core.world().revision;
     overwrite(&mut lab, "c0", Some(r#"{"id":"c0","instance":"other"}"#));
     assert!(lab.members[0].core.world().revision == seen);
@@ -96,7 +96,7 @@ fn a_controller_that_was_moved_to_another_machine_is_another_candidate() {
     let before = created(&lab, "c0");
     lab.agent(&node).hold = before;
     lab.run(2_000);
-    // The old process may still be alive, cut off together with the node, and grant.
+    // The old process may still be alive, isolated together with the node, and grant hold.
     lab.members[0].running = false;
     lab.agent(&node).die();
     lab.add_controller("c0", "2");
@@ -143,7 +143,7 @@ fn a_leader_that_joined_later_says_who_helps_also_once_the_node_is_fencing() {
     let (reason, message) = node_says(&lab, &node);
     assert_eq!(reason, Reason::JoinedLater);
     assert!(message.starts_with("Start controller c0 again"), "{message}");
-    // The remedy works: the older one comes back, the younger one yields.
+    // The remedy works: the older controller returns, and the younger one resigns.
     lab.add_controller("c0", "2");
     lab.until(60_000, "fenced", |lab| lab.fence(&node).state == FenceState::Fenced);
     assert!(lab.events.iter().any(|event| event.reason == Reason::YieldedLeadership));

@@ -1,4 +1,5 @@
-//! Copies in status: written when a place is permitted, gone only with what says so (FENCING, R6.3 to R6.6).
+//! Tests of copies in the status: added when a place is permitted, removed only with evidence (FENCING, R6.3 to
+//! R6.6).
 
 use super::lab::Lab;
 use ha_api_types::record::{Action, FenceState, Tombstone};
@@ -33,7 +34,7 @@ fn a_copy_that_was_left_on_a_silent_node_outlives_its_silence() {
     lab.run(10_000);
     let left: Vec<String> = lab.status("web").copies.into_iter().map(|copy| copy.node).collect();
     assert_eq!(left, [node], "silence says nothing of a copy that was not guarded");
-    // As after a restore: the spec says otherwise, although a copy may exist.
+    // As after a restore, the spec differs although a copy may exist.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.exclusive = true;
         resource.spec.state = RequestedState::Started;
@@ -58,14 +59,15 @@ fn a_tombstone_takes_the_copies_over() {
     let stone: Tombstone = lab.read(&lab.keys.tombstone("web")).expect("copies may run");
     for copy in &copies {
         let kept = stone.copies.iter().find(|kept| kept.node == copy.node).expect("taken over");
-        // As each was started: the definition decides what is asked for, and what ends it.
+        // Each copy keeps the definition it was started with: that definition decides the probe, and the evidence of
+        // its end.
         assert_eq!(
             (kept.epoch, &kept.boot_id, &kept.definition),
             (copy.epoch, &copy.boot_id, &copy.definition)
         );
         assert!(kept.let_go, "no watchdog guards it any more");
     }
-    // A resource of that name starts only once the last of them is known to have ended.
+    // A resource of that name starts only once the last copy is known to have ended.
     lab.resource("web");
     lab.run(60_000);
     assert!(!lab.is("web", ServiceState::Started), "{}", lab.show());
@@ -78,7 +80,7 @@ fn a_copy_of_another_identity_continues_until_it_is_stopped() {
     lab.settle();
     lab.start("web");
     let before = lab.assignment("web").unwrap();
-    // The API refuses this edit; after an upgrade from before that rule the spec may say so all the same.
+    // The API refuses this edit. A spec from before an upgrade may nevertheless contain it.
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = "other".to_owned();
     });

@@ -1,4 +1,4 @@
-//! What is counted of what happens, and what the leader shows of its objects.
+//! Tests of counted events and of the leader's metrics about objects.
 
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
@@ -28,7 +28,7 @@ fn took(lab: &Lab, phase: FailoverPhase) -> Vec<Millis> {
     lab.counted.iter().filter_map(of).collect()
 }
 
-/// How often exactly this was counted.
+/// Returns how often exactly this event was counted.
 fn times(lab: &Lab, counted: &Counted) -> usize {
     lab.counted.iter().filter(|found| *found == counted).count()
 }

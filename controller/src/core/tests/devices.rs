@@ -1,4 +1,5 @@
-//! Fence devices: FENCING, sections 2 and 5, (b). An intent comes first, only a confirmed off is proof, and on follows.
+//! Tests of fence devices (FENCING, sections 2 and 5, (b)). The intent comes first, only a confirmed off is a proof,
+//! and the node is switched on afterwards.
 
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
@@ -10,7 +11,7 @@ use ha_api_types::record::{FenceState, Proof, Switch};
 use ha_api_types::time::Millis;
 use serde_json::json;
 
-/// What the device's work may take in all.
+/// Maximum duration of the device's work, in milliseconds.
 const DURATION_MS: Millis = 21_500;
 
 fn pdu() -> FenceDevice {
@@ -23,12 +24,12 @@ fn pdu() -> FenceDevice {
     }
 }
 
-/// Cuts network and storage.
+/// Returns a fabric device that disconnects network and storage.
 fn switch() -> FenceDevice {
     FenceDevice { name: "switch".to_owned(), kind: FenceKind::Fabric, covers_storage: true, ..pdu() }
 }
 
-/// A node that its fabric device has cut off.
+/// Returns a node that its fabric device has disconnected.
 fn cut_off_by(device: FenceDevice) -> (Lab, String) {
     let (mut lab, node) = guarded_by(device);
     lab.fencer = Some(FencerOutcome::Confirmed);
@@ -38,7 +39,7 @@ fn cut_off_by(device: FenceDevice) -> (Lab, String) {
     (lab, node)
 }
 
-/// A service runs on a node with this device, whose work is under way once it begins.
+/// Returns a node with this device on which a service runs. Runs of the device do not end until the test allows it.
 fn guarded_by(device: FenceDevice) -> (Lab, String) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.edit::<NodeSpec>(&node, |node| node.spec.fencing.devices = vec![device]);
@@ -60,7 +61,7 @@ fn operate(lab: &mut Lab, action: OperationAction, node: &str) {
     lab.operate(&format!("{action:?}").to_lowercase(), spec);
 }
 
-/// What the device of a node was told to do by one controller.
+/// Returns the actions that one controller ordered from the device of a node.
 fn told(lab: &Lab, member: usize) -> Vec<FencerAction> {
     let runs = lab.members[member].runs.iter().map(|run| run.action);
     runs.filter(|action| *action != FencerAction::Monitor).collect()
@@ -117,7 +118,7 @@ fn a_recorded_device_intent_keeps_the_epoch_closed_until_it_has_passed() {
     lab.agent(&node).die();
     lab.until(TH + 2_000, "device intended", |lab| lab.fence(&node).device.is_some());
     let intended = lab.now.raw;
-    // The leader and its device's answer are lost; the machine boots again by itself.
+    // The leader and the answer of its device are lost; the machine boots again on its own.
     lab.members[0].running = false;
     lab.fencer = Some(FencerOutcome::Confirmed);
     lab.add_controller("c9", "1");
@@ -211,7 +212,7 @@ fn who_asked_before_a_device_ended_is_not_let_in_for_that() {
     let (mut lab, node) = guarded_by(pdu());
     operate(&mut lab, OperationAction::Fence, &node);
     lab.until(2_000, "released", |lab| lab.fence(&node).state == FenceState::Fenced);
-    // It switches off, and says that it failed.
+    // The device switches the machine off, and reports a failure.
     lab.agent(&node).die();
     lab.fencer = Some(FencerOutcome::Failed("no route".to_owned()));
     lab.until(60_000, "tried again", |lab| told(lab, 0).len() >= 4);
@@ -274,7 +275,7 @@ fn what_a_fabric_device_cut_off_is_let_in_by_another_boot_alone() {
     let (mut lab, node) = cut_off_by(switch());
     lab.run(60_000);
     assert_eq!(told(&lab, 0), [FencerAction::Off], "what ran there may still run");
-    // The same boot comes back: what it says of itself undoes nothing.
+    // The same boot returns: its reports undo nothing.
     lab.agent(&node).cut = false;
     lab.run(60_000);
     assert_eq!(told(&lab, 0), [FencerAction::Off]);

@@ -1,4 +1,4 @@
-//! The rules of FENCING, sections 2, 3, 5 and 10, by name.
+//! Tests of the rules of FENCING, sections 2, 3, 5 and 10, by name.
 
 use super::lab::Lab;
 use ha_api_types::cluster::{ClusterSpec, CountOrPercent};
@@ -222,7 +222,7 @@ fn what_a_registering_node_could_not_stop_becomes_an_unconfirmed_error_before_it
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".to_owned());
     lab.agent(&node).cut = true;
-    // It is not armed, so nothing kills what it cannot stop, and only its own registration proves anything.
+    // The node is not armed, so no watchdog ends services that it cannot stop. Only its own registration is a proof.
     lab.agent(&node).armed = false;
     lab.run(8_000);
     lab.agent(&node).cut = false;
@@ -278,7 +278,7 @@ fn an_unknown_declaration_counts_as_both() {
 #[test]
 fn after_a_gap_of_the_observers_own_commits_observation_starts_again() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    // Nobody can commit for a while: neither the node nor the controller.
+    // Neither the node nor the controller can commit for a while.
     lab.members[0].running = false;
     lab.agent(&node).cut = true;
     lab.run(4_000);
@@ -371,7 +371,7 @@ fn services_leave_a_node_whose_watchdog_refuses_pets_and_its_silence_proves_noth
     assert_eq!(condition(&lab, "Watchdog"), Some(Reason::WatchdogFailed));
     assert!(lab.node(&node).watchdog.unwrap().failed);
 
-    // Where nothing can leave, the loss is not proven by silence.
+    // If the service cannot leave the node, silence does not prove the loss of the node.
     let (mut lab, node) = running_on(&["node1"]);
     lab.agent(&node).watchdog_failed = true;
     lab.run(5_000);
@@ -427,10 +427,10 @@ fn another_boot_is_a_proof_only_on_the_same_hardware() {
     };
     check(None, None);
     check(Some("p"), Some("p"));
-    // Of two that do not both tell, it cannot be said: it is closed, and no boot proves it.
+    // If only one side knows its product id, the machines may differ: the epoch is closed, and no boot is a proof.
     let (lab, node) = boots(Some("p"), None);
     assert_eq!(lab.fence(&node).state, FenceState::Fencing);
-    // A copy of its disk in another machine.
+    // A copy of the disk in another machine.
     let (lab, node) = boots(Some("p"), Some("q"));
     assert_ne!(lab.fence(&node).epoch, 3);
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
@@ -468,7 +468,7 @@ fn a_machine_under_two_names_is_refused_while_the_first_is_reachable() {
     assert!(lab.members[0].core.waiting().iter().any(|waiting| waiting.reason == Reason::DuplicateNode));
     lab.agent("node1").die();
     lab.until(30_000, "admitted", |lab| lab.fence("node2").state == FenceState::Open);
-    // Two machines of one image tell their hardware apart.
+    // The product ids of two machines with the same disk image differ.
     let mut lab = Lab::new(1, &["node1", "node2"]);
     ids(lab.agent("node1"), "p");
     ids(lab.agent("node2"), "q");

@@ -1,4 +1,4 @@
-//! Hold: FENCING, section 9, as the controllers see it.
+//! Tests of hold (FENCING, section 9) on the side of the controllers.
 
 use super::fencing::{TH, running_on};
 use super::lab::Lab;
@@ -8,7 +8,8 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FenceState, HoldAnswer, HoldRequest, Proof};
 use ha_store::Guard;
 
-/// Ki of the default profile, twice: from then on a controller without the store says so.
+/// More than two heartbeat intervals (Ki) of the default profile, in milliseconds. After that time, a controller
+/// reports that it cannot reach the store.
 const NOTICED: u64 = 2_100;
 
 pub(super) fn request(lab: &Lab, node: &str) -> HoldRequest {
@@ -66,7 +67,7 @@ fn a_controller_does_not_grant_while_a_declaration_of_its_own_may_be_applied() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let asked = request(&lab, &node);
     lab.agent(&node).die();
-    // The declaration is lost on its way, and with it the store.
+    // The declaration is lost on its way, and then the store becomes unreachable.
     lab.run(TH - 1_500);
     lab.lose = vec![false; 20];
     lab.until(TH, "declared dead, with an outcome that is unknown", |lab| lab.lose.len() < 20);
@@ -91,7 +92,7 @@ fn a_grant_is_an_observation() {
     assert!(lab.now.raw.since(granted) + 200 >= wait_ms, "W counts from the grant");
 }
 
-/// A node under Hold that knows one controller, and another that joins afterwards and leads.
+/// Returns a node with Hold that knows one controller, after another controller has joined and become leader.
 fn led_by_a_newer_one(declared_before: bool) -> (Lab, String) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     let generation = lab.state.get(&lab.keys.candidate("c0")).entries[0].create_revision;
@@ -103,7 +104,7 @@ fn led_by_a_newer_one(declared_before: bool) -> (Lab, String) {
     if declared_before {
         lab.until(TH + 2_000, "declared dead", |lab| lab.fence(&node).state == FenceState::Fencing);
     }
-    // Power is lost: its candidate key stays.
+    // The controller loses power, and its candidate key stays.
     lab.members[0].running = false;
     lab.until(10_000, "the newer one leads", |lab| lab.members[1].core.term().is_some());
     (lab, node)
@@ -117,7 +118,7 @@ fn a_newer_controller_declares_nobody_dead_who_may_be_held_by_others() {
     let status = lab.node(&node);
     assert_eq!(status.state, NodeState::Unknown);
     assert_eq!(status.conditions.iter().find(|c| c.kind == "Ready").unwrap().reason, Reason::JoinedLater);
-    // Another boot is a proof as ever.
+    // Another boot is still a proof.
     lab.agent(&node).boot();
     lab.until(10_000, "admitted", |lab| {
         lab.fence(&node).state == FenceState::Open && lab.fence(&node).epoch == 2
@@ -148,7 +149,8 @@ fn a_declaration_rests_on_the_candidate_key() {
         .filter(|(_, transaction, outcome)| transaction.writes_key(&fence) && outcome.applied().is_some());
     let guards: Vec<Option<Guard>> =
         writes.map(|(_, transaction, _)| transaction.guards().get(&candidate).copied()).collect();
-    // Opened; then closed and released on silence: at the revision of this process's own put (R9.18).
+    // The fence is opened, then closed and released on silence, guarded by the revision of this process's own put
+    // (R9.18).
     let put = lab.members[0].commits.iter().find_map(|(_, transaction, outcome)| {
         transaction.writes_key(&candidate).then(|| outcome.applied()).flatten()
     });

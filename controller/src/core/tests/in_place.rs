@@ -1,4 +1,4 @@
-//! A definition that an operator confirms for the copy that runs (FENCING, R6.10).
+//! Tests of a definition that an operator confirms for the running copy (FENCING, R6.10).
 
 use super::lab::Lab;
 use super::services::{operation, started};
@@ -8,7 +8,8 @@ use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};
 use ha_api_types::reason::Reason;
 use ha_api_types::resource::{RequestedState, Resource, ResourceSpec, ServiceState};
 
-/// Edits a field of the driver that does not name the service. Returns the generation that an operator sees then.
+/// Edits a field of the driver that is not part of the identity. Returns the new generation, which an operator
+/// confirms.
 fn edit(lab: &mut Lab, stop_seconds: u32) -> i64 {
     lab.edit::<ResourceSpec>("web", |resource| {
         resource.spec.driver.simulated.as_mut().unwrap().stop_seconds = stop_seconds;
@@ -48,12 +49,12 @@ fn the_definition_is_rewritten_under_the_same_action_and_nothing_stops() {
     assert_eq!(after.in_place.as_deref(), Some("fix"), "the confirmation is recorded");
     assert!(lab.status("web").copies.iter().all(|copy| copy.definition == after.definition));
     assert_eq!((lab.places("web"), lab.is("web", ServiceState::Started)), (vec![node], true));
-    // An agent that missed it learns it with the stop.
+    // An agent that missed the definition learns it with the stop.
     lab.want("web", RequestedState::Stopped);
     lab.until(20_000, "stopped", |lab| lab.is("web", ServiceState::Stopped));
     let stop = lab.assignment("web").unwrap();
     assert_eq!((&stop.definition, stop.in_place.as_deref()), (&after.definition, Some("fix")));
-    // What is edited after that was not confirmed.
+    // Later edits were not confirmed.
     edit(&mut lab, 9);
     lab.want("web", RequestedState::Started);
     lab.until(20_000, "started", |lab| lab.is("web", ServiceState::Started));
@@ -70,7 +71,7 @@ fn only_the_confirmed_generation_of_the_same_service_is_written() {
     lab.operate("none", operation(OperationAction::UpdateInPlace, None));
     lab.run(1_000);
     assert_eq!(lab.operation("none").reason, Reason::Invalid);
-    // The API refuses these edits; a restored spec may say so all the same.
+    // The API refuses these edits. A restored spec may nevertheless contain them.
     let simulated = |resource: &mut Resource, name: &str| {
         resource.spec.driver.simulated.as_mut().unwrap().identity = name.to_owned();
     };

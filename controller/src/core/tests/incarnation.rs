@@ -1,4 +1,4 @@
-//! Which data etcd holds (FENCING, R1.26, R1.32).
+//! Tests of the identity of etcd's data (FENCING, R1.26, R1.32).
 
 use super::lab::Lab;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};

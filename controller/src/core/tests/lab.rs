@@ -1,4 +1,5 @@
-//! A laboratory: controllers and scripted agents over the in-memory store, under a clock that the test moves.
+//! The test environment: controllers and scripted agents over the in-memory store, under a clock that the test
+//! advances.
 
 use super::agent::Agent;
 use crate::core::counted::Counted;
@@ -25,26 +26,26 @@ use std::rc::Rc;
 
 pub(super) const TURN_MS: Millis = 100;
 
-/// One controller and its link to the store.
+/// One controller and its connection to the store.
 pub(super) struct Member {
     pub(super) core: Replica,
     pub(super) running: bool,
-    /// Everything it has committed, with outcomes.
+    /// All commits of this controller, with their outcomes.
     pub(super) commits: Vec<(Option<Revision>, Transaction, Outcome)>,
     pub(super) runs: Vec<FencerRun>,
-    /// Runs at work.
+    /// Runs of fence devices in progress.
     unanswered: Vec<FencerRun>,
     seen: Revision,
     answers: VecDeque<Input>,
-    /// Readings that were asked for while the store was away.
+    /// Reads that were requested while the store was unreachable.
     refreshes: Vec<RefreshId>,
-    /// What it answered to agents that asked it to hold.
+    /// Answers to hold requests of agents.
     pub(super) holds: Vec<HoldAnswer>,
-    /// How this member reads what is stored: a member of another version may not know every word.
+    /// Changes how this member reads entries, to simulate a version that does not know every word.
     pub(super) lens: Option<Lens>,
 }
 
-/// What another version makes of an entry.
+/// Converts an entry to the form that another version would read.
 pub(super) type Lens = Rc<dyn Fn(&Entry) -> Entry>;
 
 impl Member {
@@ -56,7 +57,6 @@ impl Member {
     }
 }
 
-/// The whole.
 pub(super) struct Lab {
     pub(super) state: MemoryState,
     pub(super) keys: Keys,
@@ -64,25 +64,25 @@ pub(super) struct Lab {
     pub(super) members: Vec<Member>,
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) events: Vec<Event>,
-    /// What was to be counted, by whichever controller.
+    /// Counted events of all controllers.
     pub(super) counted: Vec<Counted>,
-    /// What the targets of notifications answer.
+    /// Answer of the targets of notifications.
     pub(super) sink: DeliveryOutcome,
-    /// Whoever delivers next dies before it hears what became of it.
+    /// Lets the next controller that delivers a notification die before it receives the outcome.
     pub(super) dies_of_delivery: bool,
-    /// What they got: the target's name, and the notification.
+    /// Delivered notifications, with the name of the target.
     pub(super) delivered: Vec<(String, Notification)>,
-    /// What fence devices answer; `None`: they are still at work.
+    /// Outcome of fence devices; `None` while they are still running.
     pub(super) fencer: Option<FencerOutcome>,
-    /// What they fail to do all the same.
+    /// Actions that fence devices fail to carry out.
     pub(super) refused: Vec<FencerAction>,
-    /// The next so many leader commits are applied or not, and their outcome is lost.
+    /// The next leader commits are applied (`true`) or not, and their outcome is lost.
     pub(super) lose: Vec<bool>,
-    /// The next commits that write these keys, the last one first, are not applied, and their outcome is lost.
+    /// The next commits that write these keys (the last key first) are not applied, and their outcome is lost.
     pub(super) lose_of: Vec<String>,
-    /// The store answers nobody.
+    /// `true` if the store is unreachable for all.
     pub(super) away: bool,
-    /// Keys of objects that were created, deleted ones included.
+    /// Keys of all objects that were ever created.
     created: BTreeSet<String>,
 }
 
@@ -137,14 +137,14 @@ impl Lab {
         self.members.push(member);
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(super) fn run(&mut self, ms: Millis) {
         for _ in 0..ms / TURN_MS {
             self.turn();
         }
     }
 
-    /// Lets time pass until something holds; fails after `within`.
+    /// Advances the time until a condition holds; fails after `within`.
     pub(super) fn until(&mut self, within: Millis, what: &str, holds: impl Fn(&Lab) -> bool) {
         let start = self.now.raw;
         while !holds(self) {
@@ -169,7 +169,7 @@ impl Lab {
         self.check();
     }
 
-    /// What must always hold.
+    /// Checks the invariants.
     pub(super) fn check(&self) {
         let mut runs: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
         for (node, agent) in &self.agents {
@@ -228,7 +228,7 @@ impl Lab {
         panic!("the controller does not come to rest\n{}", self.show());
     }
 
-    /// Answers the readings that waited for the store.
+    /// Answers the reads that waited for the store.
     fn answer_readings(&mut self, at: usize) {
         if self.away {
             return;
@@ -242,7 +242,7 @@ impl Lab {
         }
     }
 
-    /// Ends the runs of fence devices that are at work.
+    /// Ends the runs of fence devices in progress.
     fn answer_runs(&mut self, at: usize) {
         let Some(outcome) = &self.fencer else { return };
         let member = &mut self.members[at];
@@ -356,7 +356,7 @@ impl Lab {
         Some(serde_json::from_slice(&entry.value).unwrap())
     }
 
-    /// The process of a controller is replaced by one that reads the store in this way.
+    /// Replaces the process of a controller by one that reads the store through this lens.
     pub(super) fn replace_controller(&mut self, at: usize, instance: &str, lens: Option<Lens>) {
         let id = format!("c{at}");
         self.add_controller(&id, instance);
@@ -379,7 +379,7 @@ impl Lab {
         } else {
             if object.metadata.uid.is_empty() {
                 object.metadata.uid = format!("uid-{}", object.name());
-                // An object that is created again under its name is another one.
+                // An object that is created again under its name gets another uid.
                 if !self.created.insert(key.clone()) {
                     let _ = write!(object.metadata.uid, "-{}", self.state.revision());
                 }
@@ -453,7 +453,7 @@ impl Lab {
         self.agents.get_mut(name).unwrap()
     }
 
-    /// The nodes where a service really runs.
+    /// Returns the nodes where a service really runs.
     pub(super) fn places(&self, name: &str) -> Vec<String> {
         self.agents
             .iter()
@@ -470,7 +470,7 @@ impl Lab {
         self.node(name).state == state
     }
 
-    /// Everything online, services running.
+    /// Advances the time until all nodes are online and all services run.
     pub(super) fn settle(&mut self) {
         let nodes: Vec<String> = self.agents.keys().cloned().collect();
         self.until(20_000, "all nodes online", |lab| {
@@ -483,7 +483,7 @@ impl Lab {
         self.until(20_000, "started", |lab| lab.is(name, ServiceState::Started) && lab.status(name).running);
     }
 
-    /// Everything that a failed test wants to know.
+    /// Returns the complete state, for messages of failed tests.
     pub(super) fn show(&self) -> String {
         let mut lines = vec![format!("at {:?}", self.now.raw)];
         for entry in self.state.list(self.keys.root()).entries {

@@ -1,4 +1,5 @@
-//! The rules of SEMANTICS, sections 4, 5 and 7, and of FENCING, section 8, by name: where services go, and how.
+//! Tests of the rules of SEMANTICS, sections 4, 5 and 7, and of FENCING, section 8, by name: targets and kinds of
+//! moves.
 
 use super::services::{condition, group, grouped, lab, operation, other, started};
 use ha_api_types::meta::ConditionStatus;
@@ -233,8 +234,8 @@ fn a_move_to_a_negative_partner_is_refused_and_names_it() {
     assert_eq!(status.blocked_by, ["db"]);
 }
 
-/// It moves from the first node to the second; the source has committed the hand-over, the target has the active copy, and
-/// the source registers anew, so that its report of the hand-over is overwritten.
+/// Returns a migration from the first node to the second. The source has committed the hand-over, and the target has
+/// the active copy. The source registers again, so that its report of the hand-over is overwritten.
 fn handed_over_and_registered_anew() -> (super::lab::Lab, String, String) {
     let (mut lab, source) = started(&["node1", "node2", "node3"]);
     let target = other(&lab, &source);

@@ -1,4 +1,5 @@
-//! What the leader notifies of: each thing once, whoever leads and whatever becomes of commits and targets.
+//! Tests of notifications: each change is notified once, also over changes of leader, lost commits and failing
+//! targets.
 
 use super::fencing::{TH, put};
 use super::lab::Lab;
@@ -15,7 +16,7 @@ use ha_api_types::time::Millis;
 use ha_store::{Guard, Transaction};
 
 const HOOK: &str = "webhook https://hooks.example.org/hactl";
-/// Longer than what is gathered takes.
+/// Time in milliseconds after which changes have certainly been collected.
 const GATHERED: Millis = 8_000;
 
 fn webhook() -> NotificationsSpec {
@@ -27,7 +28,7 @@ fn notify(lab: &mut Lab, spec: Option<NotificationsSpec>) {
     lab.edit::<ClusterSpec>("default", |cluster| cluster.spec.notifications = spec);
 }
 
-/// Two controllers, three nodes, one target.
+/// Returns two controllers, three nodes and one target.
 fn lab() -> Lab {
     let mut lab = Lab::new(2, &["node1", "node2", "node3"]);
     notify(&mut lab, Some(webhook()));
@@ -35,7 +36,7 @@ fn lab() -> Lab {
     lab
 }
 
-/// What was delivered, as kind and names.
+/// Returns the delivered notifications, as kind and names.
 fn got(lab: &Lab) -> Vec<(NotificationKind, String)> {
     let names = |items: &[ha_api_types::notification::NotificationItem]| {
         items.iter().map(|item| item.object.name.as_str()).collect::<Vec<_>>().join(",")
@@ -51,7 +52,7 @@ fn leader(lab: &Lab) -> usize {
     lab.members.iter().position(|member| member.running && member.core.term().is_some()).expect("a leader")
 }
 
-/// The leader's process ends without a word.
+/// Ends the leader's process without a shutdown.
 fn kill_leader(lab: &mut Lab) {
     let at = leader(lab);
     lab.members[at].running = false;
@@ -111,7 +112,7 @@ fn a_node_that_leaves_in_order_or_begins_anew_is_no_fence() {
     lab.start("web");
     let home = lab.status("web").node.unwrap();
     let idle = super::services::other(&lab, &home);
-    // As an agent leaves that has nothing to stop.
+    // The agent leaves without services to stop.
     lab.agent(&idle).power = false;
     let key = lab.keys.node_report(&idle);
     let mut report: NodeReport = lab.read(&key).unwrap();
@@ -343,7 +344,7 @@ fn a_url_that_is_mended_gets_what_waited_for_it() {
     assert_eq!((targets, queue(&lab)), (vec!["webhook https://right.example.org/"], 0));
 }
 
-/// A notification that waits for a target that is down, and so many more behind it, made of it.
+/// Returns a notification that waits for an unreachable target, followed by `count` modified copies of it.
 fn with_waiting(count: usize, change: impl Fn(&mut Notification)) -> (Lab, Notification) {
     let mut lab = lab();
     lab.sink = DeliveryOutcome::Failed("connection refused".to_owned());
@@ -376,7 +377,7 @@ fn a_queue_that_is_full_drops_the_oldest_and_says_so() {
 
 #[test]
 fn what_waits_is_bounded_by_size_too_so_that_the_store_takes_it() {
-    // The longest that there are: every item has its longest message, in a script of three bytes a letter.
+    // The largest possible notification: every item has a message of maximum length, in three-byte characters.
     let (mut lab, _) = with_waiting(30, |large| {
         large.items = vec![large.items[0].clone(); 20];
         for item in &mut large.items {

@@ -1,4 +1,4 @@
-//! Where a service might already run: which nodes are waited for, and one identity for one resource. FENCING, section 7.
+//! Tests of nodes where a service might already run, and of unique identities (FENCING, section 7).
 
 use super::lab::Lab;
 use ha_api_types::driver::{DriverSpec, SimulatedDriver};
@@ -12,7 +12,7 @@ fn lab() -> Lab {
     lab
 }
 
-/// Creates a resource that runs a thing of this identity.
+/// Creates a resource with this identity.
 fn named(lab: &mut Lab, name: &str, identity: &str) {
     let simulated = SimulatedDriver { identity: identity.to_owned(), ..SimulatedDriver::default() };
     let driver = DriverSpec { simulated: Some(simulated), ..DriverSpec::default() };
@@ -94,7 +94,7 @@ fn a_service_that_is_renamed_while_its_node_is_cut_off_waits_and_is_adopted_wher
     assert!(says(&lab, "renamed", Reason::IdentityTaken));
     let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).unwrap();
     assert_eq!(tombstone.copies.len(), 1);
-    // The thing is one, whatever it is called.
+    // The service is the same under both names.
     lab.agent(&node).running.insert("renamed".to_owned());
     lab.agent(&node).cut = false;
     lab.until(60_000, "adopted", |lab| lab.is("renamed", ServiceState::Started));

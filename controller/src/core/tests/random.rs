@@ -1,4 +1,4 @@
-//! What must hold whatever happens: random faults over real cores, and random inputs into one.
+//! Properties that must always hold: random faults over real cores, and random inputs into one core.
 
 use super::lab::Lab;
 use crate::core::replica::Replica;
@@ -159,12 +159,12 @@ fn exists(lab: &Lab, name: &str) -> bool {
     lab.read::<Resource>(&key).is_some_and(|resource| resource.metadata.deletion_timestamp.is_none())
 }
 
-/// How many cases a run tries: `HACTL_RANDOM_CASES`, else 40.
+/// Returns the number of cases: `HACTL_RANDOM_CASES`, 40 by default.
 fn cases() -> u32 {
     std::env::var("HACTL_RANDOM_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }
 
-/// Epochs never go back, in the whole history of the store.
+/// Checks that epochs never decrease, over the whole history of the store.
 fn epochs_rise(lab: &Lab) {
     let mut epochs: BTreeMap<String, u64> = BTreeMap::new();
     for (_, changes) in lab.state.changes_since(lab.keys.root(), 1).unwrap() {
@@ -184,8 +184,8 @@ fn epochs_rise(lab: &Lab) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// Never two (checked at every turn), epochs rise, every leader's write is signed, and once faults stop every
-    /// service that is wanted runs once.
+    /// A service never runs twice (checked at every step), epochs rise, and every leader's write has the leader's
+    /// guard. After the faults end, every service that is requested to run does so once.
     #[test]
     fn whatever_fails_never_two_and_in_the_end_one(faults in proptest::collection::vec(fault(), 1..40)) {
         let mut lab = Lab::new(2, &NODES);
@@ -315,7 +315,8 @@ fn input() -> impl Strategy<Value = Input> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No sequence of inputs makes the core panic, ask without end, or write unsigned or unguarded.
+    /// No sequence of inputs makes the core panic, emit effects endlessly, or write without the leader's guard or a
+    /// guard of the written key.
     #[test]
     fn no_sequence_of_inputs_makes_it_panic(inputs in proptest::collection::vec((input(), 0..5_000_u64), 1..60)) {
         let mut core = Replica::new(Config {

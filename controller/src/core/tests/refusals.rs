@@ -1,4 +1,4 @@
-//! What a command is refused for, word for word: SEMANTICS, section 5.
+//! Tests of the exact messages of refused commands (SEMANTICS, section 5).
 
 use super::lab::Lab;
 use super::services::{group, grouped, lab, operation, other, started};
@@ -10,7 +10,7 @@ use ha_api_types::resource::{RequestedState, ResourceSpec, ServiceState};
 
 const MOVES: [OperationAction; 2] = [OperationAction::Migrate, OperationAction::Relocate];
 
-/// Asks, and compares what it is refused for.
+/// Requests an operation, and compares the reason and message of its refusal.
 fn check(lab: &mut Lab, spec: OperationSpec, reason: Reason, message: &str) {
     let action = spec.action;
     let name = format!("{action:?}-{}", lab.now.raw.0).to_lowercase();
@@ -24,7 +24,7 @@ fn check(lab: &mut Lab, spec: OperationSpec, reason: Reason, message: &str) {
     );
 }
 
-/// Both moves, to a node.
+/// Checks the refusal of both kinds of moves to a node.
 fn check_moves(lab: &mut Lab, node: &str, reason: Reason, message: &str) {
     for action in MOVES {
         check(lab, operation(action, Some(node)), reason, message);

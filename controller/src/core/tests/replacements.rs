@@ -1,4 +1,5 @@
-//! Replacing the secondary of a service that runs: what is refused, what becomes of it, and which copy counts meanwhile.
+//! Tests of replacements of the secondary of a running service: refusals, outcomes, and the copy that counts
+//! meanwhile.
 
 use super::agent::{Agent, Read, read};
 use super::lab::Lab;
@@ -20,10 +21,10 @@ use ha_api_types::resource::{
 use ha_store::memory_state::MemoryState;
 use ha_store::{Guard, Transaction, Write};
 
-/// What becomes of replacements that a scripted agent is asked for.
+/// Outcome of replacements that a scripted agent is ordered to make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Replaces {
-    /// They end well.
+    /// They succeed.
     #[default]
     Well,
     /// They fail.
@@ -33,7 +34,7 @@ pub(super) enum Replaces {
 }
 
 impl Agent {
-    /// What it has said about the replacement that an assignment asks for.
+    /// Returns the agent's report on the replacement that an assignment requests.
     pub(super) fn replacement_said(
         &self,
         state: &MemoryState,
@@ -46,7 +47,7 @@ impl Agent {
         report.value.replacement.filter(|said| said.uid == asked.uid)
     }
 
-    /// Goes a step further with a replacement; `true`: it has one under way, which ends before anything else.
+    /// Advances a replacement by one step. Returns `true` if one is in progress, which ends before any other action.
     pub(super) fn replace(
         &mut self,
         state: &mut MemoryState,
@@ -82,7 +83,7 @@ impl Agent {
     }
 }
 
-/// A lab whose `web` runs on node1 and has its data there and on node2; all nodes reach its pool.
+/// Returns a lab in which `web` runs on node1 and has its data there and on node2; all nodes reach its pool.
 fn replicated() -> Lab {
     let mut lab = lab(&["node1", "node2", "node3", "node4"]);
     for node in ["node1", "node2", "node3", "node4"] {
@@ -112,7 +113,7 @@ fn ask(lab: &mut Lab, name: &str, node: &str) {
     lab.operate(name, operation(OperationAction::ReplaceSecondary, Some(node)));
 }
 
-/// A replacement that its node has begun and that does not end.
+/// Returns a lab with a replacement that its node has begun and that does not end.
 fn replacing() -> Lab {
     let mut lab = replicated();
     lab.agent("node1").faults.replaces = Replaces::Hangs;
@@ -136,7 +137,7 @@ fn the_new_secondary_counts_until_another_one_is_declared() {
     assert_eq!(lab.operation("replace").message, "node3 is its secondary in place of node2");
     assert_eq!((secondary(&lab), lab.status("web").replacement), (Some("node3".to_owned()), None));
     assert_eq!(lab.assignment("web"), Some(before), "the service goes on under the permit that it had");
-    // It fails over to the new one, and what was the primary has the other copy.
+    // The service fails over to the new secondary, and the previous primary has the other copy.
     lab.agent("node1").die();
     lab.until(30_000, "recovered", |lab| lab.places("web") == ["node3"]);
     lab.until(5_000, "started", |lab| lab.is("web", ServiceState::Started));
@@ -185,7 +186,7 @@ fn a_node_lost_in_the_middle_is_recovered_on_the_old_secondary() {
 #[test]
 fn a_node_lost_right_after_it_said_done_is_recovered_on_the_new_secondary() {
     let mut lab = replacing();
-    // The leader is away when the node says so, and then the node dies.
+    // The leader is down when the node reports the outcome, and then the node dies.
     lab.members[0].running = false;
     lab.agent("node1").faults.replaces = Replaces::Well;
     lab.run(1_000);
@@ -200,7 +201,7 @@ fn a_node_lost_right_after_it_said_done_is_recovered_on_the_new_secondary() {
 fn what_a_node_said_last_is_taken_in_before_it_is_admitted_again() {
     for lost in 0..3 {
         let mut lab = replacing();
-        // The leader closes the epoch and dies before it has heard that the replacement ended well.
+        // The leader closes the epoch and dies before it receives the success of the replacement.
         lab.members[0].running = false;
         lab.agent("node1").faults.replaces = Replaces::Well;
         lab.run(1_000);
@@ -212,7 +213,7 @@ fn what_a_node_said_last_is_taken_in_before_it_is_admitted_again() {
         lab.state.commit(&close).applied().unwrap();
         lab.agent("node1").boot();
         lab.run(10_000);
-        // The next one's first words about the service are lost.
+        // The next leader's first writes about the service are lost.
         let key = lab.keys.status(Kind::Resource, "web");
         lab.lose_of = vec![key.clone(); lost];
         lab.add_controller("c1", "1");
@@ -320,7 +321,7 @@ fn few_at_once_of_a_node() {
     );
 }
 
-/// Asks, and compares what it is refused for.
+/// Requests a replacement, and compares the reason and message of its refusal.
 fn check(node: &str, change: impl FnOnce(&mut Lab), reason: Reason, message: &str) {
     let mut lab = replicated();
     change(&mut lab);

@@ -1,4 +1,4 @@
-//! A store that was restored from a backup (FENCING, R10.13 to R10.15).
+//! Tests of a store that was restored from a backup (FENCING, R10.13 to R10.15).
 
 use super::lab::Lab;
 use ha_api_types::operation::{OperationAction, OperationPhase, OperationSpec};

@@ -1,4 +1,4 @@
-//! The rules of SEMANTICS, sections 2 to 7, and of FENCING, sections 6 to 8, by name.
+//! Tests of the rules of SEMANTICS, sections 2 to 7, and of FENCING, sections 6 to 8, by name.
 
 use super::lab::Lab;
 use ha_api_types::meta::ConditionStatus;
@@ -106,7 +106,7 @@ fn two_running_copies_are_an_error_that_names_both_and_nothing_is_started() {
     lab.settle();
     lab.agent("node2").running.insert("web".to_owned());
     lab.resource("web");
-    // The second copy is only reported: the laboratory itself would not stand two.
+    // The second copy is only reported: the lab's own invariants would not allow two.
     lab.agent("node3").faults.mute = true;
     lab.run(500);
     let key = lab.keys.service_report("node3", "web");
@@ -211,7 +211,7 @@ fn without_another_node_it_is_tried_again_in_place() {
 fn a_second_copy_started_by_hand_is_an_error_that_names_both_and_is_cleared_by_stopping_both() {
     let (mut lab, node) = started(&["node1", "node2", "node3"]);
     let second = other(&lab, &node);
-    // The second copy is only reported: the laboratory itself would not stand two.
+    // The second copy is only reported: the lab's own invariants would not allow two.
     lab.agent(&second).faults.mute = true;
     let key = lab.keys.service_report(&second, "web");
     let known: ha_api_types::record::ServiceReport = lab.read(&key).unwrap();
@@ -291,7 +291,7 @@ fn ignored_is_not_managed_and_is_probed_anew_when_it_is_managed_again() {
     lab.until(2_000, "ignored", |lab| lab.is("web", ServiceState::Ignored));
     assert!(lab.assignment("web").is_none());
     assert_eq!(lab.places("web"), std::slice::from_ref(&node), "left as it is");
-    // Moved by hand while nobody manages it.
+    // The service is moved by hand while it is unmanaged.
     let target = other(&lab, &node);
     lab.agent(&node).running.clear();
     lab.agent(&target).running.insert("web".to_owned());
@@ -322,7 +322,7 @@ fn deleting_leaves_the_service_and_a_tombstone_where_it_may_run() {
     assert_eq!(lab.places("web"), std::slice::from_ref(&node));
     let tombstone: Tombstone = lab.read(&lab.keys.tombstone("web")).unwrap();
     assert!(tombstone.nodes.contains(&node));
-    // Re-created: it waits for that node's answer and is adopted there.
+    // After the resource is created again, it waits for that node's answer, and the service is adopted there.
     lab.start("web");
     assert_eq!(lab.places("web"), [node]);
     assert!(lab.read::<Tombstone>(&lab.keys.tombstone("web")).is_none());
@@ -401,7 +401,7 @@ fn operations_that_cannot_be_are_refused_and_old_ones_removed() {
 #[test]
 fn nothing_is_written_when_nothing_changes() {
     let (mut lab, _) = started(&["node1", "node2"]);
-    // Nodes have had the time to come by then, so that the reservation check is told.
+    // By then the set of nodes counts as complete, so the N+1 check has been published.
     lab.run(60_000);
     let before = lab.members[0].commits.len();
     let applied = |lab: &Lab, from: usize| {

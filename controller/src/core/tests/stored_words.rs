@@ -1,6 +1,7 @@
-//! Every enum that is stored, and every record and request: another version's words and fields hide nothing (FENCING, R1.16).
+//! Tests of every stored enum, record and request: unknown words and fields of another version hide no other value
+//! (FENCING, R1.16).
 //!
-//! The enums are taken from the sources of the API types, so that a new one without a sample here fails.
+//! The enums are read from the sources of the API types, so that a new enum without a sample here fails the test.
 
 use super::unreadable::strings;
 use crate::core::world::World;
@@ -25,10 +26,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// A word of a version to come.
+/// A word of a future version.
 const NOVEL: &str = "Novel";
 
-/// A stored value or a request: its key, if it has one that the leader reads, the value, and how its type reads it.
+/// A stored value or a request: its key (if the leader reads it), the value, and how its type reads the value.
 struct Sample {
     key: Option<String>,
     value: Value,
@@ -44,7 +45,7 @@ fn sample<T: DeserializeOwned + Serialize>(key: impl Into<Option<String>>, value
     Sample { key: key.into(), value, read: read::<T> }
 }
 
-/// A value of each stored type and each request, in which every word of the type is.
+/// Returns a value of each stored type and each request, with every word of the type.
 fn samples() -> Vec<Sample> {
     let keys = Keys::new("test");
     let definition = json!({"name": "web", "uid": "u", "driver": {"simulated": {"type": "vm"}}});
@@ -142,13 +143,13 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
-/// The words that an error names as the known ones: `unknown variant …, expected one of …`.
+/// Returns the known words that an error lists: `unknown variant …, expected one of …`.
 fn expected(error: &str) -> Option<BTreeSet<String>> {
     let (_, list) = error.split_once("unknown variant `Novel`, expected ")?;
     Some(list.split('`').skip(1).step_by(2).map(str::to_lowercase).collect())
 }
 
-/// The enums of a source file that are read from stored text, with their variants as they are stored, in lower case.
+/// Returns the enums of a source file that are read from stored text, with their stored variants in lower case.
 fn enums(source: &str) -> Vec<(String, BTreeSet<String>)> {
     let mut found = Vec::new();
     let mut attributes = String::new();
@@ -189,7 +190,7 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// Enums that no stored value and no request has, or whose unknown words another rule covers.
+/// Enums without a stored value or request, or with unknown words that another rule covers.
 const EXEMPT: [(&str, &str); 7] = [
     ("DriverKind", "a driver is stored as the name of a field; one that is unknown is R3.9"),
     ("Protocol", "the ports of a podman container: within a resource's spec, which is unreadable as a whole"),
@@ -213,7 +214,7 @@ fn each_stored_enum_has_a_sample_in_which_an_unknown_word_is_noticed() {
             *novel.pointer_mut(&pointer).expect("it is there") = json!(NOVEL);
             let Err(error) = (sample.read)(&novel) else { continue };
             seen.extend(expected(&error));
-            // The leader keeps the key as one that it cannot read, so that the value is never taken for absent.
+            // The leader records the key as unreadable, so that the value never counts as absent.
             if let Some(key) = &sample.key {
                 assert!(is_noticed(key, &novel), "{key} {pointer}");
             }
@@ -252,7 +253,8 @@ fn an_unknown_field_of_a_record_or_request_changes_nothing() {
         if let Some(key) = &sample.key {
             assert!(!is_noticed(key, &more), "{key}");
         }
-        // Users misspell fields of specs, which the API refuses; a reader of stored ones takes them.
+        // Users can misspell fields of specs, and the API refuses that. A reader of stored specs accepts unknown
+        // fields.
         if let Some(spec) = more.get_mut("spec").and_then(Value::as_object_mut) {
             spec.insert("novel".to_owned(), json!(1));
             assert_eq!((sample.read)(&more), Ok(plain), "{}", sample.value);

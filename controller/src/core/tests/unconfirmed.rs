@@ -1,4 +1,4 @@
-//! What may still run somewhere is never started elsewhere: FENCING, sections 3, 5, 7 and 10.
+//! Tests that a service which may still run on a node is never started elsewhere (FENCING, sections 3, 5, 7 and 10).
 
 use super::lab::Lab;
 use ha_api_types::operation::{OperationAction, OperationSpec};
@@ -21,7 +21,8 @@ fn clear_error(lab: &mut Lab, name: &str) {
     lab.operate(name, OperationSpec { action, resource, ..OperationSpec::default() });
 }
 
-/// The same boot registers anew while its epoch is open, and names what it could not stop.
+/// Returns a node that registers again in the same boot, while its epoch is open, and names a service that it could
+/// not stop.
 fn registered_with_what_it_could_not_stop() -> (Lab, String) {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).faults.fails_stop.insert("web".to_owned());
@@ -92,13 +93,14 @@ fn a_copy_that_was_not_guarded_is_not_released_for_an_exclusive_start() {
     let node = lab.start_what_may_run_twice("web");
     lab.agent(&node).armed = false;
     lab.run(2_000);
-    // The API refuses this edit; after a restore or an upgrade the spec may say so all the same (R6.11).
+    // The API refuses this edit. After a restore or an upgrade, the spec may nevertheless contain it (R6.11).
     lab.edit::<ResourceSpec>("web", |resource| resource.spec.exclusive = true);
     lab.run(2_000);
     assert_eq!(lab.places("web"), std::slice::from_ref(&node), "it continues");
     lab.agent(&node).cut = true;
     lab.run(60_000);
-    // Nothing was armed for it, so (g) closes its node; but that says nothing of what the node did not guard (R5.24).
+    // The watchdog was not armed for the service, so (g) closes the node's epoch. That says nothing about services
+    // that the node did not guard (R5.24).
     assert_ne!(lab.fence(&node).state, FenceState::Open, "{}", lab.show());
     assert_eq!(lab.places("web"), std::slice::from_ref(&node), "{}", lab.show());
     let ready = lab.status("web").conditions.into_iter().find(|condition| condition.kind == "Ready").unwrap();

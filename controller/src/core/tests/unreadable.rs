@@ -1,4 +1,5 @@
-//! Values that one version writes and another cannot read (FENCING, section 1): upgrades and rollbacks, in both orders.
+//! Tests of values that one version writes and another cannot read (FENCING, section 1): upgrades and rollbacks, in
+//! both orders.
 
 use super::fencing::running_on;
 use super::lab::{Lab, Lens};
@@ -18,17 +19,17 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// A word of a version to come.
+/// A word of a future version.
 const NOVEL: &str = "Novel";
 
-/// Where a word is: the sort of key, and the field as a JSON pointer.
+/// Location of a word: the type of the key, and the field as a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     sort: String,
     field: String,
 }
 
-/// The sort of a key: the same for all nodes and resources.
+/// Returns the type of a key, which is the same for all nodes and resources.
 fn sort(keys: &Keys, key: &str) -> Option<String> {
     Some(match keys.parse(key)? {
         Key::Spec(kind, _) => format!("spec/{}", kind.singular()),
@@ -59,7 +60,8 @@ fn with(entry: &Entry, change: impl FnOnce(&mut Value)) -> Entry {
     Entry { value: value.to_string().into_bytes().into(), ..entry.clone() }
 }
 
-/// A version that does not know the words at this place: of every entry, or of those written up to a revision.
+/// Returns the lens of a version that does not know the words at this place: in every entry, or in those written up
+/// to a revision.
 fn lens(keys: &Keys, place: &Place, until: Option<Revision>) -> Lens {
     let (keys, place) = (keys.clone(), place.clone());
     Rc::new(move |entry| {
@@ -80,7 +82,7 @@ fn at(sort: &str, field: &str) -> Place {
     Place { sort: sort.to_owned(), field: field.to_owned() }
 }
 
-/// The pointers of all strings in a value.
+/// Collects the pointers of all strings in a value.
 pub(super) fn strings(value: &Value, prefix: &str, found: &mut Vec<String>) {
     match value {
         Value::String(_) => found.push(prefix.to_owned()),
@@ -104,7 +106,8 @@ fn is_readable(keys: &Keys, entry: &Entry) -> bool {
     world.unreadable.is_empty()
 }
 
-/// Stored records of an eventful life: starts, a loss, a device-less fence, an operation, a disarmed cluster.
+/// Returns records of a varied history: starts, a lost node, fencing without a device, an operation, a disarmed
+/// cluster.
 fn samples() -> (Keys, Vec<Entry>) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     let mut samples = Vec::new();
@@ -134,7 +137,7 @@ fn samples() -> (Keys, Vec<Entry>) {
     (lab.keys.clone(), samples)
 }
 
-/// The places of all words that are stored: strings for which another one cannot be read.
+/// Returns the places of all stored words: strings that make the value unreadable if they are replaced.
 fn words() -> BTreeSet<Place> {
     let (keys, samples) = samples();
     let mut places = BTreeSet::new();
@@ -185,8 +188,8 @@ fn an_unknown_field_hides_nothing() {
     assert_eq!((request.epoch, request.sent_sequence), (2, 3));
 }
 
-/// Every stored word is unknown to a version: what a new leader of that version does with it, and what becomes of the services
-/// once every process has the same version again.
+/// For each stored word, a version that does not know it causes neither a second copy nor a lost failover. The
+/// services recover once every process has the same version again.
 #[test]
 fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
     let places = words();
@@ -211,11 +214,13 @@ fn no_unknown_word_makes_a_second_copy_or_loses_a_failover() {
     }
 }
 
-/// Agents and a former leader write the word; the present leader does not know it. A node dies. Then the upgrade ends.
+/// Agents and a former leader write the word, and the present leader does not know it. A node dies. Then the upgrade
+/// ends.
 fn agents_first(place: &Place) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     lab.replace_controller(0, "old", Some(lens(&lab.keys, place, None)));
-    // Another version never comes to rest about what it writes itself and cannot read: a leader that writes a word knows it.
+    // This case cannot occur for the leader's own keys: a leader that writes a word also knows it. In this test,
+    // such a leader would never settle.
     let own = ["fence", "assignment", "tombstone", "status/"].iter().any(|sort| place.sort.starts_with(sort));
     if own {
         return;
@@ -230,21 +235,22 @@ fn agents_first(place: &Place) {
     assert!(!lab.places("web").contains(&node));
 }
 
-/// The word was stored by the version before a rollback. The process that writes it now does not know it, and a node dies.
+/// The version before a rollback stored the word. The process that writes the key now does not know it, and a node
+/// dies.
 fn rolled_back(place: &Place) {
     let (mut lab, node) = running_on(&["node1", "node2", "node3"]);
     let until = lab.state.revision();
     lab.replace_controller(0, "old", Some(lens(&lab.keys, place, Some(until))));
     lab.run(15_000);
     if place.sort == "fence" {
-        // Of a fence only an operator's word is a proof.
+        // For an unreadable fence, only an operator's confirmation is a proof.
         assert_eq!(lab.places("web"), [node.as_str()], "{place:?}");
         return;
     }
     lab.agent(&node).die();
     lab.run(40_000);
     if ["report", "alive", "spec"].iter().any(|sort| place.sort.starts_with(sort)) {
-        // What the dead node has said is never said again, and what users write is theirs.
+        // The dead node does not rewrite its reports, and only users write specs.
         lab.replace_controller(0, "new", None);
     }
     lab.until(60_000, &format!("{place:?}: recovered"), |lab| {
@@ -256,7 +262,7 @@ fn rolled_back(place: &Place) {
 #[test]
 fn an_unreadable_service_report_is_an_active_copy() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
-    // No silence proves this node gone.
+    // Silence does not prove the loss of a virtual machine.
     lab.agent(&node).is_virtual = true;
     lab.run(2_000);
     lab.replace_controller(0, "old", Some(lens(&lab.keys, &at("report/resource", "/phase"), None)));
@@ -273,7 +279,7 @@ fn an_unreadable_service_report_of_an_earlier_epoch_is_over() {
     let (mut lab, node) = running_on(&["node1", "node2"]);
     lab.agent(&node).die();
     lab.until(30_000, "recovered", |lab| !lab.places("web").is_empty());
-    // The report of the lost boot stays in the store.
+    // The report of the previous boot stays in the store.
     lab.agent(&node).boot();
     lab.agent(&node).faults.mute = true;
     lab.until(20_000, "back", |lab| lab.fence(&node).state == FenceState::Open);
@@ -325,7 +331,7 @@ fn an_unreadable_fence_counts_as_fencing_until_an_operator_confirms() {
     lab.agent(other).die();
     lab.agent(other).boot();
     lab.run(30_000);
-    // The other node's fence cannot be read either: it registers once an operator has confirmed it off too.
+    // The other node's fence is also unreadable. That node registers once an operator has confirmed it off too.
     let fence = lab.fence(other);
     assert_eq!(fence.state, FenceState::Open);
 }
@@ -348,7 +354,7 @@ fn an_unreadable_cluster_changes_nothing_also_for_a_new_process() {
     lab.agent(&node).cut = true;
     lab.run(60_000);
     assert_eq!(lab.fence(&node).state, FenceState::Open, "nothing is fenced on silence: {}", lab.show());
-    // Where the active settings cannot be read either, nothing at all is planned.
+    // If the active settings are unreadable too, nothing is planned.
     let (keys, hides) =
         (lab.keys.clone(), lens(&lab.keys, &at("spec/cluster", "/spec/shutdownPolicy"), None));
     let neither: Lens = Rc::new(move |entry| {
@@ -381,14 +387,14 @@ fn the_lowest_version_of_controllers_and_registered_nodes_is_kept() {
         status.protocol
     };
     lab.run(2_000);
-    // The scripted agents do not name a version.
+    // The scripted agents do not report a version.
     assert_eq!(protocol(&lab), Protocol::FIRST);
     for name in ["node1", "node2"] {
         lab.agent(name).protocol = Protocol::CURRENT;
     }
     lab.run(3_000);
     assert_eq!(protocol(&lab), Protocol::CURRENT);
-    // A node that is not registered any more does not count.
+    // A node that is no longer registered does not count.
     lab.agent("node2").protocol = Protocol::FIRST;
     lab.run(3_000);
     assert_eq!(protocol(&lab), Protocol::FIRST);

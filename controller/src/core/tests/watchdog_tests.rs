@@ -1,4 +1,4 @@
-//! `hactl node test-watchdog`, as the leader lets it go ahead and follows it.
+//! Tests of `hactl node test-watchdog`: how the leader allows a test and follows its progress.
 
 use super::fencing::running_on;
 use super::lab::Lab;
@@ -16,7 +16,7 @@ fn test_of(lab: &Lab, node: &str) -> OperationSpec {
     }
 }
 
-/// Asks, and looks what the leader says.
+/// Requests a test, and checks the leader's answer.
 fn check(lab: &mut Lab, name: &str, spec: OperationSpec, phase: OperationPhase, reason: Reason, part: &str) {
     lab.operate(name, spec);
     lab.run(300);
@@ -24,7 +24,7 @@ fn check(lab: &mut Lab, name: &str, spec: OperationSpec, phase: OperationPhase, 
     assert!((said.phase, said.reason) == (phase, reason) && said.message.contains(part), "{said:?}");
 }
 
-/// The node on which nothing runs, in maintenance.
+/// Returns the node without services, in maintenance.
 fn idle(lab: &mut Lab, busy: &str) -> String {
     let names = ["node1", "node2"];
     let name = names.into_iter().find(|name| *name != busy).expect("two nodes");
@@ -46,7 +46,7 @@ fn only_an_idle_node_that_is_there_is_let_reset() {
         Reason::Refused,
         "not in maintenance: hactl node maintenance enable",
     );
-    // There is no other node that could take its service.
+    // No other node is eligible for its service.
     let other = idle(&mut lab, &busy);
     lab.edit::<NodeSpec>(&busy, |node| node.spec.maintenance = true);
     lab.run(500);
@@ -96,7 +96,7 @@ fn what_was_never_tested_does_not_count_where_a_test_is_required() {
         conditions.into_iter().find(|one| one.kind == "Watchdog").map(|one| one.reason)
     };
     assert_eq!(message(&lab), Some(Reason::WatchdogUntested));
-    // It may be tested all the same, and counts then.
+    // The watchdog can nevertheless be tested, and counts afterwards.
     let spec = test_of(&lab, &idle);
     check(&mut lab, "test", spec, OperationPhase::Running, Reason::InProgress, "is waited for");
     lab.agent(&idle).die();

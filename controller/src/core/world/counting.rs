@@ -1,4 +1,5 @@
-//! What the changes of records mean to whoever counts: each is seen once, whoever wrote it and whatever its commit was answered.
+//! Counting of events from changes of records. Each event is counted once, whichever process wrote it and whatever
+//! the outcome of the commit.
 
 use super::World;
 use crate::core::counted::{Counted, FailoverPhase};
@@ -11,29 +12,29 @@ use ha_api_types::resource::ServiceState;
 use ha_api_types::time::Mono;
 use std::collections::BTreeMap;
 
-/// What was seen and not yet taken, and what is under way.
+/// Events that were not taken yet, and phases in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counting {
     seen: Vec<Counted>,
-    /// When the epochs of nodes that are being fenced were closed.
+    /// Time of the close, by node that is being fenced.
     closed: BTreeMap<String, Mono>,
-    /// When services whose node failed were told to start elsewhere.
+    /// Time of the assignment to another node, by service whose node failed.
     placed: BTreeMap<String, Mono>,
 }
 
-/// A service as it was.
+/// Previous state of a service.
 pub(super) struct Before {
     state: ServiceState,
     node: Option<String>,
 }
 
 impl World {
-    /// What happened since it was last asked.
+    /// Returns the events since the last call.
     pub(in crate::core) fn take_counted(&mut self) -> Vec<Counted> {
         self.counting.as_mut().map(|counting| std::mem::take(&mut counting.seen)).unwrap_or_default()
     }
 
-    /// A service as it is now, for [`World::count_service`].
+    /// Returns the present state of a service, for a later call of [`World::count_service`].
     pub(super) fn before(&self, name: &str) -> Option<Before> {
         self.counting.as_ref()?;
         let status = self.resource_statuses.get(name).map(|known| &known.value);
@@ -43,7 +44,7 @@ impl World {
         })
     }
 
-    /// The status of a service was seen.
+    /// Counts a change of a service's status.
     pub(super) fn count_service(&mut self, name: &str, before: Option<Before>, now: Mono) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
         let Some(status) = self.resource_statuses.get(name).map(|known| &known.value) else { return };
@@ -99,14 +100,14 @@ impl World {
         counting.placed.remove(name);
     }
 
-    /// The status of a service is gone.
+    /// Forgets a service whose status was deleted.
     pub(super) fn forget_counting(&mut self, name: &str) {
         if let Some(counting) = &mut self.counting {
             counting.placed.remove(name);
         }
     }
 
-    /// The fence of a node was seen, and stood thus before.
+    /// Counts a change of a node's fence, given its previous state.
     pub(super) fn count_fence(&mut self, node: &str, before: Option<FenceState>, now: Mono) {
         let (Some(counting), Some(before)) = (&mut self.counting, before) else { return };
         let Some(fence) = self.fences.get(node).map(|known| &known.value) else { return };
@@ -141,7 +142,7 @@ impl World {
         }
     }
 
-    /// The status of an operation was seen, and it was in this phase before.
+    /// Counts a change of an operation's status, given its previous phase.
     pub(super) fn count_operation(&mut self, name: &str, before: Option<OperationPhase>) {
         let Some(counting) = &mut self.counting else { return };
         let Some(phase) = self.operation_statuses.get(name).map(|known| known.value.phase) else { return };

@@ -1,19 +1,19 @@
-//! When the last move of each service failed, on this process's own clock.
+//! Time of the last failed move of each service, on this process's own clock.
 
 use super::World;
 use ha_api_types::time::Mono;
 
-/// How often in a row the moves of a service have failed, and since when it has been so often.
+/// Number of consecutive failed moves of a service, and the time of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedMoves {
-    /// How often.
+    /// Number of consecutive failures.
     pub count: u32,
-    /// When that was first seen. What else is written about the service meanwhile does not matter.
+    /// Time at which this number was first seen. Other writes about the service do not change it.
     pub since: Mono,
 }
 
 impl World {
-    /// The status of a service was seen.
+    /// Observes a change of a service's status.
     pub(super) fn observe_failed_moves(&mut self, name: &str, now: Mono) {
         let count = self.resource_statuses.get(name).map_or(0, |status| status.value.move_failures);
         if count == 0 {

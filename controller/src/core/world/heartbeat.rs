@@ -1,4 +1,5 @@
-//! Reading heartbeats: most of what a store tells, and nearly always the one before with a higher count.
+//! Parsing of heartbeats. They are most of the changes in etcd, and nearly always differ from the previous one only
+//! in the sequence number.
 
 use super::Table;
 use super::tables::put_record;
@@ -7,7 +8,7 @@ use ha_api_types::record::Alive;
 use ha_api_types::time::Mono;
 use ha_store::Entry;
 
-/// Takes in a heartbeat; `before` is the text of the one that the table holds.
+/// Applies a heartbeat; `before` is the text of the heartbeat in the table.
 pub(super) fn put(
     table: &mut Table<Alive>,
     name: &str,
@@ -26,20 +27,21 @@ pub(super) fn put(
     put_record(table, name, entry, now)
 }
 
-/// The new count, if two texts differ in nothing else. As the first is sound JSON that ends in `"sequence":` and a number,
-/// a second that differs only in that number is too, and says the same otherwise.
+/// Returns the new sequence number if two texts differ in nothing else. The first text is valid JSON that ends in
+/// `"sequence":` and a number. So a second text that differs only in that number is valid too, with the same other
+/// fields.
 fn counted_on(before: &[u8], after: &[u8]) -> Option<u64> {
     let (start, _) = split(before)?;
     let (same_start, sequence) = split(after)?;
     (start == same_start).then_some(sequence)
 }
 
-/// What stands before the count, and the count.
+/// Returns the text before the sequence number, and the number.
 fn split(text: &[u8]) -> Option<(&[u8], u64)> {
     let rest = text.strip_suffix(b"}")?;
     let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (start, digits) = rest.split_at(rest.len() - digits);
-    // After an escape the quotation mark would belong to the name.
+    // After an escape, the quotation mark would be part of the field name.
     if !(start.ends_with(b",\"sequence\":") || start.ends_with(b"{\"sequence\":")) {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Which thing each resource names, and which resources name one thing (FENCING, R7.13).
+//! Identity of each resource, and the resources with the same identity (FENCING, R7.13).
 
 use super::World;
 use ha_api_types::driver::Identity;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The identities of all resources, in both directions.
+/// Identities of all resources, in both directions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Identities {
     of: BTreeMap<String, Identity>,
@@ -12,17 +12,17 @@ pub(super) struct Identities {
 }
 
 impl World {
-    /// The identity of a resource's definition; `None` when it cannot be told.
+    /// Returns the identity of a resource's definition; `None` if it cannot be determined.
     pub fn identity(&self, resource: &str) -> Option<&Identity> {
         self.identities.of.get(resource)
     }
 
-    /// The resources that have an identity.
+    /// Returns the resources with an identity.
     pub fn named_as(&self, identity: &Identity) -> impl Iterator<Item = &String> {
         self.identities.named.get(identity).into_iter().flatten()
     }
 
-    /// Follows a change of a resource.
+    /// Updates the identity after a change of a resource.
     pub(super) fn work_out_identity(&mut self, name: &str) {
         let identities = &mut self.identities;
         if let Some(known) = identities.of.remove(name)

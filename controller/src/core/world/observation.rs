@@ -1,38 +1,39 @@
-//! When each node and each candidate was last heard, on this process's own clock. Followers observe too.
+//! Times at which this process last observed each node and each candidate, on its own clock. Followers observe too.
 
 use super::World;
 use ha_api_types::record::{FenceState, Revision};
 use ha_api_types::time::{Millis, Mono};
 
-/// What a process knows of a node's heartbeats.
+/// Observation of a node's heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// `o` of FENCING, section 5: when `alive` was last seen to change, or when the node was first seen at all.
+    /// `o` of FENCING, section 5: time of the last observed change of `alive`, or of the first observation of the
+    /// node.
     pub since: Mono,
-    /// The revision of that change; `None`: no heartbeat was seen.
+    /// Revision of that change; `None` if no heartbeat was seen.
     pub revision: Option<Revision>,
-    /// The epoch whose opening was observed.
+    /// Epoch and request of the last observed opening.
     opened: Option<(u64, Option<Revision>)>,
 }
 
-/// What a process knows of a candidate's refreshes.
+/// Observation of a candidate's refreshes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refreshed {
-    /// When one of its keys was last seen to change, or when they were first seen at all.
+    /// Time of the last observed change of the candidate's keys, or of their first observation.
     pub since: Mono,
-    /// A change was seen; otherwise the keys may be of any age.
+    /// `true` if a change was seen; otherwise the keys may be of any age.
     pub is_seen: bool,
 }
 
 impl World {
-    /// A candidate's candidate or refresh key was seen with another revision: builds from before `refresh/<id>` put the
-    /// candidate key every Ki.
+    /// Observes a new revision of a candidate or refresh key. Versions without `refresh/<id>` put the candidate key
+    /// every Ki.
     pub(super) fn observe_refresh(&mut self, id: &str, is_change: bool, now: Mono) {
         let known = self.refreshed.get(id).is_some_and(|known| known.is_seen);
         self.refreshed.insert(id.to_owned(), Refreshed { since: now, is_seen: known || is_change });
     }
 
-    /// A heartbeat was seen. Returns whether it came so late that the node may have been taken for silent.
+    /// Observes a heartbeat. Returns `true` if it was so late that the node may have counted as silent.
     pub(super) fn observe_heartbeat(&mut self, node: &str, revision: Revision, now: Mono) -> bool {
         let valid_ms = self.heartbeat_valid_ms(node);
         match self.observations.get_mut(node) {
@@ -51,14 +52,15 @@ impl World {
         }
     }
 
-    /// This process has granted a node's agent not to declare it dead: that counts as a heartbeat, from now.
+    /// Records that this process granted hold to a node's agent, which counts as a heartbeat from now on.
     pub(in crate::core) fn observe_hold(&mut self, node: &str, now: Mono) {
         if let Some(known) = self.observations.get_mut(node) {
             known.since = now;
         }
     }
 
-    /// Th of a node, milliseconds: what it committed itself; the cluster's while it has committed nothing.
+    /// Returns Th of a node in milliseconds: the committed value, or that of the cluster if the node has committed
+    /// none.
     pub fn heartbeat_valid_ms(&self, node: &str) -> Millis {
         self.node_reports.get(node).map_or_else(
             || self.timings().heartbeat_valid_ms,
@@ -66,7 +68,7 @@ impl World {
         )
     }
 
-    /// A fence was seen: a node that was just admitted has the time of a first heartbeat from now.
+    /// Observes a fence. A node that was just admitted has the time for a first heartbeat from now on.
     pub(super) fn observe_fence(&mut self, node: &str, now: Mono) {
         let Some(fence) = self.fences.get(node) else { return };
         let open =

@@ -1,4 +1,5 @@
-//! Which words may be written: the version that every controller and every registered node reads (FENCING, R1.12, R1.13).
+//! Protocol version of writes: the version that every controller and every registered node reads (FENCING, R1.12,
+//! R1.13).
 
 use super::World;
 use ha_api_types::lenient;
@@ -7,7 +8,7 @@ use ha_api_types::record::{Candidate, FenceState};
 use ha_store::Entry;
 
 impl World {
-    /// The controllers by id; a field that cannot be read says nothing.
+    /// Returns the controllers by id. An unreadable field has its default value.
     pub fn candidates(&self) -> impl Iterator<Item = (&String, Candidate)> {
         let read = |entry: &Entry| lenient::read(&entry.value).unwrap_or_else(|partial| partial.value);
         self.candidate_entries.iter().map(move |(id, entry)| (id, read(entry)))
@@ -19,13 +20,14 @@ impl World {
         stored.unwrap_or(version <= Protocol::FIRST)
     }
 
-    /// The controllers and registered nodes that do not read this version, as `controller/ID` and `node/NAME`.
+    /// Returns the controllers and registered nodes that do not read this version, as `controller/ID` and
+    /// `node/NAME`.
     pub fn behind(&self, version: Protocol) -> Vec<String> {
         let behind = self.readers().filter(|(_, reads)| *reads < version);
         behind.map(|(who, reads)| format!("{who} (protocol {reads})")).collect()
     }
 
-    /// The lowest version over all controllers and registered nodes.
+    /// Returns the lowest version over all controllers and registered nodes.
     pub(in crate::core) fn common_protocol(&self) -> Protocol {
         self.readers().map(|(_, reads)| reads).min().unwrap_or_default().max(Protocol::FIRST)
     }
@@ -35,7 +37,7 @@ impl World {
             self.candidates().map(|(id, candidate)| (format!("controller/{id}"), candidate.protocol));
         let open = self.fences.iter().filter(|(node, fence)| match fence.value.state {
             FenceState::Open => true,
-            // One that cannot be read counts as Fencing, and its node may be registered.
+            // An unreadable fence counts as Fencing, and its node may be registered.
             FenceState::Fencing => self.is_fence_unreadable(node),
             FenceState::Fenced | FenceState::Closed => false,
         });

@@ -1,4 +1,4 @@
-//! What follows from the Cluster object.
+//! Settings that derive from the Cluster object.
 
 use super::World;
 use ha_api_types::cluster::ShutdownPolicy;
@@ -11,7 +11,7 @@ impl World {
         self.timings = asked.filter(is_sound).unwrap_or_default();
     }
 
-    /// What happens to the services of a node that shuts down: maintenance wins over the cluster's policy.
+    /// Returns the shutdown policy of a node. Maintenance of the node takes precedence over the cluster's policy.
     pub fn shutdown_policy(&self, node: &str) -> ShutdownPolicy {
         if self.nodes.get(node).is_some_and(|node| node.value.spec.maintenance) {
             return ShutdownPolicy::Migrate;
@@ -19,7 +19,7 @@ impl World {
         self.settings().shutdown_policy
     }
 
-    /// The generation of the Cluster object, 0 while there is none.
+    /// Returns the generation of the Cluster object, 0 without one.
     pub fn cluster_generation(&self) -> i64 {
         self.cluster.as_ref().map_or(0, |cluster| cluster.value.metadata.generation)
     }

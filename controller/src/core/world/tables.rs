@@ -1,4 +1,4 @@
-//! Putting what was read into the tables of the view.
+//! Insertion of read values into the tables of the view.
 
 use super::{Table, Versioned};
 use ha_api_types::cluster::CLUSTER_NAME;
@@ -7,7 +7,7 @@ use ha_api_types::time::Mono;
 use ha_store::Entry;
 use serde::de::DeserializeOwned;
 
-/// Takes in an object, which is read as a whole.
+/// Inserts an object, which is readable as a whole or not at all.
 pub(super) fn put<T: DeserializeOwned>(
     table: &mut Table<T>,
     name: &str,
@@ -27,7 +27,7 @@ pub(super) fn put<T: DeserializeOwned>(
     Ok(())
 }
 
-/// Takes in a record, as far as it can be read.
+/// Inserts a record, with those fields that are readable.
 pub(super) fn put_record<T: DeserializeOwned + Default>(
     table: &mut Table<T>,
     name: &str,
@@ -63,7 +63,7 @@ pub(super) fn put_one<T: DeserializeOwned + Default>(
     result
 }
 
-/// A value as far as it can be read, and what of it cannot.
+/// Returns the readable part of a value, and the unreadable fields.
 fn whole_or_part<T: DeserializeOwned + Default>(entry: &Entry) -> (T, Result<(), Partial<()>>) {
     match lenient::read(&entry.value) {
         Ok(value) => (value, Ok(())),
@@ -71,7 +71,7 @@ fn whole_or_part<T: DeserializeOwned + Default>(entry: &Entry) -> (T, Result<(),
     }
 }
 
-/// Why a record cannot be read, where nothing follows from which field it is.
+/// Returns the error of an unreadable record, for callers that need no list of fields.
 pub(super) fn drop_value(partial: Partial<()>) -> String {
     partial.error
 }

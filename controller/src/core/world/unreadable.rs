@@ -1,7 +1,8 @@
-//! A stored value that this version cannot read counts as its most dangerous reading (FENCING, R1.16 to R1.22).
+//! Unreadable values: a stored value that this version cannot read counts as its most dangerous reading (FENCING,
+//! R1.16 to R1.22).
 //!
-//! The tables of the view hold what could be read of such a value, changed to that reading; the rest of the leader asks here
-//! where a value of the table does not say enough.
+//! The tables of the view contain the readable part of such a value, adjusted to that reading. Code for which the
+//! adjusted value is not sufficient calls the functions of this module.
 
 use super::{Versioned, World};
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, OnStoreLoss};
@@ -13,11 +14,11 @@ use ha_api_types::time::Mono;
 use ha_api_types::timing::{Profile, Timings};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Fields of a service report from which nothing about safety follows.
+/// Fields of a service report that do not affect safety.
 const HARMLESS_IN_SERVICE_REPORT: [&str; 6] = ["restarts", "reason", "message", "failure", "asked", "at"];
-/// The same of a node report.
+/// Fields of a node report that do not affect safety.
 const HARMLESS_IN_NODE_REPORT: [&str; 4] = ["version", "capacity", "drivers", "protocol"];
-/// The same of a resource's status.
+/// Fields of a resource's status that do not affect safety.
 const HARMLESS_IN_STATUS: [&str; 9] = [
     "conditions",
     "availability",
@@ -30,21 +31,21 @@ const HARMLESS_IN_STATUS: [&str; 9] = [
     "moveFailures",
 ];
 
-/// The values that count as their most dangerous reading, by what they are about.
+/// Subjects of values that count as their most dangerous reading.
 #[derive(Clone, Debug, Default)]
 pub(in crate::core) struct Doubts {
-    /// Nodes with an unreadable fence, and whether its epoch is unreadable too.
+    /// Nodes with an unreadable fence; `true` if its epoch is unreadable too.
     fences: BTreeMap<String, bool>,
     node_reports: BTreeSet<String>,
     heartbeats: BTreeSet<String>,
-    /// By node, then by resource.
+    /// Node and resource of each unreadable report.
     service_reports: BTreeSet<(String, String)>,
     statuses: BTreeSet<String>,
     assignments: BTreeSet<String>,
 }
 
 impl Doubts {
-    /// The key is gone, or nothing of it is kept.
+    /// Forgets a key that was deleted, or of which no part is kept.
     pub(super) fn forget(&mut self, key: &Key<'_>) {
         match *key {
             Key::Fence(node) => drop(self.fences.remove(node)),
@@ -72,10 +73,10 @@ impl Doubts {
     }
 }
 
-/// Returns `true` if what can be read of such a key is kept when the rest cannot.
+/// Returns `true` if the readable part of such a key is kept when the rest is unreadable.
 pub(super) fn is_kept(key: &Key<'_>) -> bool {
     match key {
-        // Of an unreadable Cluster the settings before it stay active.
+        // Of an unreadable Cluster object, no part is kept: the previous settings stay active.
         Key::Spec(Kind::Cluster, _)
         | Key::Status(..)
         | Key::Assignment(_)
@@ -97,56 +98,58 @@ pub(super) fn is_kept(key: &Key<'_>) -> bool {
 }
 
 impl World {
-    /// Returns `true` if the fence of a node cannot be read: it counts as Fencing, and only an operator clears it.
+    /// Returns `true` if the fence of a node is unreadable: it counts as Fencing, and only an operator clears it.
     pub(in crate::core) fn is_fence_unreadable(&self, node: &str) -> bool {
         self.doubts.fences.contains_key(node)
     }
 
-    /// Returns `true` if the report of a node cannot be read: it proves nothing.
+    /// Returns `true` if the report of a node is unreadable: it proves nothing.
     pub(in crate::core) fn is_node_report_unreadable(&self, node: &str) -> bool {
         self.doubts.node_reports.contains(node)
     }
 
-    /// Returns `true` if the heartbeat of a node cannot be read: only its change counts.
+    /// Returns `true` if the heartbeat of a node is unreadable: only its change counts.
     pub(in crate::core) fn is_heartbeat_unreadable(&self, node: &str) -> bool {
         self.doubts.heartbeats.contains(node)
     }
 
-    /// Returns `true` if a service report cannot be read: an active, exclusive copy of which nothing else is known.
+    /// Returns `true` if a service report is unreadable: it counts as an active, exclusive copy in unknown state.
     pub(in crate::core) fn is_report_unreadable(&self, resource: &str, node: &str) -> bool {
         !self.doubts.service_reports.is_empty()
             && self.doubts.service_reports.contains(&(node.to_owned(), resource.to_owned()))
     }
 
-    /// Returns `true` if the status or the assignment of a resource cannot be read.
+    /// Returns `true` if the status or the assignment of a resource is unreadable.
     pub(in crate::core) fn is_service_unreadable(&self, resource: &str) -> bool {
         self.doubts.statuses.contains(resource) || self.doubts.assignments.contains(resource)
     }
 
-    /// Returns `true` if the assignment of a resource cannot be read.
+    /// Returns `true` if the assignment of a resource is unreadable.
     pub(in crate::core) fn is_assignment_unreadable(&self, resource: &str) -> bool {
         self.doubts.assignments.contains(resource)
     }
 
-    /// Returns `false` if the Cluster object exists and neither it nor its active values can be read: nothing is planned then.
+    /// Returns `false` if the Cluster object exists and both the object and its active values are unreadable. Then
+    /// nothing is planned.
     pub fn knows_settings(&self) -> bool {
         self.cluster.is_some()
             || self.unreadable.is_empty()
             || !self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME))
     }
 
-    /// Returns `true` if what was permitted on a node under an epoch may still run there.
+    /// Returns `true` if a service that was permitted on a node under an epoch may still run there.
     pub fn lives(&self, node: &str, epoch: u64) -> bool {
         match self.doubts.fences.get(node) {
             None => self.living_epoch(node) == Some(epoch),
             Some(true) => true,
-            // It may be open, or closed without a proof.
+            // The node's epoch may be open, or closed without a proof.
             Some(false) => self.fences.get(node).is_some_and(|fence| epoch + 1 >= fence.value.epoch),
         }
     }
 
-    /// Returns `true` if what a service report says may still hold: it is of a living epoch. An unreadable report is of the
-    /// epoch in which its revision lies; a registration comes before everything that is said under its epoch.
+    /// Returns `true` if a service report may still hold, because its epoch is open or closed without a proof. An
+    /// unreadable report belongs to the epoch in which its revision lies: a registration precedes all reports under
+    /// its epoch.
     pub fn report_lives(&self, resource: &str, node: &str, report: &Versioned<ServiceReport>) -> bool {
         if !self.is_report_unreadable(resource, node) {
             return self.lives(node, report.value.epoch);
@@ -156,7 +159,7 @@ impl World {
         self.is_fence_unreadable(node) || (self.living_epoch(node).is_some() && is_since_registration)
     }
 
-    /// The highest epoch that any key of a node names.
+    /// Returns the highest epoch that any key of a node names.
     pub(in crate::core) fn newest_epoch_of(&self, node: &str) -> u64 {
         let fence = self.fences.get(node).map(|fence| fence.value.epoch);
         let alive = self.alive.get(node).map(|alive| alive.value.epoch);
@@ -207,7 +210,7 @@ impl World {
         if let Some(report) = self.node_reports.get_mut(node) {
             let report = &mut report.value;
             if partial.has_lost("mode") {
-                // Neither a registration nor a leave.
+                // Neither Registering nor Left.
                 report.mode = Mode::Active;
             }
             if partial.has_lost("timings") {
@@ -278,8 +281,8 @@ impl World {
         Err(partial.error)
     }
 
-    /// While the Cluster object cannot be read, the settings in its status are active, also for a process that has never read
-    /// the object; without them, the last ones that this process could read.
+    /// Activates the settings in the Cluster's status while the Cluster object is unreadable, also in a process that
+    /// has never read the object. Without such a status, the last settings that this process could read stay active.
     pub(super) fn keep_settings(&mut self, now: Mono) {
         let is_unreadable = self.unreadable.contains_key(&self.keys.spec(Kind::Cluster, CLUSTER_NAME));
         let stored = self.cluster_status.as_ref().filter(|_| is_unreadable).map(|status| &status.value);

@@ -1,18 +1,18 @@
-//! A value with the revisions under which it was read, and the moment at which this process first saw it.
+//! A value with the revisions at which it was read, and the time at which this process first saw it.
 
 use ha_api_types::record::Revision;
 use ha_api_types::time::Mono;
 
-/// A value as read.
+/// A value, as read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Versioned<T> {
-    /// The value.
+    /// The parsed value.
     pub value: T,
-    /// The key's create revision.
+    /// Create revision of the key.
     pub created: Revision,
-    /// The key's mod revision.
+    /// Mod revision of the key.
     pub modified: Revision,
-    /// This process's own clock when it first saw this revision. Every wait that a later leader may repeat in full
-    /// counts from here: wall clocks never decide.
+    /// Time on this process's own clock when it first saw this revision. Every wait that a later leader may repeat in
+    /// full counts from this time; wall clocks affect no decision.
     pub seen: Mono,
 }

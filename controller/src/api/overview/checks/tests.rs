@@ -1,4 +1,4 @@
-//! Clusters, and what is said of them.
+//! Tests of the cluster-wide checks.
 
 use super::*;
 use ha_api_types::check::Verdict;
@@ -118,7 +118,7 @@ fn a_cluster_is_judged_as_a_whole() {
     check(untested, "watchdogs-tested", Warn, "never seen to reset its machine: node2");
     check(|o| o.nodes[1].version = "2".to_owned(), "versions", Warn, "2: agent node2");
     check(|o| o.nodes[1].version = String::new(), "versions", Ok, "one version");
-    // A node that is deleted counts for nothing.
+    // A deleted node is not counted.
     let gone = |o: &mut Overview| {
         o.nodes.push(NodeOverview { state: NodeState::Gone, watchdog: None, ..node("node9") });
     };

@@ -1,4 +1,4 @@
-//! Changes in, events out.
+//! Tests of the events that changes cause.
 
 use super::{Event, EventType, View};
 use crate::api::read::{Half, Stored};
@@ -101,7 +101,7 @@ fn what_the_list_had_already_is_not_shown_again() {
 
 #[test]
 fn a_resumed_watch_replays_the_past() {
-    // The present: only b is left; a was made, changed and deleted since the client looked.
+    // Only b exists now. Since the client's last read, a was created, changed and deleted.
     let mut view = view(vec![stored("b", "x", 4)], "", "", true);
     let mut changes = vec![spec("a", "x", 6, 6), spec("a", "y", 6, 7), status("b", "Started", 8)];
     changes.extend(gone("a", 9));

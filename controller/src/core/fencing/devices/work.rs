@@ -1,4 +1,4 @@
-//! What this process knows of the device work on a node, and how far a recorded intent has come.
+//! State of the device work on a node in this process, and the progress of a recorded intent.
 
 use crate::core::interface::{FencerAction, FencerOutcome, RunId};
 use crate::core::situation::Situation;
@@ -7,47 +7,47 @@ use ha_api_types::node::FenceDevice;
 use ha_api_types::record::{DeviceIntent, Fence, Revision};
 use ha_api_types::time::{Millis, Mono};
 
-/// What this process knows of the device work on one node.
+/// State of the device work on one node, in this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceWork {
-    /// The intent that this process recorded: when it sent the commit, and the revision at which the fence holds it now.
-    /// Its duration counts from the sending, so it ends no later than any other process takes it to end.
+    /// Intent that this process recorded: the time at which it sent the commit, and the revision at which the fence
+    /// now holds the intent. The duration counts from the sending, so it ends no later than other processes assume.
     pub intended: Option<(Mono, Revision)>,
-    /// The run under way.
+    /// The run in progress.
     pub running: Option<RunId>,
-    /// What became of the last run.
+    /// Outcome of the last run.
     pub outcome: Option<FencerOutcome>,
-    /// What the last run was told to do.
+    /// Action of the last run.
     pub told: Option<FencerAction>,
-    /// Runs of that kind that failed in a row; they choose the next device, and the pause before it.
+    /// Number of consecutive failed runs of that action. It selects the next device, and the pause before it.
     pub failures: u32,
-    /// When the last run ended.
+    /// Time at which the last run ended.
     pub ended: Mono,
 }
 
 impl DeviceWork {
-    /// An intent of this process was recorded: sent then, applied at this revision.
+    /// Records an intent of this process: the time of sending, and the revision at which it was applied.
     pub(in crate::core) fn intend(&mut self, sent: Mono, revision: Revision) {
         self.intended = Some((sent, revision));
         self.running = None;
         self.outcome = None;
     }
 
-    /// The fence was rewritten while the device goes on.
+    /// Records the revision of a fence that was written while the device keeps working.
     pub(in crate::core) fn carry(&mut self, revision: Revision) {
         if let Some((_, held)) = &mut self.intended {
             *held = revision;
         }
     }
 
-    /// The intent is no longer recorded.
+    /// Clears the intent, because the fence no longer records it.
     pub(in crate::core) fn settle(&mut self) {
         self.intended = None;
         self.running = None;
         self.outcome = None;
     }
 
-    /// A run was started.
+    /// Records the start of a run.
     pub(in crate::core) fn start(&mut self, id: RunId, action: FencerAction) {
         self.running = Some(id);
         if self.told.replace(action) != Some(action) {
@@ -55,7 +55,7 @@ impl DeviceWork {
         }
     }
 
-    /// A run has ended; one that is not waited for any more says nothing.
+    /// Records the end of a run. The outcome of a run that is no longer awaited is ignored.
     pub(in crate::core) fn end(&mut self, id: RunId, outcome: FencerOutcome, now: Mono) {
         if self.running != Some(id) {
             return;
@@ -69,36 +69,37 @@ impl DeviceWork {
         self.outcome = Some(outcome);
     }
 
-    /// Failed runs in a row that were told to do this.
+    /// Returns the number of consecutive failed runs of this action.
     pub(super) fn failures_of(&self, action: FencerAction) -> u32 {
         if self.told == Some(action) { self.failures } else { 0 }
     }
 
-    /// When the next run may be told to do this: 2 s after a first failure, then 4 s, … up to a minute.
+    /// Returns the earliest time of the next run of this action: 2 s after a first failure, then 4 s, up to a minute.
     pub(super) fn resumes(&self, action: FencerAction) -> Option<Mono> {
         let failures = self.failures_of(action);
         (failures > 0).then(|| self.ended + (1_000_u64 << failures.min(6)).min(60_000))
     }
 }
 
-/// What a device's work may take in all, milliseconds: each attempt its timeout, and a second for what lies between.
+/// Returns the maximum duration of a device's work, in milliseconds: the timeout of each attempt plus the time
+/// between attempts.
 pub fn duration_ms(device: &FenceDevice) -> Millis {
     (u64::from(device.timeout_seconds) * 1000 + 500) * (u64::from(device.retries) + 1) + 1_000
 }
 
-/// How far a recorded intent has come.
+/// Progress of a recorded intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage<'a> {
-    /// Ours, and not begun: it may run until then.
+    /// Recorded by this process and not started; the device may start until `ends`.
     ToStart { device: &'a FenceDevice, ends: Mono },
-    /// Ours, and at work.
+    /// Recorded by this process, and in progress.
     AtWork,
-    /// Ours, with what came of it.
+    /// Recorded by this process, and ended with this outcome.
     Ended(FencerOutcome),
-    /// It is over and nobody knows what came of it: another process recorded it and its duration has passed, or its
-    /// device is not declared any more.
+    /// Over with unknown outcome: another process recorded it and its duration has passed, or its device is no longer
+    /// declared.
     Passed,
-    /// Another process recorded it, and may be at work until then.
+    /// Recorded by another process, which may run the device until `passes`.
     Foreign { passes: Mono },
 }
 
@@ -121,13 +122,13 @@ impl<'a> Stage<'a> {
             (Some(outcome), _, _) => Stage::Ended(outcome.clone()),
             (None, Some(_), _) => Stage::AtWork,
             (None, None, Some(device)) if now < ends => Stage::ToStart { device, ends },
-            // Only we could start it, and we do not.
+            // Only this process could start the device, and it does not.
             (None, None, _) => Stage::Passed,
         }
     }
 }
 
-/// When this process sent the intent that the fence holds now.
+/// Returns the time at which this process sent the intent that the fence holds now.
 pub(super) fn sent_by_us(
     situation: &Situation<'_>,
     fence: &Versioned<Fence>,
