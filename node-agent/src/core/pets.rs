@@ -11,7 +11,7 @@ pub(super) const REFUSES_PETS: &str =
     "it refuses pets: its driver was unbound, or its device has failed; see the kernel's log";
 /// Delay before the daemon is asked again whether the device takes pets.
 pub(super) const LOOK_AGAIN_MS: Millis = 500;
-/// Whether the device takes pets (FENCING R4.17 to R4.24). This process remembers it, because a daemon of an earlier
+/// The device's history of pets (FENCING R4.17 to R4.24). This process remembers it, because a daemon of an earlier
 /// release does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pets {

@@ -159,7 +159,7 @@ impl AgentCore {
             Step::Arrive { uid, source } => {
                 self.may_start(now, service, uid).then(|| Command::Arrive { source: source.clone() })
             }
-            // R8.11.
+            // R8.11: the driver begins only in time.
             Step::Migrate { target, until, .. } => (self.before_margin(now) && now.raw < *until)
                 .then(|| Command::Migrate { target: target.clone() }),
             Step::EndMigration { .. } => Some(Command::EndMigration),

@@ -132,7 +132,7 @@ enum Undo {
     Reopened,
 }
 
-/// Whether the device takes pets (FENCING R4.17 to R4.24).
+/// The device's history of pets (FENCING R4.17 to R4.24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pets {
     Taken,

@@ -230,7 +230,7 @@ fn happen(world: &mut World, what: &Happening) {
     }
 }
 
-/// Answers that nobody asked for, and store contents that nobody of this version wrote.
+/// Injects answers without a question, and etcd contents of another version.
 fn strange(world: &mut World, seed: u64) {
     let id = seed >> 8;
     match seed % 10 {
@@ -258,7 +258,7 @@ fn strange(world: &mut World, seed: u64) {
     }
 }
 
-/// A hundred cases each; more with `PROPTEST_CASES`.
+/// Returns the configuration: a hundred cases per property, or as many as `PROPTEST_CASES` says.
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
     ProptestConfig { cases, max_shrink_iters: 2_000, failure_persistence: None, ..ProptestConfig::default() }
