@@ -1,4 +1,4 @@
-//! The core's state of the watchdog, and the decisions when to arm, pet, stay and release (FENCING, section 4).
+//! The core's view of the watchdog, and the decisions when to arm, pet, stay and release (FENCING, section 4).
 
 use super::effect::{Effect, Level, WatchdogRequestId};
 use super::input::WatchdogNews;

@@ -49,8 +49,8 @@ impl Purpose {
     }
 }
 
-/// Returns how long a write that was not applied waits before it is tried again. A refusal by etcd usually lasts, such
-/// as one for lack of space.
+/// Returns how long a write that was not applied waits before it is tried again. A refusal by etcd, such as for lack of
+/// space, usually lasts longer.
 fn rewrite_ms(outcome: &Outcome) -> Millis {
     match outcome {
         Outcome::Refused(_) => RETRY_MS,

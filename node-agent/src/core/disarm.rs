@@ -25,7 +25,7 @@ impl AgentCore {
         (allowed == Some(wanted)).then_some(wanted)
     }
 
-    /// Returns `true` if the operator has ordered to disarm the cluster, even if the leader does not allow it yet.
+    /// Returns `true` if the operator has ordered the cluster to be disarmed, even if the leader does not allow it yet.
     pub(super) fn is_to_be_disarmed(&self) -> bool {
         let wants = self.view.cluster().is_some_and(|cluster| cluster.spec.disarmed.is_some());
         wants || (self.view.is_cluster_unknown() && self.disarmed().is_some())

@@ -42,8 +42,8 @@ impl AgentCore {
         }
     }
 
-    /// Records what the service's definition on this node requests. Every later report carries it; the present one is
-    /// completed.
+    /// Records the requests of the service's definition on this node. The present report and every later one carry
+    /// them.
     fn asks(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
         service.asked = amounts;
         let Some(report) = self.current(service) else { return };

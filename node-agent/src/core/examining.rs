@@ -61,7 +61,7 @@ impl AgentCore {
             return;
         }
         let Some(facts) = &self.examining.facts else { return };
-        // Settings and a watchdog that answers late count immediately: only the machine itself is examined at
+        // Changed settings and a late watchdog are judged immediately: only the examination of the machine runs at
         // intervals.
         let basis = (self.circumstances(), self.watchdog.report(self.in_force.watchdog_timeout_ms));
         if self.examining.judged.as_ref() == Some(&basis) {

@@ -56,7 +56,7 @@ impl AgentCore {
         self.shutdown == Some(Shutdown::Restart) && self.restart_ready
     }
 
-    /// Stops a service because the machine shuts down, whatever its assignment orders.
+    /// Stops a service because the machine shuts down, regardless of its assignment.
     pub(super) fn rest_leaving(&mut self, now: &Now, service: &mut Service) {
         if service.not_before.is_some_and(|at| now.raw < at) {
             return;
@@ -210,7 +210,7 @@ impl AgentCore {
         }
     }
 
-    /// Returns what an agent that was told to exit waits for.
+    /// Returns the reason for which an agent that was told to exit still waits.
     pub(super) fn ending_in_words(&self) -> Option<String> {
         let here = |held: &dyn Fn(&Service) -> bool| {
             let names = self.services.values().filter(|service| held(service)).map(Service::name);

@@ -3,7 +3,6 @@
 //! These figures have a key of their own, because permits and the leader's guards depend on the other keys. The agent
 //! writes them when one figure has moved far enough, otherwise seldom. It writes all of them together, so that the
 //! figures of the machine and of its services are of one time and can be subtracted.
-//! time and can be subtracted.
 
 use super::commits::Purpose;
 use super::effect::{CommitId, Effect, Lane, MeasureId};

@@ -76,7 +76,8 @@ impl AgentCore {
             && !self.is_told_to_go_on()
     }
 
-    /// Returns `true` if a service is here and the leader can move it: not one that is to be left alone.
+    /// Returns `true` if a service is here and the leader can move it. A service that is to be left alone does not
+    /// count.
     fn is_to_move(&self, service: &Service) -> bool {
         if self.is_ignored(service.name()) || !self.may_be_here(service) {
             return false;

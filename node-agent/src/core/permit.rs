@@ -59,7 +59,7 @@ impl Permit {
 }
 
 impl AgentCore {
-    /// Returns what a permit waits for; `None` if it waits for nothing.
+    /// Returns the missing precondition of a permit; `None` if nothing is missing.
     pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool, phase: Phase) -> Option<&'static str> {
         if self.active().is_none() {
             return Some("a heartbeat under an open epoch");
@@ -97,7 +97,7 @@ impl AgentCore {
         None
     }
 
-    /// Returns what is missing until it is a committed fact, not being withdrawn, that this node is armed.
+    /// Returns the missing precondition until this node is committed as armed, without a heartbeat that withdraws that.
     fn armed_waits_for(&self) -> Option<&'static str> {
         let armed =
             self.node_report().is_some_and(|report| report.armed && report.instance == self.config.instance);
@@ -107,7 +107,7 @@ impl AgentCore {
         self.may_be_taking_armed_back().then_some("a heartbeat that says otherwise to be answered")
     }
 
-    /// Returns what is missing until a watchdog that has refused pets counts as proof again (FENCING R4.19).
+    /// Returns the missing precondition until a watchdog that has refused pets counts as proof again (FENCING R4.19).
     fn pets_wait_for(&self) -> Option<&'static str> {
         let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
         if !self.watchdog.takes_pets() {

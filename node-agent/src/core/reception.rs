@@ -1,5 +1,5 @@
-//! Receptions at the target of a live migration: what may still arrive, and what confirms that nothing does (R4.40,
-//! R4.41).
+//! Receptions at the target of a live migration: services that may still arrive, and the confirmation that none can
+//! (R4.40, R4.41).
 
 use super::command::CommandResult;
 use super::service::{KillReason, Presence, Service, Step};

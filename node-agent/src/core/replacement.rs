@@ -2,8 +2,8 @@
 //! under the service's permit.
 //!
 //! *Begun* is committed, under every guard of a permit, before the driver is asked, so no request is begun twice. A
-//! process that finds a request begun by another process ends what is left of it and answers Failed. A replacement
-//! never outlasts the run of the service here: before any other action on the service, the replacement has ended and is
+//! process that finds a request begun by another process ends its remains and answers Failed. A replacement never
+//! outlasts the run of the service here: before any other action on the service, the replacement has ended and is
 //! answered.
 
 use super::command::{Command, CommandId, CommandResult};

@@ -57,7 +57,7 @@ pub(super) enum Step {
     Migrate { uid: String, target: String, until: Mono },
     /// Source of a migration: ends everything of it that is in progress.
     EndMigration { uid: String, failure: Option<DriverFailure> },
-    /// Source of a migration: probes what is left here.
+    /// Source of a migration: probes the remains here.
     MigrateProbe { uid: String, failure: Option<DriverFailure> },
     /// Kills the service immediately.
     Kill { why: KillReason, tries: u32 },

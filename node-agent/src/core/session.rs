@@ -276,7 +276,7 @@ impl AgentCore {
     /// read again, and the agent registers as after a start.
     fn read_anew(&mut self, now: &Now) {
         if matches!(self.session, Session::Ended | Session::Waiting) {
-            // This process has read nothing before these data.
+            // This process has read no other data.
             return;
         }
         self.lose_epoch(now, "the store was restored from a backup");

@@ -155,9 +155,9 @@ impl AgentCore {
         }
     }
 
-    /// Returns `true` if another node acts for the service since after this node's report (FENCING 10: at any time, for
-    /// a service that may run twice). Also returns `true` if this node's assignment is of an earlier epoch, under which
-    /// no exclusive service may continue.
+    /// Returns `true` if another node acts for the service by an assignment that is newer than this node's report. The
+    /// order does not matter for a service that may run twice (FENCING 10). Also returns `true` if this node's
+    /// assignment is of an earlier epoch, under which no exclusive service may continue.
     fn is_elsewhere(&self, service: &Service, role: &Role) -> bool {
         match role {
             Role::Elsewhere { modified } => {

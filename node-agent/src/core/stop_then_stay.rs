@@ -103,7 +103,7 @@ impl AgentCore {
             || self.left_ms(now).is_some_and(|left_ms| left_ms <= self.pace().stop_margin_ms);
         match &self.session {
             Session::Registered(_) => margin_has_come() && self.is_empty(),
-            // Only the journal tells what may be here, so it must be of this boot.
+            // Only the journal shows which services may be here, so it must be of this boot.
             Session::Waiting => {
                 margin_has_come() && self.journal.boot_id == self.config.boot_id && self.is_empty()
             }

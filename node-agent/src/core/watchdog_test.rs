@@ -49,7 +49,8 @@ enum Stage {
 }
 
 /// Evaluates a test that the journal has as begun. If this is another boot than the one to be reset, the test has
-/// passed. Returns `true` if the journal has changed. A test that only the exit of the agent cut short begins again.
+/// passed. Returns `true` if the journal has changed. A test that was interrupted only by the agent's exit begins
+/// again.
 pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
     let Some(trial) = journal.trial.take() else { return false };
     if trial.boot_id != config.boot_id && trial.machine_id == config.machine_id {

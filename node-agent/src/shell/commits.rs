@@ -15,7 +15,7 @@ pub(super) struct StoreLink {
     inputs: Inputs,
 }
 
-/// Time after which an answer is no longer awaited, whatever the client's own deadlines are.
+/// Time after which an answer is no longer awaited, independent of the client's own deadlines.
 const ORDINARY_PATIENCE: Duration = Duration::from_secs(10);
 
 impl StoreLink {

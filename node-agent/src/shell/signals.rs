@@ -33,7 +33,7 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
     });
 }
 
-/// Returns the output of systemctl, whatever its exit status; `None` if no service manager answers.
+/// Returns the output of systemctl for any exit status; `None` if no service manager answers.
 async fn ask(words: &[&str]) -> Option<String> {
     for _ in 0..ATTEMPTS {
         let answer = Command::new("systemctl").args(words).kill_on_drop(true).output();

@@ -8,8 +8,6 @@
 //! Nothing is acknowledged any more, so nothing may be started. An armed device continues by its last deadline. After
 //! reconnecting, the agent arms with the deadline proven last (or, on an empty node, without one, and releases). That
 //! is necessary because the new daemon may know nothing of the device that the old one left running.
-//! deadline. After connecting again: arm, with the deadline proven last (or, on an empty node, without one and
-//! release), for the new daemon may know nothing of the device that the old one left running.
 
 use super::moment::Moment;
 use super::protocol::{

@@ -2,7 +2,7 @@
 //!
 //! # Why a late deadline still counts
 //! A deadline D depends on one committed heartbeat: D = s + Th, where s was read before the commit. An observer that
-//! waits for this node counts W from that commit or later. So petting until D is safe whatever happened before, even if
+//! waits for this node counts W from that commit or later. So petting until D is safe in every case, even if
 //! an earlier deadline has passed meanwhile. Therefore [`State::Expired`] ends when a *later proven* deadline arrives
 //! that is still in the future. Besides that, only an empty node or a release ends it. A heartbeat with an unknown
 //! outcome never reaches the daemon, because it gives the agent no deadline to send. Conversely, a deadline earlier
