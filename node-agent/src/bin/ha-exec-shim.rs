@@ -8,7 +8,8 @@ fn main() -> ExitCode {
     match ha_node_agent::driver::exec::shim(role.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Standard error is the log of the service or of the agent. If writing to it fails, no other output exists.
+            // Standard error is the log of the service or of the agent. If writing to it fails, the error has no other
+            // output.
             let _ = writeln!(std::io::stderr(), "ha-exec-shim: {error}");
             ExitCode::FAILURE
         }

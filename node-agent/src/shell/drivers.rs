@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Interval at which drivers are checked for whether this node can serve them.
+/// Interval between checks of which drivers this node can serve.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// All drivers and the commands in progress.

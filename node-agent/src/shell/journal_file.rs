@@ -1,4 +1,5 @@
-//! The journal on disk: replaced as a whole, protected by a checksum, and by the lock that allows one agent per node.
+//! The journal on disk: replaced as a whole, and protected by a checksum and by the lock that allows one agent per
+//! node.
 
 use super::Inputs;
 use crate::core::{Input, Journal, JournalWriteId};

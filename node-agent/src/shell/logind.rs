@@ -20,7 +20,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(90);
 /// Delay before a watch that ended is restarted.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Tells whether this node leaves because of an announcement.
+/// The state of an announced shutdown, and the means to end its delay.
 #[derive(Clone, Debug)]
 pub(super) struct ShutdownDelay {
     /// `true` while the node leaves and holds the delay lock, which is released once the node has left.

@@ -248,7 +248,7 @@ impl Core {
         }
     }
 
-    /// Returns `true` unless the device is known to refuse pets.
+    /// Returns `true` if the device has refused no pet, or has recovered from a refusal.
     fn takes_pets(&self) -> bool {
         self.pets == Pets::Taken
     }

@@ -97,7 +97,7 @@ impl Device {
         }
     }
 
-    /// Resets what the device should have reset: the machine, or the simulated node. Returns only if that failed.
+    /// Resets the machine, or the simulated node, in place of the device. Returns only if that failed.
     pub(super) fn reset_machine(&mut self) {
         match self {
             Self::Kernel(_) => system_calls::reset_machine(),

@@ -76,7 +76,7 @@ async fn what_happens_while_podmans_service_is_away_is_seen_when_it_is_back() {
 
 #[tokio::test]
 async fn a_container_whose_conmon_was_killed_too_is_no_longer_taken_for_running() {
-    // Podman emits no event for this, and reports the container as running indefinitely.
+    // Podman emits no event for this, and continues to report the container as running.
     let mut node = Node::with_poll(Duration::from_millis(200)).await;
     let service = Node::shell(RUN);
     node.driver.start(&service).await.unwrap();

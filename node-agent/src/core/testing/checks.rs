@@ -3,8 +3,8 @@
 use super::*;
 
 impl World {
-    /// FENCING 5 (a): once an observer has waited W after the last heartbeat, while the report says armed, no exclusive
-    /// service runs, or the machine was reset.
+    /// Asserts FENCING 5 (a): once an observer has waited W after the last heartbeat, while the report says armed, no
+    /// exclusive service runs, or the machine was reset.
     pub(super) fn observe(&mut self) {
         let alive = self.state.get(&self.keys.alive(NODE)).entries.first().map(|entry| entry.mod_revision);
         if alive != self.observed.0 && alive.is_some() {
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// FENCING 6: every start has its permit in etcd and its action in the journal, and happens while now < D − Ts.
+    /// Asserts FENCING 6: a start has its permit in etcd and its action in the journal, and happens while now < D − Ts.
     pub(super) fn check_command(&self, command: &Command, service: &ServiceDefinition) {
         match command {
             Command::Start | Command::Receive | Command::Arrive { .. } => {}
@@ -58,8 +58,8 @@ impl World {
         }
     }
 
-    /// Every replacement of a secondary is committed as begun, happens once, and happens while the service runs in
-    /// time.
+    /// Asserts that a replacement of a secondary is committed as begun, happens once, and happens while the service
+    /// runs in time.
     fn check_replacement(&self, service: &ServiceDefinition) {
         let report = self.service(&service.name);
         let begun = report.replacement.expect("begun before it is");
@@ -71,7 +71,7 @@ impl World {
         assert!(self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms, "after D − Ts");
     }
 
-    /// FENCING 1, 3 and 6: every write of the agent carries its guards.
+    /// Asserts FENCING 1, 3 and 6: every write of the agent carries its guards.
     pub(super) fn check_transaction(&self, transaction: &Transaction) {
         let keys = &self.keys;
         for key in transaction.writes().keys() {

@@ -301,8 +301,8 @@ impl Core {
             .map(|_| Refusal::TimeoutTooLong { read_back_seconds: read_back, largest_seconds })
     }
 
-    /// Exits without leaving a running device on an empty node. Under an active deadline the device stays as it is: the
-    /// next daemon continues, or the deadline resets the machine.
+    /// Prepares the daemon's exit: stops the device of an empty node. Under an active deadline the device stays as it
+    /// is, so the next daemon continues or the deadline resets the machine.
     pub(super) fn shut_down(&mut self) {
         match self.state {
             State::Released | State::Staying => self.close(0, Outcome::Done),
