@@ -36,7 +36,7 @@ pub(super) struct Watchdog {
     pub(super) status: Status,
     device: String,
     pub(super) facts: Option<DeviceFacts>,
-    /// Why the device cannot be armed; empty while it can be armed, or before the first attempt.
+    /// The reason for which the device cannot be armed; empty while it can be armed, or before the first attempt.
     pub(super) problem: String,
     /// The reason that matches `problem`.
     pub(super) problem_reason: Option<Reason>,

@@ -109,10 +109,10 @@ impl CommandResult {
     }
 }
 
-/// Why a driver's command failed.
+/// The failure of a driver's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverFailure {
-    /// Where to try next.
+    /// The class of the failure, which determines where the leader tries next.
     pub class: FailureClass,
     /// The reason code.
     pub reason: Reason,
@@ -129,7 +129,7 @@ pub enum DriverEvent {
         name: String,
         /// The resource's uid.
         uid: String,
-        /// How the service ended (`exit status 1`, `killed by signal 9`).
+        /// The way in which the service ended (`exit status 1`, `killed by signal 9`).
         message: String,
         /// `true` if the service was stopped with its own tool rather than crashed, as far as the source can tell.
         by_hand: bool,

@@ -149,7 +149,7 @@ pub enum Level {
     Debug,
 }
 
-/// Why the process exits.
+/// The reason for which the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Another process of this node has taken over: close the daemon's connection and do not touch services.

@@ -66,7 +66,7 @@ pub enum Input {
     LeaseKept {
         /// The lease.
         lease: LeaseId,
-        /// Whether the lease is still valid. That proves nothing (FENCING, section 3).
+        /// The outcome. A lease that is still valid proves nothing (FENCING, section 3).
         kept: LeaseKept,
     },
     /// The answer to [`super::Effect::AskHold`].
@@ -89,7 +89,7 @@ pub enum Input {
     Ended {
         /// The command.
         id: CommandId,
-        /// How the command ended.
+        /// The command's result.
         result: CommandResult,
     },
     /// A change that a driver noticed without a command.
@@ -145,7 +145,7 @@ pub enum WatchdogNews {
     Answered {
         /// The request.
         id: WatchdogRequestId,
-        /// Why the daemon refused the request; `None` if it did not.
+        /// The daemon's reason to refuse the request; `None` if it executed the request.
         refusal: Option<protocol::Refusal>,
         /// The daemon's status after the request.
         status: protocol::Status,
@@ -164,7 +164,7 @@ pub enum WatchdogNews {
     },
 }
 
-/// Why the agent exits.
+/// The reason for the agent's exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
     /// Only the agent exits, such as for an upgrade: services keep running, unmonitored.

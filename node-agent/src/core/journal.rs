@@ -28,7 +28,8 @@ pub struct Journal {
     /// The timings that were active when the journal was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
-    /// Why this machine was about to be reset, to be shown after the next boot; `None` while no reset is imminent.
+    /// The reason for which this machine was about to be reset, shown after the next boot; `None` while no reset is
+    /// imminent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_words: Option<LastWords>,
     /// A test of the watchdog that has begun and not ended.
@@ -64,7 +65,7 @@ pub struct Reception {
 pub struct LastWords {
     /// The boot that wrote the record.
     pub boot_id: String,
-    /// Why the machine may be reset.
+    /// The reason for which the machine may be reset.
     pub message: String,
     /// Time of the record, by this machine's clock.
     pub at: Timestamp,
@@ -86,7 +87,7 @@ pub struct Trial {
     pub timeout_ms: Millis,
     /// Start of the test.
     pub at: Timestamp,
-    /// How long the machine kept running after the device was armed, milliseconds.
+    /// Time for which the machine kept running after the device was armed, milliseconds.
     pub lasted_ms: Millis,
 }
 

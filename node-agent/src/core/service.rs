@@ -10,7 +10,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
 
-/// Whether a copy runs here, as far as this process knows.
+/// The presence of a copy on this node, as far as this process knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// No probe has been made yet.
@@ -96,7 +96,7 @@ pub(super) struct Asked {
     pub(super) fence: i64,
 }
 
-/// Why a service is killed.
+/// The reason for a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KillReason {
     /// The machine may soon be reset: every exclusive service must end first (FENCING 4, stop then stay).
@@ -111,7 +111,7 @@ pub(super) enum KillReason {
     HalfLeft,
 }
 
-/// Why the machine may soon be reset.
+/// The cause of a reset that may happen soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResetCause {
     /// D − Ts has passed.
@@ -130,7 +130,7 @@ impl ResetCause {
     }
 }
 
-/// How a service ended without a command.
+/// The end of a service without a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExitSeen {
     pub(super) message: String,
@@ -188,7 +188,7 @@ pub(super) struct Service {
     pub(super) not_before: Option<Mono>,
     /// Time at which the other side of a migration is checked again.
     pub(super) peek_at: Option<Mono>,
-    /// How the service ended without a command, until that is handled.
+    /// The end of the service without a command, until that is handled.
     pub(super) exit: Option<ExitSeen>,
     /// `true` if the service could not be stopped before registering, and that is not yet reported.
     pub(super) not_stopped: bool,

@@ -9,7 +9,7 @@ use ha_api_types::record::{Fence, FenceState, NodeReport, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Entry;
 
-/// How far this process has come in acting for its node.
+/// The stage of this process in acting for its node.
 #[derive(Clone, Debug)]
 pub(super) enum Session {
     /// Waits for a complete view.

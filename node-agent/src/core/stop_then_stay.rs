@@ -244,8 +244,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it: no
-    /// probe sees a paused copy that waits to be received, and a kill removes it.
+    /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it. In
+    /// that case a paused copy may wait to be received: no probe sees such a copy, but a kill removes it.
     pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         if let Step::Kill { why: known, tries } | Step::KillVerify { why: known, tries } = &mut service.step {
             *known = why;

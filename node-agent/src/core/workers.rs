@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 /// Largest number of parallel verifications while the node is cleared or killed.
 const MAX_VERIFIERS: usize = 16;
 
-/// What a service needs from the workers.
+/// A need of a service that the workers meet.
 enum Wanted {
     /// A command to run.
     Run(Command),

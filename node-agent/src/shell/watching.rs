@@ -71,7 +71,7 @@ pub(super) fn spawn(
 /// Reads the incarnation of etcd's data, and follows it if this node may.
 ///
 /// # Errors
-/// Why this node may not follow the data, or why that is not known.
+/// Returns the reason if this node may not follow the data, or if it could not read the incarnation.
 async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Result<(), String> {
     let reading = match store.get(&followed.key()).await {
         Ok(reading) => reading,

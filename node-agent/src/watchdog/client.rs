@@ -34,7 +34,7 @@ const QUEUE: usize = 16;
 /// Number of events that may wait to be read.
 const EVENTS: usize = 64;
 
-/// Why a request failed.
+/// The error of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
     /// No daemon listens on the socket.

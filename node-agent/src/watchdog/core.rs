@@ -114,7 +114,7 @@ enum Pending {
     },
 }
 
-/// How to proceed if the pet that completes a request fails.
+/// The way to proceed if the pet that completes a request fails.
 #[derive(Clone, Copy, Debug)]
 enum Undo {
     Nothing,

@@ -93,7 +93,7 @@ fn signals() -> Result<SignalFd> {
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("receive signals")
 }
 
-/// Why the loop ended.
+/// The reason for which the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Fired,

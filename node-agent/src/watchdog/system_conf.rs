@@ -1,6 +1,6 @@
 //! Checks whether the service manager's configuration leaves the watchdog to ha-watchdogd.
 //!
-//! It reads systemd's files and asks no process, so it never waits for a service manager that hangs.
+//! The checks read systemd's files and ask no process, so they never wait for a service manager that hangs.
 
 use super::protocol::Refusal;
 use crate::doctor::ManagerSettings;

@@ -4,7 +4,7 @@ use super::Name;
 use ha_api_types::reason::Reason;
 use thiserror::Error;
 
-/// Why a request or a whole connection is refused. The text names the suggested action.
+/// The reason to refuse a request or a whole connection. The text names the suggested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// The peer uses another version of the protocol.

@@ -20,7 +20,7 @@ const RECORD_VERSION: u16 = 1;
 /// Offset of the checksum in a saved record.
 const CHECKSUM_AT: usize = MESSAGE_BYTES - 8;
 
-/// Why bytes are not a valid message.
+/// The error for bytes that are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes are of another version of the protocol.
