@@ -38,7 +38,6 @@ pub(super) struct Watchdog {
     pub(super) facts: Option<DeviceFacts>,
     /// The reason for which the device cannot be armed; empty while it can be armed, or before the first attempt.
     pub(super) problem: String,
-    /// The reason that matches `problem`.
     pub(super) problem_reason: Option<Reason>,
     /// A test on this machine in which the driver did not reset the machine.
     pub(super) failed: Option<Trial>,

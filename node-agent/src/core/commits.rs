@@ -12,7 +12,6 @@ use ha_store::{Outcome, Transaction};
 /// Delay before a service's report is written again after a conflict.
 const REWRITE_MS: Millis = 50;
 
-/// The purpose of a commit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Purpose {
     /// The node's report in mode Registering.

@@ -42,23 +42,23 @@ pub struct HoldId(pub u64);
 pub enum Effect {
     /// Commit a transaction; answered by [`super::Input::Committed`].
     Commit {
-        /// The commit.
+        /// Id that the answer carries.
         id: CommitId,
-        /// The transaction.
+        /// The transaction, with all its guards.
         transaction: Transaction,
         /// Urgency of the commit.
         lane: Lane,
     },
     /// Read these keys, each linearizably and no earlier than now; answered by [`super::Input::Read`].
     Read {
-        /// The question.
+        /// Id that the answer carries.
         id: ReadId,
-        /// The keys.
+        /// Full etcd keys.
         keys: Vec<String>,
     },
     /// Request a lease; answered by [`super::Input::LeaseGranted`].
     GrantLease {
-        /// The request.
+        /// Id that the answer carries.
         id: LeaseRequestId,
         /// Time to live of the lease, seconds.
         ttl_seconds: i64,
@@ -67,16 +67,16 @@ pub enum Effect {
     KeepAlive(LeaseId),
     /// Write the journal durably to disk; answered by [`super::Input::JournalWritten`]. Writes keep their order.
     WriteJournal {
-        /// The write.
+        /// Id that the answer carries.
         id: JournalWriteId,
-        /// The whole journal.
+        /// The whole journal, which replaces the file.
         journal: Box<Journal>,
     },
     /// Run a command of the service's driver; answered by [`super::Input::Ended`].
     Run {
-        /// The command's id.
+        /// Id that the answer carries.
         id: CommandId,
-        /// The command.
+        /// The command for the driver.
         command: Command,
         /// The definition to run it with; for a running service, the definition of its start.
         service: Box<ServiceDefinition>,
@@ -85,27 +85,27 @@ pub enum Effect {
     Cancel(CommandId),
     /// Send a request to the watchdog daemon; answered by [`super::WatchdogNews::Answered`] or by `Disconnected`.
     Watchdog {
-        /// The request's id.
+        /// Id that the answer carries.
         id: WatchdogRequestId,
-        /// The request.
+        /// The request for the daemon.
         request: Request,
     },
     /// Ask a controller not to declare this node dead; answered by [`super::Input::HoldAnswered`].
     AskHold {
         /// The question. All controllers that are asked at one time get the same id.
         id: HoldId,
-        /// The controller.
+        /// Id of the controller.
         candidate: String,
         /// URL of the controller's API.
         url: String,
-        /// The request.
+        /// The request, with this node's boot and epoch.
         request: HoldRequest,
         /// Time to wait for the answer (Ki), milliseconds. After that time the core asks again.
         patience_ms: Millis,
     },
     /// Read the present usage of these services and of the machine; answered by [`super::Input::Measured`].
     Measure {
-        /// The question.
+        /// Id that the answer carries.
         id: MeasureId,
         /// Services that run here.
         services: Vec<ServiceDefinition>,
@@ -116,7 +116,7 @@ pub enum Effect {
     Log {
         /// Level of the message.
         level: Level,
-        /// The message.
+        /// The message text, one sentence.
         message: String,
     },
     /// Exit the process. The core does nothing after this effect.
@@ -145,7 +145,7 @@ pub enum Level {
     Warning,
     /// Normal operation.
     Info,
-    /// For troubleshooting.
+    /// Details for troubleshooting.
     Debug,
 }
 

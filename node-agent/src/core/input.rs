@@ -33,7 +33,7 @@ pub enum Input {
     },
     /// Changes of watched keys, in order, complete for their prefix up to `revision`.
     Changed {
-        /// The changes.
+        /// The changes, oldest first.
         changes: Vec<Change>,
         /// The revision up to which the changes are complete.
         revision: Revision,
@@ -42,7 +42,7 @@ pub enum Input {
     Progress(Revision),
     /// The answer to [`super::Effect::Read`].
     Read {
-        /// The question.
+        /// Id of the answered [`super::Effect::Read`].
         id: ReadId,
         /// The entries of the keys that exist and the *lowest* revision at which any of the keys was read; an error
         /// text if etcd could not be reached.
@@ -50,46 +50,46 @@ pub enum Input {
     },
     /// The answer to [`super::Effect::Commit`].
     Committed {
-        /// The commit.
+        /// Id of the answered [`super::Effect::Commit`].
         id: CommitId,
         /// The outcome of the commit.
         outcome: Outcome,
     },
     /// The answer to [`super::Effect::GrantLease`].
     LeaseGranted {
-        /// The request.
+        /// Id of the answered [`super::Effect::GrantLease`].
         id: LeaseRequestId,
         /// The lease, or why there is none.
         result: Result<LeaseId, String>,
     },
     /// The answer to [`super::Effect::KeepAlive`].
     LeaseKept {
-        /// The lease.
+        /// The lease that was to be kept.
         lease: LeaseId,
         /// The outcome. A lease that is still valid proves nothing (FENCING, section 3).
         kept: LeaseKept,
     },
     /// The answer to [`super::Effect::AskHold`].
     HoldAnswered {
-        /// The question.
+        /// Id of the answered [`super::Effect::AskHold`].
         id: HoldId,
-        /// The controller.
+        /// Id of the controller that was asked.
         candidate: String,
         /// The controller's answer, or an error text if there was none.
         answer: Result<HoldAnswer, String>,
     },
     /// The answer to [`super::Effect::WriteJournal`].
     JournalWritten {
-        /// The write.
+        /// Id of the answered [`super::Effect::WriteJournal`].
         id: JournalWriteId,
         /// `Ok` if the journal is durably on disk.
         result: Result<(), String>,
     },
     /// The answer to [`super::Effect::Run`], also after [`super::Effect::Cancel`]. Each command has exactly one answer.
     Ended {
-        /// The command.
+        /// Id of the command that ended.
         id: CommandId,
-        /// The command's result.
+        /// The command's only result.
         result: CommandResult,
     },
     /// A change that a driver noticed without a command.
@@ -100,9 +100,9 @@ pub enum Input {
     Examined(MachineFacts),
     /// The answer to [`super::Effect::Measure`].
     Measured {
-        /// The question.
+        /// Id of the answered [`super::Effect::Measure`].
         id: MeasureId,
-        /// The measured usage.
+        /// Usage of the machine and of the services that could be read.
         measured: Measured,
     },
     /// The drivers or the capacity of the machine were determined again.
@@ -143,7 +143,7 @@ pub enum WatchdogNews {
     },
     /// The daemon answered [`super::Effect::Watchdog`], for any request.
     Answered {
-        /// The request.
+        /// Id of the answered [`super::Effect::Watchdog`].
         id: WatchdogRequestId,
         /// The daemon's reason to refuse the request; `None` if it executed the request.
         refusal: Option<protocol::Refusal>,
@@ -152,7 +152,7 @@ pub enum WatchdogNews {
     },
     /// The daemon sent a notice without a request.
     Notice {
-        /// The notice.
+        /// The event that the daemon reports.
         notice: protocol::Notice,
         /// The daemon's status after the notice.
         status: protocol::Status,

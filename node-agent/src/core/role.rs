@@ -11,7 +11,7 @@ use ha_api_types::resource::RequestedState;
 pub(super) enum Role {
     /// The assignment orders this node to act, under this epoch and boot.
     Act {
-        /// The assignment.
+        /// The assignment; its node is this one.
         assignment: Stored<Assignment>,
     },
     /// The assignment orders this node to receive the service from another node, under this epoch and boot.
@@ -101,7 +101,6 @@ impl AgentCore {
                 .is_some_and(|assignment| assignment.definition.exclusive)
     }
 
-    /// Returns the target node of a migration.
     pub(super) fn migration_target(assignment: &Assignment) -> Option<String> {
         match &assignment.action {
             Action::Migrate { target, .. } => Some(target.clone()),

@@ -67,7 +67,6 @@ pub(super) enum Step {
     CloseReception { why: KillReason, tries: u32 },
 }
 
-/// The purpose of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ProbeFor {
     /// Determine the presence.
@@ -96,7 +95,6 @@ pub(super) struct Asked {
     pub(super) fence: i64,
 }
 
-/// The reason for a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KillReason {
     /// The machine may soon be reset: every exclusive service must end first (FENCING 4, stop then stay).

@@ -63,7 +63,6 @@ pub(super) enum ReadFor {
     Target { name: String, uid: String },
 }
 
-/// A reading in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) purpose: ReadFor,

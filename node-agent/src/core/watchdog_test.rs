@@ -37,7 +37,6 @@ pub(super) struct WatchdogTest {
     over: BTreeSet<String>,
 }
 
-/// The stage of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The journal is being written.

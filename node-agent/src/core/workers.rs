@@ -15,7 +15,6 @@ const MAX_VERIFIERS: usize = 16;
 
 /// A need of a service that the workers meet.
 enum Wanted {
-    /// A command to run.
     Run(Command),
     /// A worker that is reserved for the hand-over.
     Worker,

@@ -53,7 +53,7 @@ pub enum Input {
     Message {
         /// The peer's number of the request.
         number: u64,
-        /// The request.
+        /// The decoded request.
         request: Request,
     },
     /// The result of [`Effect::Open`].

@@ -60,9 +60,7 @@ impl Place {
 /// An open device.
 #[derive(Debug)]
 pub(super) enum Device {
-    /// A kernel watchdog.
     Kernel(KernelDevice),
-    /// A simulated watchdog.
     StandIn(StandInDevice),
 }
 

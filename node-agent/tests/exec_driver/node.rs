@@ -111,7 +111,6 @@ impl Node {
         fs::read_to_string(self.driver.log("web")).unwrap_or_default()
     }
 
-    /// Returns the next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
@@ -166,7 +165,6 @@ fn living(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
     found
 }
 
-/// Returns `true` if the process is alive.
 pub(crate) fn is_alive(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))

@@ -86,7 +86,6 @@ impl Node {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Returns the next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
@@ -97,7 +96,6 @@ impl Node {
     }
 }
 
-/// Returns a service of this driver with these settings.
 pub(crate) fn service(driver: &str, settings: &Value) -> ServiceDefinition {
     let mut resource = Resource::default();
     resource.metadata.name = "web".into();

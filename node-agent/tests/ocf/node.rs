@@ -94,7 +94,6 @@ impl Node {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Returns the next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
@@ -130,7 +129,6 @@ impl Drop for Folder {
     }
 }
 
-/// Returns a service of this agent with these parameters.
 pub(crate) fn of_agent(agent: &str, parameters: &Value) -> ServiceDefinition {
     service(&json!({"agent": agent, "parameters": parameters}))
 }

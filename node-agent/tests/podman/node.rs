@@ -61,7 +61,6 @@ impl Node {
         service(&json!({"image": IMAGE, "command": ["/bin/sh", "-c", script]}))
     }
 
-    /// Returns the next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
@@ -221,7 +220,6 @@ fn driver(settings: &PodmanSettings) -> (PodmanDriver, UnboundedReceiver<DriverE
     (PodmanDriver::new(settings.clone(), sender), events)
 }
 
-/// Returns `true` if the process is alive.
 pub(crate) fn is_alive(pid: i32) -> bool {
     fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))

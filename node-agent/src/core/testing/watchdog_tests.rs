@@ -36,7 +36,6 @@ impl World {
         self.deliver();
     }
 
-    /// Waits for the reset.
     fn until_reset(&mut self) {
         for _ in 0..100 {
             if !self.reset {

@@ -30,7 +30,6 @@ const MESSAGES_AT_ONCE: usize = 16;
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// The state of the loop.
 pub(super) struct EventLoop {
     core: Core,
     device: Option<Device>,

@@ -41,7 +41,6 @@ impl Peer {
         Ok(Self { pid, process })
     }
 
-    /// Returns `true` if the process has ended.
     pub(super) fn has_ended(&self) -> bool {
         let mut descriptors = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
         matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1))

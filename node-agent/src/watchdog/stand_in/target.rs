@@ -83,7 +83,6 @@ impl Targets {
     }
 }
 
-/// Returns `true` if the process of this descriptor has ended.
 fn has_ended(process: &OwnedFd) -> bool {
     let mut descriptors = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
     matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1))
