@@ -227,7 +227,8 @@ impl AgentCore {
             && self.view.only_refreshes_candidates(changes)
             && !is_due(self)
         {
-            // Every controller refreshes its key every Ki. While nothing is due, such a refresh has no consequence.
+            // A controller rewrites its candidate key at its restart, or every Ki if it is from before `refresh/<id>`.
+            // While nothing is due, that has no consequence.
             self.last = now.raw;
             self.view.changed(changes);
             return;
@@ -411,8 +412,8 @@ impl AgentCore {
                 | Key::Event(..),
             )
             | None => self.all_stale = true,
-            // Every controller refreshes these keys every Ki; only the node's report depends on them. Reports of the
-            // doctor and of usage, and the leader's notification records, do not concern services.
+            // Only the node's report depends on candidates. Reports of the doctor and of usage, and the leader's
+            // notification records, do not concern services.
             Some(
                 Key::Candidate(_)
                 | Key::Refresh(_)

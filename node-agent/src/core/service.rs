@@ -146,7 +146,7 @@ pub(super) struct Guarded {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub(super) struct Service {
-    /// The definition of the start here; before a start, that of the assignment or of the spec.
+    /// The definition with which the service was started here; before a start, that of the assignment or of the spec.
     pub(super) definition: ServiceDefinition,
     pub(super) presence: Presence,
     pub(super) step: Step,

@@ -109,7 +109,7 @@ pub(super) struct World {
     pub(super) events: Vec<ha_api_types::event::Event>,
     pub(super) logs: Vec<String>,
     pub(super) exit: Option<Exit>,
-    /// s of the last heartbeat that was applied and answered.
+    /// The clock reading s of the last heartbeat that was applied and answered, milliseconds.
     pub(super) proven_ms: Option<u64>,
     beats: BTreeMap<CommitId, u64>,
     actions: u64,

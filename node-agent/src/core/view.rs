@@ -149,7 +149,8 @@ pub(super) struct View {
     pub(super) resources: Table<Resource>,
     pub(super) assignments: Table<Assignment>,
     pub(super) fences: Table<Fence>,
-    /// The URL of each candidate. A key keeps its URL and is rewritten every Ki, so only a new key is read.
+    /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
+    /// restart, or every Ki by a controller from before `refresh/<id>`.
     candidates: Table<String>,
     /// A revision at which a candidate was seen gone, while the own fence has not been read since.
     departed: Option<Revision>,
@@ -272,7 +273,7 @@ impl View {
         }
     }
 
-    /// Returns `true` if these changes only refresh known candidates.
+    /// Returns `true` if these changes only rewrite the keys of known candidates.
     pub(super) fn only_refreshes_candidates(&self, changes: &[Change]) -> bool {
         let is_known = |name: &str, entry: &Entry| {
             self.candidates.get(name).is_some_and(|known| known.created == entry.create_revision)

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Processes, control groups and commands.
+/// The targets: processes and control groups to kill, then commands to run.
 pub(super) struct Targets {
     processes: Vec<(u32, OwnedFd)>,
     groups: Vec<PathBuf>,
