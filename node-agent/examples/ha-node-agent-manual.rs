@@ -1,4 +1,5 @@
-//! Writes the pages of the node's programs, section 8, into the folder named: `dev/packages` puts them into the package.
+//! Writes the manual pages (section 8) of the node's programs into a directory; `dev/packages` adds them to the
+//! package.
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -6,7 +7,7 @@ use ha_node_agent::{shell, watchdog};
 use ha_runtime::program::ProgramOptions;
 use std::path::PathBuf;
 
-/// What the options do not say.
+/// Sections of the manual pages in addition to the options.
 const AGENT: &str = include_str!("../../manifests/man/ha-node-agent.roff");
 const WATCHDOGD: &str = include_str!("../../manifests/man/ha-watchdogd.roff");
 

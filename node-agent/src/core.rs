@@ -1,7 +1,8 @@
-//! The node agent's pure core: what this node does about its assignments, and when it must not.
+//! The node agent's pure core: it decides what this node does about its assignments, and when it must not act.
 //!
-//! `handle`, `poll_effect` and `deadline` are all there is; it never awaits, reads a clock or draws a random number. The
-//! shell and the simulator run the very same code. The rules are FENCING.md's; each file names those it keeps.
+//! The interface is `handle`, `poll_effect` and `deadline`. The core never awaits, reads a clock or draws a random
+//! number. The shell and the simulator run the same core. The rules are those of FENCING.md; each file names the rules
+//! that it implements.
 
 mod arming;
 pub mod command;
@@ -74,12 +75,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use view::View;
 use watchdog_test::WatchdogTest;
 
-/// How often the second clock is looked at while a deadline runs: a machine that was suspended wakes up late.
+/// Interval at which both clocks are checked while a deadline runs, because a suspended machine wakes up late.
 const CLOCK_CHECK_MS: Millis = 500;
-/// How often one input may be followed up at most: every follow-up is a step forward, so this is never reached.
+/// Limit of rounds per follow-up. Every round makes progress, so this limit is never reached.
 const MAX_ROUNDS: usize = 64;
 
-/// The prefixes of the store that an agent of this node needs to see; each ends in `/`.
+/// Returns the etcd prefixes that the agent of `node` must see. Each prefix ends in `/`.
 pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
     vec![
         keys.specs_of(Kind::Cluster),
@@ -95,12 +96,14 @@ pub fn prefixes(keys: &Keys, node: &str) -> Vec<String> {
     ]
 }
 
-/// The agent.
+/// The agent's state machine.
 ///
-/// Guarantees: no start is asked of a driver without a permit that was committed under every guard of FENCING, section
-/// 6, without the action being in the journal on disk, or, for an exclusive service, at or after D − Ts. Assumptions: the
-/// shell holds the state directory's file lock, hands in clock readings in order, and answers every effect that has an
-/// answer at most once.
+/// Guarantees: the core asks no driver to start a service without a permit that was committed under every guard of
+/// FENCING, section 6. It asks for no start before the action is in the journal on disk. It asks for no start of an
+/// exclusive service at or after D − Ts.
+///
+/// Assumptions: the shell holds the state directory's file lock and passes clock readings in order. The shell answers
+/// every effect that has an answer at most once.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub struct AgentCore {
@@ -122,17 +125,17 @@ pub struct AgentCore {
     next: u64,
     /// D, proven by a heartbeat of this process.
     deadline: Option<Moment>,
-    /// The timings committed last.
+    /// The timings that were committed last.
     in_force: Timings,
-    /// A heartbeat with armed: true was sent, and neither it nor a later report is known to be applied.
+    /// `true` if a heartbeat with armed: true was sent, and neither it nor a later report is known to be applied.
     unseen_armed: bool,
-    /// A heartbeat with another report was sent and its outcome is unknown.
+    /// `true` if a heartbeat with a changed report was sent and its outcome is unknown.
     unseen_report: bool,
-    /// What controllers were asked while heartbeats do not commit.
+    /// State of the requests to hold, which controllers receive while heartbeats do not commit.
     hold: Hold,
-    /// Since when heartbeats do not commit.
+    /// Time since which heartbeats do not commit; `None` while they commit.
     beat_failed_at: Option<Mono>,
-    /// The highest revision of the store that was ever seen.
+    /// The highest etcd revision that this process has seen.
     highest: Revision,
     own_is_read: bool,
     read_retry_at: Option<Mono>,
@@ -140,28 +143,28 @@ pub struct AgentCore {
     shutdown: Option<Shutdown>,
     shutdown_at: Option<Mono>,
     restart_ready: bool,
-    /// That it cannot end without the store was said.
+    /// `true` once the agent has logged that it cannot exit without etcd.
     refusal_told: bool,
-    /// A machine that shuts down waits for its services to move away.
+    /// `true` while a machine that shuts down waits for its services to move away.
     awaiting_moves: bool,
-    /// A machine that shuts down waits no longer for its services to move away.
+    /// `true` once a machine that shuts down has stopped waiting for its services to move away.
     moves_over: bool,
-    /// The revision at which this node first said that it shuts down: an older operation is about something else.
+    /// The revision at which this node first reported its shutdown. Older operations do not concern this shutdown.
     shutting_since: Option<Revision>,
     leaving: Option<CommitId>,
-    /// Something happened that may let another step go on.
+    /// `true` if something happened that may enable another step.
     changed: bool,
-    /// Services whose facts changed since they were last looked at.
+    /// Services whose facts have changed since they were last advanced.
     stale: BTreeSet<String>,
-    /// Something that concerns every service changed.
+    /// `true` if something changed that concerns every service.
     all_stale: bool,
-    /// The present of the newest input that was not followed up yet.
+    /// The clock reading of the newest input that has not been followed up.
     unsettled: Option<Now>,
     last: Mono,
 }
 
 impl AgentCore {
-    /// An agent that holds the file lock of this node's state directory, with the journal found there.
+    /// Creates the core from the journal found in the state directory. The caller holds that directory's file lock.
     pub fn new(config: Config, mut journal: Journal) -> AgentCore {
         let examining = Examining::new(&config, &mut journal);
         let test_is_over = watchdog_test::settle(&config, &mut journal);
@@ -208,7 +211,7 @@ impl AgentCore {
             unsettled: None,
             last: Mono::default(),
         };
-        // What the journal names may run here: it is killed in time even if the store is never reached.
+        // Services named by the journal may run here. They must be killed in time even if etcd is never reached.
         core.seed_services();
         core.know_tested();
         if test_is_over {
@@ -217,14 +220,15 @@ impl AgentCore {
         core
     }
 
-    /// Takes in what has happened.
+    /// Applies one input to the state. The resulting effects are returned by [`AgentCore::poll_effect`].
     pub fn handle(&mut self, now: &Now, input: Input) {
         let is_due = |core: &AgentCore| core.deadline().is_some_and(|(at, _)| now.raw >= at);
         if let Input::Changed { changes, revision: _ } = &input
             && self.view.only_refreshes_candidates(changes)
             && !is_due(self)
         {
-            // Every controller does that every Ki. While nothing is due, nothing follows from it.
+            // A controller rewrites its candidate key at its restart, or every Ki if it is from before `refresh/<id>`.
+            // While nothing is due, that has no consequence.
             self.last = now.raw;
             self.view.changed(changes);
             return;
@@ -277,11 +281,11 @@ impl AgentCore {
                 self.all_stale = true;
             }
         }
-        // Followed up when the next effect is asked for, so that a burst of inputs is followed up once.
+        // The follow-up waits until the shell asks for the next effect, so that a burst of inputs is followed up once.
         self.unsettled = Some(now.clone());
     }
 
-    /// The next thing to do. Ask until there is nothing, after one input or a few.
+    /// Returns the next effect. Call it until it returns `None`, after one input or after several.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if let Some(now) = self.unsettled.take() {
             self.settle(&now);
@@ -289,7 +293,8 @@ impl AgentCore {
         self.effects.pop_front()
     }
 
-    /// When to call with [`Input::Tick`] again, on `CLOCK_MONOTONIC_RAW`, and why; ask once there is no effect left.
+    /// Returns when to call [`AgentCore::handle`] with [`Input::Tick`], on `CLOCK_MONOTONIC_RAW`, and why. Ask once no
+    /// effect is left.
     pub fn deadline(&self) -> Option<(Mono, &'static str)> {
         if matches!(self.session, Session::Ended) {
             return None;
@@ -327,7 +332,7 @@ impl AgentCore {
         named.into_iter().flatten().filter(|(at, _)| *at > self.last).min()
     }
 
-    /// Follows up until nothing more can be done without waiting.
+    /// Advances every part of the agent until nothing more can be done without waiting.
     fn settle(&mut self, now: &Now) {
         if let Some(text) = self.view.refused_timings.take() {
             self.log(Level::Error, format!("the cluster's timings are refused, those in force stay: {text}"));
@@ -364,7 +369,8 @@ impl AgentCore {
         }
     }
 
-    /// Services whose facts changed, and those that something is going on with; for each newcomer an entry is made.
+    /// Returns the services whose facts changed and the services with work in progress. Adds an entry for each new
+    /// service.
     fn names_to_look_at(&mut self) -> BTreeSet<String> {
         let mut names = std::mem::take(&mut self.stale);
         if std::mem::take(&mut self.all_stale) {
@@ -380,7 +386,7 @@ impl AgentCore {
         names
     }
 
-    /// Remembers whom a change concerns.
+    /// Marks the services that a change concerns.
     fn outdate(&mut self, change: &Change) {
         let key = match change {
             Change::Put(entry) => &entry.key,
@@ -390,7 +396,8 @@ impl AgentCore {
             Some(Key::Spec(Kind::Resource, name) | Key::Assignment(name) | Key::ServiceReport(_, name)) => {
                 self.stale.insert(name.to_owned());
             }
-            // What the leader says of the cluster matters while it is being disarmed, an operation while it shuts down.
+            // The cluster's status matters while the cluster is being disarmed; operations matter while the node shuts
+            // down.
             Some(Key::Status(..)) => self.all_stale |= self.is_to_be_disarmed(),
             Some(Key::Spec(Kind::Operation, _)) => self.all_stale |= self.is_leaving(),
             Some(
@@ -405,8 +412,8 @@ impl AgentCore {
                 | Key::Event(..),
             )
             | None => self.all_stale = true,
-            // Refreshed every Ki by every controller; only the node's report tells of them. What was found and measured is no
-            // matter for services, nor is what the leader told whom.
+            // Only the node's report depends on candidates. Reports of the doctor and of usage, and the leader's
+            // notification records, do not concern services.
             Some(
                 Key::Candidate(_)
                 | Key::Refresh(_)
@@ -431,7 +438,8 @@ impl AgentCore {
         self.services.keys().cloned().collect()
     }
 
-    /// Lends a service to a closure that needs the rest of the core too; it is away from the map meanwhile.
+    /// Runs a closure on a service that is removed from the map meanwhile, so that the closure can use the rest of the
+    /// core.
     fn with_service(&mut self, name: &str, act: impl FnOnce(&mut AgentCore, &mut Service)) {
         if let Some(mut service) = self.services.remove(name) {
             act(self, &mut service);
@@ -449,7 +457,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// A service of which no copy is here follows what is wanted; a running one stays as it was started.
+    /// Updates the definition of a service that has no copy here. A running service keeps the definition of its start.
     fn refresh_definition(&mut self, name: &str) {
         let Some(service) = self.services.get_mut(name) else { return };
         if service.step != Step::Rest || service.task.is_some() {
@@ -464,7 +472,7 @@ impl AgentCore {
             },
         };
         if newest.uid != service.definition.uid {
-            // Another resource under the same name: nothing is known of it.
+            // Another resource has taken the name: nothing is known of it.
             service.definition = newest;
             service.presence = Presence::Unprobed;
             service.permit = None;
@@ -474,7 +482,7 @@ impl AgentCore {
             self.changed = true;
         } else if service.presence == Presence::Stopped {
             if !newest.is_same_thing(&service.definition) {
-                // Another thing under the same name: nothing is known of it.
+                // The definition now identifies another service: nothing is known of it.
                 service.presence = Presence::Unprobed;
                 self.changed = true;
             }

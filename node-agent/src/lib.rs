@@ -1,4 +1,4 @@
-//! The node agent: pure core, shell, drivers, and the watchdog daemon.
+//! The node agent: its pure core, its shell, its drivers, and the watchdog daemon.
 
 pub mod core;
 pub mod doctor;

@@ -1,7 +1,7 @@
-//! The agent's shell: store, drivers, journal, watchdog daemon and signals around the pure core.
+//! The agent's shell: etcd, drivers, journal, watchdog daemon and signals around the pure core.
 //!
-//! One loop ([`ha_runtime::reconcile::drive`]) turns what happens into inputs and begins what the core asks for. Nothing
-//! here decides anything about services.
+//! One loop ([`ha_runtime::reconcile::drive`]) turns events into inputs and begins the core's effects. The shell makes
+//! no decisions about services.
 
 mod asking;
 mod commits;
@@ -52,10 +52,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Where inputs come from; cheap to clone.
+/// Sender of inputs to the core; cheap to clone.
 pub(crate) type Inputs = mpsc::UnboundedSender<Input>;
 
-/// The program: reads its options, runs until told to end, and says how it went.
+/// Entry point of the program: reads its options, runs until told to exit, and returns the exit code.
 pub fn main() -> ExitCode {
     ha_runtime::program::main(run)
 }
@@ -72,7 +72,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let remedy = format!("run hactl node follow-store {} there", options.node);
     let followed = Followed::new(keys.incarnation(), &options.node, journal.incarnation.clone(), remedy);
     let store = EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
-    // Heartbeats have channels of their own, so that nothing can queue before them.
+    // Heartbeats have channels of their own, so that no other request delays them.
     let heartbeats =
         EtcdStore::following(options.store.config(), followed.clone()).await.map_err(unusable)?;
     let (inputs, received) = mpsc::unbounded_channel();
@@ -128,7 +128,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         journal: journal_file.spawn_writer(inputs.clone()),
         watchdog: watchdog_link::spawn(options.watchdog_socket.clone(), inputs.clone()),
         events: writer.clone(),
-        // Events of an earlier process of this node have other names.
+        // A process id of its own keeps these events distinct from those of an earlier process of this node.
         process,
         event_number: 0,
         metrics: agent_metrics,

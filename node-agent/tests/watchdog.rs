@@ -1,4 +1,4 @@
-//! The watchdog with real processes: daemon, stand-in, and a tree of victims in a process namespace of its own.
+//! The watchdog with real processes: daemon, simulated watchdog, and a process tree to kill in its own pid namespace.
 #![cfg(feature = "shell")]
 #![allow(
     clippy::unwrap_used,
@@ -19,10 +19,10 @@ use nix::sys::signal::Signal;
 use node::{Helper, Node, served};
 use std::time::Duration;
 
-/// Th of these tests, in milliseconds.
+/// Th of these tests, milliseconds.
 const HEARTBEAT_VALID_MS: u32 = 4000;
 
-/// What a busy machine may be late or early by, in milliseconds.
+/// Tolerated deviation on a busy machine, milliseconds.
 const SLACK_MS: u64 = 1000;
 
 fn arm(deadline_in_ms: Option<u64>) -> Arm {
@@ -42,7 +42,7 @@ async fn connect(node: &Node) -> Client {
     served(&node.socket()).await.0
 }
 
-/// Renews the deadline as heartbeats do for so long; the last deadline in milliseconds of the boot clock.
+/// Renews the deadline for this time, as heartbeats do. Returns the last deadline, milliseconds of the boot clock.
 async fn renew_for(client: &Client, time: Duration) -> u64 {
     let end = clock::now().plus_ms(u64::try_from(time.as_millis()).unwrap());
     loop {
@@ -56,12 +56,12 @@ async fn renew_for(client: &Client, time: Duration) -> u64 {
     }
 }
 
-/// Waits for the end of the tree and checks that it came by this deadline, and not long before.
+/// Waits for the end of the tree, and checks that it came by this deadline and not long before.
 fn dies_by(node: &mut Node, deadline_ms: u64) {
     node.wait_for_death();
     let expired_ms = node.expired_at_ms().expect("the stand-in says when");
     assert!(expired_ms <= deadline_ms + SLACK_MS, "{} ms after the deadline", expired_ms - deadline_ms);
-    // A pet is due every 0.2 s and takes whole seconds.
+    // A pet is due every 0.2 s and sets whole seconds.
     assert!(
         expired_ms + 1000 + SLACK_MS >= deadline_ms,
         "{} ms before the deadline",
@@ -123,7 +123,7 @@ async fn an_empty_or_released_node_lives_on() {
     renew_for(&other, Duration::ZERO).await;
     assert_eq!(other.stay().await.expect("staying").state, State::Staying);
     drop((client, other));
-    // Longer than any deadline and timeout given: this time must pass, nothing announces it.
+    // The wait exceeds every deadline and timeout; no event marks its end.
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(released.lives() && staying.lives());
 }
@@ -150,14 +150,14 @@ async fn one_agent_at_a_time() {
     let result = Client::connect(&node.socket()).await.map(|_| ());
     assert_eq!(refusal(result), Refusal::AnotherPeer { pid: first.pid() });
     first.drop_connection();
-    // It has closed its end and lives: still not served.
+    // The first process has closed its end but is alive, so the second is still not served.
     let result = Client::connect(&node.socket()).await.map(|_| ());
     assert_eq!(refusal(result), Refusal::PreviousPeerAlive { pid: first.pid() });
     first.end();
     let client = connect(&node).await;
     client.status().await.expect("served");
     drop(client);
-    // The very same process may come again, and is served at once when its old connection is closed.
+    // The same process may reconnect, and is served immediately once its old connection is closed.
     let (client, _, mut events) = served(&node.socket()).await;
     drop(client);
     while events.recv().await.is_some() {}
@@ -179,7 +179,7 @@ async fn a_new_daemon_takes_over_when_the_agent_arms_again() {
     node.wait_for_daemon();
     node.start_daemon();
     let (client, status, _events) = served(&node.socket()).await;
-    // It found the timer running and knows no deadline.
+    // The daemon found the timer running and knows no deadline.
     assert!(matches!(status.state, State::Expired { .. }), "{status:?}");
     let deadline = clock::now().plus_ms(3000);
     assert_eq!(client.deadline(deadline).await, Err(ClientError::Refused(Refusal::NotArmed)));
@@ -199,7 +199,7 @@ async fn the_service_manager_keeps_what_the_daemon_was_doing() {
     node.signal_daemon(Signal::SIGKILL);
     node.wait_for_daemon();
     node.start_daemon_with_record(record);
-    // Nobody says anything to the new daemon: it goes on by itself.
+    // No client connects to the new daemon, so it must continue on its own.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(node.lives());
     let (_client, status, _events) = served(&node.socket()).await;
@@ -236,7 +236,7 @@ async fn what_the_device_cannot_bear_is_refused() {
     assert!(node.lives(), "a refused device was left running");
 }
 
-/// Not a test: the other process of `one_agent_at_a_time`, which starts this one program again.
+/// Not a test: the second process of `one_agent_at_a_time`, which starts this program again.
 #[tokio::test]
 #[ignore = "a helper process of another test"]
 async fn helper_process() {

@@ -1,4 +1,4 @@
-//! `ha-exec-shim`: stands between the agent and a supervised service; started by the agent only.
+//! `ha-exec-shim`: the process between the agent and a supervised service. Only the agent starts it.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -8,7 +8,8 @@ fn main() -> ExitCode {
     match ha_node_agent::driver::exec::shim(role.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Standard error is the service's log or the agent's; if it cannot be written, nobody listens.
+            // Standard error is the log of the service or of the agent. If writing to it fails, the error has no other
+            // output.
             let _ = writeln!(std::io::stderr(), "ha-exec-shim: {error}");
             ExitCode::FAILURE
         }

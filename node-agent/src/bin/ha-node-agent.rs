@@ -1,4 +1,4 @@
-//! ha-node-agent: the program around the node agent.
+//! ha-node-agent: entry point of the node agent.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! ha-watchdog-standin: the program around the stand-in watchdog of sandbox and tests.
+//! ha-watchdog-standin: entry point of the simulated watchdog for the sandbox and tests.
 
 use clap::Parser;
 use ha_node_agent::watchdog::stand_in;

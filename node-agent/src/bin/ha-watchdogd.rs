@@ -1,4 +1,4 @@
-//! ha-watchdogd: the program around the watchdog daemon.
+//! ha-watchdogd: entry point of the watchdog daemon.
 
 use clap::Parser;
 use ha_node_agent::watchdog::daemon;

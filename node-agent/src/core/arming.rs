@@ -1,4 +1,4 @@
-//! The watchdog as the core sees it, and when to arm, pet, stay and release (FENCING, section 4).
+//! The core's view of the watchdog, and the decisions when to arm, pet, stay and release (FENCING, section 4).
 
 use super::effect::{Effect, Level, WatchdogRequestId};
 use super::input::WatchdogNews;
@@ -11,58 +11,59 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_api_types::time::{Millis, Mono, Now};
 
-/// What is said of a watchdog that did not fire in a test.
+/// Problem reported for a watchdog that did not reset the machine in a test.
 const TEST_FAILED: &str =
     "it did not reset this machine in a test: see the kernel's log, and try another driver";
-/// How long to wait before asking again for what was refused.
+/// Delay before a refused request is sent again.
 const RETRY_MS: Millis = 5_000;
-/// How long the daemon may be away before the node counts as one without watchdog, while the device does not run.
+/// Time for which the daemon may be disconnected, while the device does not run, before the node counts as one without
+/// watchdog.
 const PATIENCE_MS: Millis = 10_000;
-/// The daemon pets this often or faster: so long before it was missed the device may have been petted last.
+/// Longest interval between two pets. When the loss of the daemon is noticed, the last pet may be that old.
 const PET_PERIOD_MS: Millis = 250;
 
-/// How long a daemon may be away from a device that runs: what is left then is enough to stop every service before the
-/// device, which nobody pets, resets the machine. A service manager starts a daemon again within a part of that.
+/// Returns how long the daemon may be disconnected while the device runs. The rest of the timeout suffices to stop
+/// every service before the device, which is no longer petted, resets the machine. A service manager restarts the
+/// daemon sooner.
 fn patience_ms(timeout_ms: Millis, stop_margin_ms: Millis) -> Millis {
     timeout_ms.saturating_sub(stop_margin_ms + PET_PERIOD_MS).max(timeout_ms / 2)
 }
 
-/// The daemon, its device, and what was asked of it.
+/// State of the daemon, its device, and the request in progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watchdog {
     connected: bool,
     pub(super) status: Status,
     device: String,
     pub(super) facts: Option<DeviceFacts>,
-    /// Why it cannot be armed; empty while it can, or while nobody has tried.
+    /// The reason for which the device cannot be armed; empty while it can be armed, or before the first attempt.
     pub(super) problem: String,
-    /// The problem in a word.
     pub(super) problem_reason: Option<Reason>,
-    /// A test on this machine in which the driver did not reset it.
+    /// A test on this machine in which the driver did not reset the machine.
     pub(super) failed: Option<Trial>,
-    /// The driver that a test has proven on this machine.
+    /// The driver that has passed a test on this machine.
     pub(super) proven: Option<Proven>,
     asked: Option<(WatchdogRequestId, Request)>,
-    /// The deadline that the daemon acknowledged since armed: true was committed.
+    /// The deadline that the daemon has acknowledged since armed: true was committed.
     pub(super) acknowledged: Option<Moment>,
-    /// Timeout (seconds) and Th (milliseconds) that it was armed with.
+    /// Timeout in seconds and Th in milliseconds with which the device was armed.
     armed_with: Option<(u32, u32)>,
     retry_at: Option<Mono>,
-    /// A device that runs is not armed again before: deadlines go on meanwhile.
+    /// Time before which a running device is not armed again; deadlines continue meanwhile.
     pub(super) rearm_at: Option<Mono>,
     pub(super) pets: Pets,
     away_since: Option<Mono>,
-    /// How long the daemon may stay away before the node acts on it.
+    /// Time for which the daemon may be disconnected before the node acts, milliseconds.
     patience_ms: Millis,
     warned: bool,
-    /// The device was opened by this process only to see what it is.
+    /// `true` if this process opened the device only to identify it.
     looked: bool,
-    /// A deadline that came too late for the daemon: it is not asked again, only the next one is.
+    /// A deadline that reached the daemon too late. It is not sent again; only the next one is.
     too_late: Option<Moment>,
 }
 
 impl Watchdog {
-    /// Whether the device is running, as far as is known, under a deadline or staying.
+    /// Returns `true` if the device is running as far as this process knows, under a deadline or staying.
     pub(super) fn is_running(&self) -> bool {
         match self.status.state {
             State::Released => false,
@@ -70,17 +71,19 @@ impl Watchdog {
         }
     }
 
-    /// Whether the device follows a deadline of ours: what *armed* means in a heartbeat.
+    /// Returns `true` if the daemon is connected and the device is running: the value of *armed* in a heartbeat.
     pub(super) fn is_armed(&self) -> bool {
         self.connected && self.is_running()
     }
 
-    /// Whether the daemon has acknowledged a deadline since *armed* was committed: a condition of every permit.
+    /// Returns `true` if the daemon has acknowledged a deadline since *armed* was committed: a condition of every
+    /// permit.
     pub(super) fn is_acknowledged(&self) -> bool {
         self.acknowledged.is_some() && self.follows_deadline()
     }
 
-    /// Whether the daemon pets by a deadline, and was not asked for anything that ends this: a condition of every start.
+    /// Returns `true` if the daemon pets by a deadline, and no request in progress ends that: a condition of every
+    /// start.
     pub(super) fn follows_deadline(&self) -> bool {
         let ends = match self.asked {
             Some((_, Request::Stay | Request::Release)) => true,
@@ -90,7 +93,7 @@ impl Watchdog {
         self.connected && !ends && matches!(self.status.state, State::Armed { .. })
     }
 
-    /// Whether no deadline beyond this moment is in force or on its way to the daemon.
+    /// Returns `true` if no deadline after `bound` is active or on its way to the daemon.
     pub(super) fn never_beyond(&self, bound: Moment) -> bool {
         let in_force = match self.status.state {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
@@ -104,43 +107,44 @@ impl Watchdog {
         !in_force.into_iter().chain(asked).any(|deadline| bound.is_earlier_on_a_clock(deadline))
     }
 
-    /// Whether *armed: true* may be (or stay) committed: the device follows a deadline, or did when it was committed.
+    /// Returns `true` if *armed: true* may be, or stay, committed: the device follows a deadline, or it did when
+    /// *armed* was committed.
     pub(super) fn is_running_for_us(&self, committed_armed: bool) -> bool {
         if committed_armed { self.is_running() } else { self.follows_deadline() }
     }
 
-    /// Whether this process opened the device without any deadline, to see what it is.
+    /// Returns `true` if this process opened the device without a deadline, only to identify it.
     pub(super) fn was_opened_to_look(&self) -> bool {
         self.looked
     }
 
-    /// What the daemon said last.
+    /// Returns the daemon's last status.
     pub(super) fn daemon_status(&self) -> Status {
         self.status
     }
 
-    /// Whether there is no connection.
+    /// Returns `true` if the daemon is not connected.
     pub(super) fn is_away(&self) -> bool {
         !self.connected
     }
 
-    /// Whether the daemon has been away for so long that it counts as gone.
+    /// Returns `true` if the daemon has been disconnected for so long that it counts as gone.
     pub(super) fn is_gone(&self, now: &Now) -> bool {
         self.gone_at().is_some_and(|at| now.raw >= at)
     }
 
-    /// When it counts as gone, or did.
+    /// Returns the time at which the disconnected daemon counts as gone; it may lie in the past.
     fn gone_at(&self) -> Option<Mono> {
         let patience_ms = if self.is_running() { self.patience_ms } else { PATIENCE_MS };
         self.away_since.filter(|_| !self.connected).map(|since| since + patience_ms)
     }
 
-    /// Whether the daemon pets without a deadline.
+    /// Returns `true` if the daemon pets without a deadline.
     pub(super) fn is_staying(&self) -> bool {
         self.connected && self.status.state == State::Staying
     }
 
-    /// The deadline that the daemon follows: left behind by the agent before us.
+    /// Returns the deadline that the daemon follows; after a start, the deadline set by the previous agent process.
     pub(super) fn inherited(&self) -> Option<Moment> {
         match self.status.state {
             State::Armed { deadline } | State::Expired { deadline } => Some(deadline),
@@ -148,12 +152,13 @@ impl Watchdog {
         }
     }
 
-    /// *armed: true* was committed just now: earlier acknowledgements do not count.
+    /// Discards earlier acknowledgments because *armed: true* was committed just now.
     pub(super) fn armed_committed(&mut self) {
         self.acknowledged = None;
     }
 
-    /// What the node's report says of it. While a longer timeout is wanted, the longer one: W must cover both.
+    /// Returns the watchdog part of the node's report. While a longer timeout is wanted, it names the longer one,
+    /// because W must cover both.
     pub(super) fn report(&self, wanted_timeout_ms: Millis) -> WatchdogReport {
         let Some(facts) = self.facts else {
             let (problem, reason) = (self.problem.clone(), self.problem_reason);
@@ -262,7 +267,7 @@ impl AgentCore {
                     self.watchdog.patience_ms = patience_ms(timeout_ms, self.pace().stop_margin_ms);
                     self.log(Level::Warning, format!("no watchdog daemon: {message}"));
                 }
-                // What was armed stays armed: the status is kept as it was.
+                // An armed device stays armed, so the last status is kept.
                 self.watchdog.connected = false;
                 self.watchdog.asked = None;
                 self.watchdog.acknowledged = None;
@@ -333,12 +338,12 @@ impl AgentCore {
             Request::Arm(arm) => {
                 let passed = arm.deadline.is_some_and(|deadline| Some(deadline) != self.deadline_moment());
                 if passed && !self.watchdog_test.is_under_way() {
-                    // The next heartbeat brought another deadline meanwhile: try with that one at once.
+                    // The next heartbeat has brought another deadline meanwhile: try again with that one immediately.
                     self.watchdog.retry_at = None;
                     return;
                 }
                 if self.watchdog.is_running() {
-                    // Deadlines must go on, whatever becomes of the change.
+                    // Deadlines must continue whether or not the change succeeds.
                     self.watchdog.retry_at = None;
                     self.watchdog.rearm_at = Some(now.raw + RETRY_MS);
                     if !self.watchdog.takes_pets() {
@@ -353,7 +358,7 @@ impl AgentCore {
             }
             Request::Deadline(deadline) => {
                 self.watchdog.too_late = Some(deadline);
-                // A deadline that came too late is followed by the next one.
+                // The next deadline replaces one that came too late.
                 self.watchdog.retry_at = None;
                 if let Refusal::DeviceFailed { errno } = refusal {
                     return self.pets_refused(Some(errno));
@@ -366,7 +371,7 @@ impl AgentCore {
         }
     }
 
-    /// Asks the daemon for what is due, one request at a time.
+    /// Sends the request that is due to the daemon, one request at a time.
     pub(super) fn watchdog_step(&mut self, now: &Now) {
         if self.watchdog.is_gone(now) && self.watchdog.problem_reason != Some(Reason::WatchdogMissing) {
             "ha-watchdogd is not reachable: start it, or name its socket"
@@ -402,10 +407,10 @@ impl AgentCore {
         if self.watchdog_test.is_under_way() {
             return self.test_request(now);
         }
-        // FENCING 4: released only once armed: false is committed, or when nothing was ever committed.
+        // FENCING 4: the device is released only once armed: false is committed, or if nothing was ever committed.
         let idle = !self.may_be_committed_armed() && !self.wants_watchdog();
         if idle {
-            // A device that was found running belongs to services that may still be here.
+            // A device that was already running belongs to services that may still run here.
             if self.watchdog.is_running() && self.inherited_is_settled() {
                 if self.watchdog.takes_pets() || self.is_ending() || self.is_disarmed() {
                     return Some(Request::Release);
@@ -413,12 +418,14 @@ impl AgentCore {
                 return self.mending_request(now);
             }
         }
-        // Empty after the deadline's margin, or before registering: nothing is left that a reset would protect from.
+        // The node is empty, after the deadline's margin or before registering: no service is left that a reset would
+        // protect.
         if self.watchdog.is_running() && self.may_stay(now) {
             return (!self.watchdog.is_staying()).then_some(Request::Stay);
         }
         if idle {
-            // Find out what the device is, once, and again while it could not be armed; it is released again at once.
+            // The agent opens the device to identify it, once, and again after arming failed. It releases the device
+            // immediately.
             let unknown = self.watchdog.facts.is_none()
                 || !self.watchdog.problem.is_empty()
                 || (!self.watchdog.takes_pets() && !self.is_disarmed() && !self.is_ending());
@@ -444,8 +451,8 @@ impl AgentCore {
         }
     }
 
-    /// Whether the device runs with another timeout or Th than the timings in force ask for, and may be changed now: a
-    /// longer timeout only once the report that says so is committed.
+    /// Returns `true` if the running device has another timeout or Th than the active timings require, and may be
+    /// changed now. A longer timeout is allowed only once the report that names it is committed.
     fn must_rearm(&self) -> bool {
         let timings = self.arming_timings();
         let Request::Arm(wanted) = Request::Arm(Arm::of_timings(&timings, None)) else { return false };

@@ -1,4 +1,4 @@
-//! What the core asks of drivers, and what drivers say.
+//! Commands that the core gives to drivers, and their results and events.
 
 use ha_api_types::driver::DriverKind;
 use ha_api_types::quantity::Amounts;
@@ -6,53 +6,53 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_api_types::time::Millis;
 
-/// Tells one run of a command from every other in this process.
+/// Identifies one run of a command within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId(pub u64);
 
-/// A command of a driver; the service's definition goes with it.
+/// A command for a driver. The service's definition accompanies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Does it run here?
+    /// Report whether the service runs here.
     Probe,
-    /// Start it, or adopt it when it runs.
+    /// Start the service, or adopt it if it already runs.
     Start,
-    /// Stop it gracefully, then hard.
+    /// Stop the service gracefully, then forcibly.
     Stop {
-        /// Graceful for so long; 0: hard at once.
+        /// Time for a graceful stop, milliseconds; 0 kills immediately.
         graceful_ms: Millis,
     },
-    /// Kill it at once.
+    /// Kill the service immediately.
     Kill,
-    /// Target of a live migration: prepare to receive it.
+    /// Target of a live migration: prepare to receive the service.
     Receive,
-    /// Target of a live migration: take over what the source has handed over.
+    /// Target of a live migration: take over the service that the source has handed over.
     Arrive {
-        /// The node that it came from.
+        /// The node from which the service came.
         source: String,
     },
-    /// Source of a live migration: move it.
+    /// Source of a live migration: migrate the service.
     Migrate {
         /// The receiving node.
         target: String,
     },
-    /// Source of a live migration: nothing of it may be under way any more. The service is left as it is.
+    /// Source of a live migration: end everything that is in progress. The service is left as it is.
     EndMigration,
-    /// Target of a live migration, when nothing of it is left here: confirm that nothing that still arrives can run.
+    /// Target of a live migration without a copy here: confirm that nothing that still arrives can run.
     CloseReception,
-    /// Replace its secondary while it runs.
+    /// Replace the storage secondary of the service while it runs.
     ReplaceSecondary {
-        /// The secondary in use; empty: it has none.
+        /// The current secondary; empty if there is none.
         present: String,
-        /// The node that becomes it.
+        /// The node that becomes the secondary.
         node: String,
     },
-    /// Nothing of a replacement of its secondary may be left running.
+    /// End everything that is left of a replacement of the secondary.
     EndReplacement,
 }
 
 impl Command {
-    /// As printed and as a metric label.
+    /// Returns the name that is printed and used as a metric label.
     pub fn name(&self) -> &'static str {
         match self {
             Command::Probe => "probe",
@@ -70,22 +70,22 @@ impl Command {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandResult {
-    /// Done. For stop and kill: nothing of the service is left running on this node.
+    /// The command succeeded. For stop and kill: nothing of the service is left running on this node.
     Done,
-    /// Failed; something may be left running.
+    /// The command failed; something may be left running.
     Failed(DriverFailure),
-    /// What a probe saw.
+    /// The result of a probe.
     Observed(Observed),
-    /// It was cancelled, or never began; something may be left running.
+    /// The command was canceled, or never began; something may be left running.
     Cancelled,
 }
 
 impl CommandResult {
-    /// What comes of a command for a service whose driver this version does not know, as after a rollback: nobody here can
-    /// look for the service, or end it (FENCING R3.9).
+    /// Returns the result of a command for a service whose driver this version does not know, such as after a rollback.
+    /// This version can neither probe nor end that service (FENCING R3.9).
     pub fn without_driver(command: &Command, kind: Option<DriverKind>) -> CommandResult {
         let name = kind.map_or("of its definition", DriverKind::name);
         let failed = |class: FailureClass, reason: Reason| {
@@ -109,60 +109,61 @@ impl CommandResult {
     }
 }
 
-/// Why a command of a driver failed.
+/// The failure of a driver's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverFailure {
-    /// Where to try next.
+    /// The class of the failure, which determines where the leader tries next.
     pub class: FailureClass,
-    /// In a word.
+    /// The reason code.
     pub reason: Reason,
-    /// In a sentence, with what the program said.
+    /// The message, with the output of the program.
     pub message: String,
 }
 
-/// A change that a driver noticed by itself.
+/// A change that a driver noticed without a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverEvent {
-    /// The service ended without being told to.
+    /// The service ended without a command.
     Exited {
-        /// The resource.
+        /// The resource's name.
         name: String,
         /// The resource's uid.
         uid: String,
-        /// How, in a sentence (`exit status 1`, `killed by signal 9`).
+        /// The way in which the service ended (`exit status 1`, `killed by signal 9`).
         message: String,
-        /// Stopped with its own tool rather than crashed, where the source can tell.
+        /// `true` if the service was stopped with its own tool rather than crashed, as far as the source can tell.
         by_hand: bool,
     },
-    /// The service was found running without being told to.
+    /// The service was found running without a command.
     Appeared {
-        /// The resource.
+        /// The resource's name.
         name: String,
         /// The resource's uid.
         uid: String,
     },
-    /// How far its live migration from here is; every few seconds at most, as it becomes a write.
+    /// Progress of a live migration away from this node. Reported at intervals of seconds, because each report becomes
+    /// a write.
     Progress {
-        /// The resource.
+        /// The resource's name.
         name: String,
         /// The resource's uid.
         uid: String,
-        /// In a sentence (`45 % of 4 GiB`).
+        /// The progress (`45 % of 4 GiB`).
         message: String,
     },
-    /// What its definition on this node asks for, where that is not in the resource.
+    /// The requests in the service's definition on this node, where the resource does not state them.
     Asks {
-        /// The resource.
+        /// The resource's name.
         name: String,
         /// The resource's uid.
         uid: String,
-        /// Processors and memory.
+        /// Requested processors and memory.
         amounts: Amounts,
     },
 }
 
 impl DriverEvent {
-    /// The name and the uid of the resource that it is about.
+    /// Returns the name and the uid of the resource that the event concerns.
     pub fn about(&self) -> (&str, &str) {
         match self {
             DriverEvent::Exited { name, uid, .. }

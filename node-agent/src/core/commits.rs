@@ -1,4 +1,4 @@
-//! Commits under way: what each is for, and who hears of its outcome (FENCING, section 1).
+//! Commits in progress: the purpose of each, and the handling of its outcome (FENCING, section 1).
 
 use super::effect::{CommitId, Effect, Lane, Level};
 use super::heartbeat::Beat;
@@ -9,32 +9,31 @@ use ha_api_types::record::{DoctorReport, NodeReport, Phase, ServiceReport, Usage
 use ha_api_types::time::Millis;
 use ha_store::{Outcome, Transaction};
 
-/// How long to wait before a service's report is written again after a conflict.
+/// Delay before a service's report is written again after a conflict.
 const REWRITE_MS: Millis = 50;
 
-/// What a commit is for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Purpose {
     /// The node's report in mode Registering.
     Request { report: NodeReport },
-    /// The `alive` of an earlier process.
+    /// Deletion of the `alive` key of an earlier process.
     DeleteAlive,
     /// A heartbeat, or the creation of `alive`.
     Beat(Beat),
     /// A service's report: an answer, a probe or a permit.
     Service { name: String, report: ServiceReport },
-    /// The report of a resource that is gone.
+    /// Deletion of the report of a deleted resource.
     Forget { name: String },
-    /// What was found on the machine.
+    /// The doctor's report about the machine.
     Doctor { report: DoctorReport },
-    /// What was measured.
+    /// The report of measured usage.
     Usage { report: UsageReport },
-    /// The clean leave.
+    /// The report of a clean leave.
     Leave { report: NodeReport },
 }
 
 impl Purpose {
-    /// The heartbeat that it is, if it is one.
+    /// Returns the heartbeat if the commit is one.
     pub(super) fn beat(&self) -> Option<&Beat> {
         match self {
             Purpose::Beat(beat) => Some(beat),
@@ -49,7 +48,8 @@ impl Purpose {
     }
 }
 
-/// How long a write that was not applied waits before it is tried again. etcd refuses for longer than a moment, as without space.
+/// Returns how long a write that was not applied waits before it is tried again. A refusal by etcd, such as for lack of
+/// space, usually lasts longer.
 fn rewrite_ms(outcome: &Outcome) -> Millis {
     match outcome {
         Outcome::Refused(_) => RETRY_MS,
@@ -105,7 +105,7 @@ impl AgentCore {
         }
         service.write = None;
         if applied.is_none() {
-            // Conflict or unknown: the only legal next step is to read again.
+            // After a conflict or an unknown outcome, the only permitted next step is to read again.
             service.reread = true;
             service.has_worker = false;
             service.write_not_before = Some(now.raw + rewrite_ms(outcome));
@@ -115,7 +115,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// A permit conflicted: what it rested on was no longer so when it reached the store.
+    /// Emits an event for a permit that conflicted: its preconditions had changed when it reached etcd.
     fn tell_permit_refused(&mut self, now: &Now, name: &str, phase: Phase, outcome: &Outcome) {
         let asks_permit = matches!(phase, Phase::Starting | Phase::Receiving | Phase::HandingOver);
         if let (true, Outcome::Conflict(_), Some(service)) = (asks_permit, outcome, self.services.get(name)) {
@@ -141,7 +141,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Asks for a service's keys again where a write of them did not apply.
+    /// Reads the keys of every service whose last write was not applied.
     pub(super) fn reread_services(&mut self, now: &Now) {
         let due: Vec<String> = self
             .services

@@ -1,31 +1,31 @@
-//! What an agent is told about itself once.
+//! The facts about itself that an agent receives once, at its start.
 
 use ha_api_types::keys::Keys;
 use ha_api_types::quantity::Amounts;
 use ha_api_types::record::SleepProtection;
 
-/// What an agent is told about itself once, at its start.
+/// The facts about itself that an agent receives at its start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The cluster's key layout.
     pub keys: Keys,
     /// The node's name.
     pub node: String,
-    /// This process: no two processes ever have the same.
+    /// Identifier of this process. No two processes ever have the same.
     pub instance: String,
-    /// The machine.
+    /// The machine id.
     pub machine_id: String,
-    /// The product id of its hardware; `None` where it cannot be read.
+    /// The product id of the hardware; `None` if it cannot be read.
     pub product_id: Option<String>,
-    /// The boot.
+    /// The boot id.
     pub boot_id: String,
-    /// The machine is itself virtual.
+    /// `true` if the machine is virtual.
     pub is_virtual: bool,
-    /// What keeps it awake; `None`: nothing is said of it.
+    /// The sleep protection; `None` if it is not known.
     pub sleep_protection: Option<SleepProtection>,
-    /// Drivers that it can serve, sorted.
+    /// Names of the drivers that the node can serve, sorted.
     pub drivers: Vec<String>,
-    /// What it has.
+    /// Capacity of the machine.
     pub capacity: Amounts,
     /// The agent's version.
     pub version: String,

@@ -1,4 +1,4 @@
-//! What drivers notice by themselves.
+//! Events that drivers report without a command.
 
 use super::command::DriverEvent;
 use super::service::{ExitSeen, Presence, Service, Step};
@@ -28,7 +28,7 @@ impl AgentCore {
         });
     }
 
-    /// How far a live migration is, into the source's report, from where the leader shows it.
+    /// Writes the progress of a live migration into the source's report, which the leader shows.
     fn migration_goes_on(&mut self, now: &Now, service: &mut Service, message: &str) {
         let Step::Migrate { uid, .. } = &service.step else { return };
         let uid = uid.clone();
@@ -42,7 +42,8 @@ impl AgentCore {
         }
     }
 
-    /// What its definition on this node asks for goes with every report from here on; the one that stands is completed.
+    /// Records the requests of the service's definition on this node. The present report and every later one carry
+    /// them.
     fn asks(&mut self, now: &Now, service: &mut Service, amounts: Amounts) {
         service.asked = amounts;
         let Some(report) = self.current(service) else { return };
@@ -53,7 +54,7 @@ impl AgentCore {
 }
 
 fn exited(service: &mut Service, message: String, by_hand: bool) {
-    // While a command is under way its own end tells.
+    // A command in progress reports the end itself.
     let tells =
         matches!(service.step, Step::Rest | Step::Probe { .. } | Step::Permit { .. } | Step::Journal { .. });
     if tells && service.presence == Presence::Running {

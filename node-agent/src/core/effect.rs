@@ -1,4 +1,4 @@
-//! Everything an agent can ask of its shell: a closed set.
+//! The closed set of everything that an agent can ask of its shell.
 
 use super::command::{Command, CommandId};
 use super::journal::Journal;
@@ -9,152 +9,152 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Millis;
 use ha_store::{LeaseId, Transaction};
 
-/// Tells one commit from every other of this process.
+/// Identifies one commit within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommitId(pub u64);
 
-/// Tells one reading from every other of this process.
+/// Identifies one reading within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 
-/// Tells one request for a lease from every other of this process.
+/// Identifies one request for a lease within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseRequestId(pub u64);
 
-/// Tells one write of the journal from every other of this process.
+/// Identifies one write of the journal within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JournalWriteId(pub u64);
 
-/// Tells one request to the watchdog daemon from every other of this process (not the number on the wire).
+/// Identifies one request to the watchdog daemon within this process (not the number on the wire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchdogRequestId(pub u64);
 
-/// Tells one reading of what is used from every other of this process.
+/// Identifies one reading of usage within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MeasureId(pub u64);
 
-/// Tells one question to the controllers from every other of this process.
+/// Identifies one round of hold requests within this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldId(pub u64);
 
-/// What to do. Effects are to be begun in order; what takes time is done beside the loop.
+/// One action for the shell. The shell begins effects in order and runs slow ones outside its loop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Commit a transaction; answered by [`super::Input::Committed`].
     Commit {
-        /// The commit.
+        /// Id that the answer carries.
         id: CommitId,
-        /// What to commit.
+        /// The transaction, with all its guards.
         transaction: Transaction,
-        /// How urgent it is.
+        /// Urgency of the commit.
         lane: Lane,
     },
     /// Read these keys, each linearizably and no earlier than now; answered by [`super::Input::Read`].
     Read {
-        /// The question.
+        /// Id that the answer carries.
         id: ReadId,
-        /// The keys.
+        /// Full etcd keys.
         keys: Vec<String>,
     },
-    /// Ask for a lease; answered by [`super::Input::LeaseGranted`].
+    /// Request a lease; answered by [`super::Input::LeaseGranted`].
     GrantLease {
-        /// The request.
+        /// Id that the answer carries.
         id: LeaseRequestId,
-        /// Its time to live.
+        /// Time to live of the lease, seconds.
         ttl_seconds: i64,
     },
     /// Keep a lease for another period; answered by [`super::Input::LeaseKept`].
     KeepAlive(LeaseId),
-    /// Put the journal on disk, for certain; answered by [`super::Input::JournalWritten`]. Writes keep their order.
+    /// Write the journal durably to disk; answered by [`super::Input::JournalWritten`]. Writes keep their order.
     WriteJournal {
-        /// The write.
+        /// Id that the answer carries.
         id: JournalWriteId,
-        /// All of it.
+        /// The whole journal, which replaces the file.
         journal: Box<Journal>,
     },
     /// Run a command of the service's driver; answered by [`super::Input::Ended`].
     Run {
-        /// The command's id.
+        /// Id that the answer carries.
         id: CommandId,
-        /// What to do.
+        /// The command for the driver.
         command: Command,
-        /// With what; for a running service as it was started.
+        /// The definition to run it with; for a running service, the definition of its start.
         service: Box<ServiceDefinition>,
     },
-    /// Cancel a command; it still is answered, with what came of it or with `Cancelled`.
+    /// Cancel a command. The shell still answers it, with its result or with `Cancelled`.
     Cancel(CommandId),
-    /// Ask something of the watchdog daemon; answered by [`super::WatchdogNews::Answered`] or by `Disconnected`.
+    /// Send a request to the watchdog daemon; answered by [`super::WatchdogNews::Answered`] or by `Disconnected`.
     Watchdog {
-        /// The request.
+        /// Id that the answer carries.
         id: WatchdogRequestId,
-        /// What.
+        /// The request for the daemon.
         request: Request,
     },
     /// Ask a controller not to declare this node dead; answered by [`super::Input::HoldAnswered`].
     AskHold {
-        /// The question: the same for all controllers that are asked at one time.
+        /// The question. All controllers that are asked at one time get the same id.
         id: HoldId,
-        /// The controller.
+        /// Id of the controller.
         candidate: String,
-        /// Where its API is reached.
+        /// URL of the controller's API.
         url: String,
-        /// What is asked.
+        /// The request, with this node's boot and epoch.
         request: HoldRequest,
-        /// How long to wait for the answer (Ki): it is asked again then.
+        /// Time to wait for the answer (Ki), milliseconds. After that time the core asks again.
         patience_ms: Millis,
     },
-    /// Read what these services and the machine use now; answered by [`super::Input::Measured`].
+    /// Read the present usage of these services and of the machine; answered by [`super::Input::Measured`].
     Measure {
-        /// The question.
+        /// Id that the answer carries.
         id: MeasureId,
         /// Services that run here.
         services: Vec<ServiceDefinition>,
     },
-    /// Write an event to the store, leased; nothing waits for it.
+    /// Write a leased event to etcd. The core does not wait for the outcome.
     Event(Event),
-    /// Tell the operator.
+    /// Log a message.
     Log {
-        /// How loudly.
+        /// Level of the message.
         level: Level,
-        /// What, in a sentence.
+        /// The message text, one sentence.
         message: String,
     },
-    /// End the process. The core does nothing after it.
+    /// Exit the process. The core does nothing after this effect.
     Exit(Exit),
 }
 
-/// How urgent a commit is, and with what deadline.
+/// Urgency of a commit, with its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// A heartbeat: answered within so many milliseconds (Ki), tried on a second member when the first is slow, and
-    /// never queued behind ordinary commits.
+    /// A heartbeat: it has a deadline, is tried on a second etcd member if the first is slow, and is never queued
+    /// behind ordinary commits.
     Heartbeat {
-        /// The deadline of the attempt.
+        /// Deadline of one attempt (Ki), milliseconds.
         patience_ms: Millis,
     },
-    /// Anything else.
+    /// Any other commit.
     Ordinary,
 }
 
-/// How loudly to tell.
+/// Level of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Somebody must act.
+    /// An operator must act now.
     Error,
-    /// Somebody should look.
+    /// An operator should look within a day.
     Warning,
-    /// As expected.
+    /// Normal operation.
     Info,
-    /// For those who look for something.
+    /// Details for troubleshooting.
     Debug,
 }
 
-/// Why the process ends.
+/// The reason for which the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Another process of this node has taken over: close the daemon's connection and touch nothing.
+    /// Another process of this node has taken over: close the daemon's connection and do not touch services.
     TakenOver,
-    /// Mode Restart is committed and the watchdog released: services go on.
+    /// Mode Restart is committed and the watchdog released: services keep running.
     Restart,
     /// The node has left cleanly.
     Left,

@@ -1,6 +1,7 @@
-//! What was found on the machine, for people: the doctor's report, how the boot before ended, and this one's last words.
+//! Findings about the machine, for operators: the doctor's report, the end of the previous boot, and the shutdown
+//! record.
 //!
-//! Nothing is decided from it. It has a key of its own, as every permit guards the node's report.
+//! No decision depends on them. They have a key of their own, because every permit guards the node's report.
 
 use super::commits::Purpose;
 use super::effect::Lane;
@@ -14,18 +15,18 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{DoctorReport, LastEnd, Mode, WatchdogReport, WatchdogSeen};
 use ha_store::{Guard, Outcome, Transaction};
 
-/// What is known beside the protocol.
+/// Findings outside the protocol.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Examining {
     facts: Option<MachineFacts>,
-    /// What these facts were judged by.
+    /// The basis on which the facts were judged; `None` if they are not judged yet.
     judged: Option<(Circumstances, WatchdogReport)>,
-    /// A boot that ended before this one, until it is told.
+    /// A previous boot whose end has not been reported yet.
     previous: Option<Previous>,
     last_end: Option<LastEnd>,
 }
 
-/// The boot of the journal that was found.
+/// The boot of the journal that the agent found at its start.
 #[derive(Clone, Debug)]
 struct Previous {
     boot_id: String,
@@ -33,7 +34,7 @@ struct Previous {
 }
 
 impl Examining {
-    /// Takes the last words of another boot out of the journal; a test of the watchdog is one, too.
+    /// Takes the shutdown record of another boot out of the journal. A test of the watchdog also counts as one.
     pub(super) fn new(config: &Config, journal: &mut Journal) -> Examining {
         let of_another = journal.last_words.take_if(|words| words.boot_id != config.boot_id);
         let test = journal.trial.as_ref().filter(|trial| trial.boot_id != config.boot_id);
@@ -45,14 +46,14 @@ impl Examining {
 }
 
 impl AgentCore {
-    /// The machine was looked at.
+    /// Stores the result of an examination of the machine.
     pub(super) fn examined(&mut self, facts: MachineFacts) {
         self.examining.facts = Some(facts);
         self.examining.judged = None;
         self.changed = true;
     }
 
-    /// Tells how the boot before ended, once this node is at work again, and judges what was not judged yet.
+    /// Reports how the previous boot ended, once this node is active again, and judges facts that were not judged yet.
     pub(super) fn examining_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
         self.tell_previous(now);
@@ -60,8 +61,8 @@ impl AgentCore {
             return;
         }
         let Some(facts) = &self.examining.facts else { return };
-        // What people set, and a watchdog that answers late, count at once: only the machine itself is looked at
-        // now and then.
+        // Changed settings and a late watchdog are judged immediately: only the examination of the machine runs at
+        // intervals.
         let basis = (self.circumstances(), self.watchdog.report(self.in_force.watchdog_timeout_ms));
         if self.examining.judged.as_ref() == Some(&basis) {
             return;
@@ -71,7 +72,7 @@ impl AgentCore {
         let node = &self.config.node;
         let stands = self.view.doctor_reports.value(node);
         let known = stands.filter(|stands| stands.boot_id == found.boot_id);
-        // An agent that was restarted meanwhile does not know how the boot before ended; what it wrote then still holds.
+        // An agent that was restarted does not know how the previous boot ended; its earlier report remains valid.
         let earlier = known.and_then(|known| known.last_end.clone());
         found.last_end = self.examining.last_end.clone().or(earlier);
         if stands.is_some_and(|stands| DoctorReport { at: found.at.clone(), ..stands.clone() } == found) {
@@ -126,7 +127,8 @@ impl AgentCore {
         }
     }
 
-    /// Whatever was not applied is examined anew before long, against what the store says by then.
+    /// Handles the outcome of writing the doctor's report. A report that was not applied is computed again later,
+    /// against etcd's state at that time.
     pub(super) fn doctor_answer(&mut self, report: DoctorReport, outcome: &Outcome) {
         match outcome.applied() {
             Some(revision) => self.view.doctor_reports.wrote(&self.config.node.clone(), report, revision),
@@ -134,11 +136,11 @@ impl AgentCore {
         }
     }
 
-    /// The node's report was read for the first time: an earlier boot that left in order has nothing to tell.
+    /// Discards an earlier boot that left cleanly, when the node's report is read for the first time.
     pub(super) fn note_previous(&mut self) {
         let boot_id = self.examining.previous.as_ref().map(|previous| previous.boot_id.clone());
         let left = self.node_report().is_some_and(|report| match report.mode {
-            // Where the agent was stopped before, nobody saw how the machine went down.
+            // If the agent was stopped before the machine, no process saw how the machine went down.
             Mode::Left(_) | Mode::Restart => Some(&report.boot_id) == boot_id.as_ref(),
             Mode::Registering | Mode::Active | Mode::Maintenance | Mode::Shutdown(_) | Mode::Disarmed => {
                 false
@@ -150,7 +152,8 @@ impl AgentCore {
     }
 
     fn tell_previous(&mut self, now: &Now) {
-        // What the machine itself recorded belongs to it; the first look comes right after the start.
+        // The machine's own records belong to the previous boot, because the first examination follows the start
+        // directly.
         let Some(previous) = self.examining.previous.take() else { return };
         let facts = self.examining.facts.clone().unwrap_or_default();
         let mut sentences = match &previous.words {
@@ -183,7 +186,8 @@ impl AgentCore {
         }));
     }
 
-    /// Writes down why this machine may be about to be reset: on its own disk, as the store cannot be reached.
+    /// Writes the shutdown record: why this machine may soon be reset. It is stored on disk, because etcd is
+    /// unreachable.
     pub(super) fn say_last_words(&mut self, now: &Now, message: String) {
         let known = self.journal.last_words.as_ref().map(|words| &words.message);
         if known == Some(&message) {
@@ -194,7 +198,7 @@ impl AgentCore {
         self.journal_changed();
     }
 
-    /// All is well again: what was written down is not the end.
+    /// Removes the shutdown record, because no reset is imminent any more.
     pub(super) fn take_back_last_words(&mut self) {
         if self.journal.last_words.take().is_some() {
             self.journal_changed();

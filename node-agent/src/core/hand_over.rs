@@ -1,4 +1,5 @@
-//! Between a HandingOver that is committed and its driver: nothing begins unless the target is read once more (R8.10 to R8.12).
+//! The gap between a committed HandingOver and its driver: the driver begins only after another reading of the target
+//! (R8.10 to R8.12).
 
 use super::command::{CommandResult, DriverFailure};
 use super::service::{Guarded, Service, Step};
@@ -11,7 +12,7 @@ use ha_api_types::record::{Assignment, Phase, Revision, ServiceReport};
 use ha_api_types::time::Mono;
 
 impl AgentCore {
-    /// What of the target a HandingOver that is sent now guards.
+    /// Returns the target's revisions that a HandingOver sent now guards.
     pub(super) fn guarded_target(&self, name: &str, assignment: &Stored<Assignment>) -> Option<Guarded> {
         let target = AgentCore::migration_target(assignment.value.as_ref()?)?;
         let report = self.view.peer_reports.get(&peer(&target, name))?.modified;
@@ -19,7 +20,8 @@ impl AgentCore {
         Some(Guarded { report, fence })
     }
 
-    /// R8.10: HandingOver is committed and in the journal. The target is read once more, linearizably, before the driver begins.
+    /// Reads the target again, linearizably, before the driver begins. HandingOver is committed and in the journal
+    /// (R8.10).
     pub(super) fn check_target(&mut self, now: &Now, service: &mut Service, uid: &str, target: String) {
         let keys = &self.config.keys;
         let wanted = vec![keys.service_report(&target, service.name()), keys.fence(&target)];
@@ -30,7 +32,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// R8.11: the driver begins only where the target's report and fence are as guarded, and in time. `found`: their revisions.
+    /// Begins the driver only if the target's report and fence are as guarded, and in time (R8.11). `found` has their
+    /// revisions.
     pub(super) fn target_read(&mut self, now: &Now, name: &str, uid: &str, found: Option<&[Revision]>) {
         let limit_ms = self.pace().stop_margin_ms;
         self.with_service(name, |core, service| {
@@ -50,7 +53,7 @@ impl AgentCore {
         });
     }
 
-    /// R8.12: no answer in time, so the driver never begins.
+    /// Gives up a hand-over whose reading was not answered in time, so the driver never begins (R8.12).
     pub(super) fn give_up_in_time(&mut self, now: &Now, service: &mut Service, uid: &str, sent: Mono) {
         if now.raw >= sent + self.pace().stop_margin_ms {
             self.never_began(
@@ -62,7 +65,7 @@ impl AgentCore {
         }
     }
 
-    /// R8.12: says that the driver of a hand-over that is committed has not begun, and never will.
+    /// Reports that the driver of a committed hand-over has not begun and never will (R8.12).
     pub(super) fn never_began(&mut self, now: &Now, service: &mut Service, uid: &str, why: &str) {
         service.begun = None;
         service.guarded = None;
@@ -74,7 +77,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// The driver has ended what was under way of a migration; it is tried until it has.
+    /// Handles the driver's answer to the end of a migration; a failed attempt is repeated until it succeeds.
     pub(super) fn migration_ended(
         &mut self,
         now: &Now,

@@ -1,4 +1,4 @@
-//! The heartbeat: what proves this node's lease, and from when on a deadline counts (FENCING, section 3).
+//! The heartbeat: proof of this node's lease, and start of each deadline (FENCING, section 3).
 
 use super::commits::Purpose;
 use super::effect::{Effect, Lane, LeaseRequestId, Level};
@@ -14,7 +14,7 @@ use ha_api_types::time::{Millis, Mono, Now};
 use ha_api_types::timing::{Timings, WatchdogBounds, wait_ms};
 use ha_store::{Guard, LeaseId, Outcome, Transaction};
 
-/// The lease of `alive`: presence and clean-up, never a proof.
+/// The lease of `alive`. It serves presence and clean-up, and proves nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lease {
     pub(super) id: Option<LeaseId>,
@@ -24,18 +24,18 @@ pub(super) struct Lease {
     retry_at: Option<Mono>,
 }
 
-/// A heartbeat under way.
+/// A heartbeat in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Beat {
-    /// The clock as it was read before the commit.
+    /// The clock reading before the commit.
     pub(super) started: Moment,
     pub(super) alive: Alive,
-    /// What changes in the node's report with it.
+    /// The changed node report that the heartbeat carries; `None` if the report is unchanged.
     pub(super) report: Option<NodeReport>,
 }
 
 impl AgentCore {
-    /// What does not change of the node's report.
+    /// Returns the node's report without the parts that depend on the mode.
     pub(super) fn base_report(&self) -> NodeReport {
         let timings = self.wanted_timings();
         NodeReport {
@@ -63,14 +63,14 @@ impl AgentCore {
         }
     }
 
-    /// The node's report as it should stand: committed with the next heartbeat.
+    /// Returns the desired node report, which the next heartbeat commits.
     pub(super) fn wanted_report(&self) -> NodeReport {
         let (mode, armed) = self.wanted_mode();
         NodeReport { mode, armed, ..self.base_report() }
     }
 
-    /// What of the report may not wait for the next heartbeat: the mode, and whether it says armed. Likewise whether the
-    /// watchdog refuses pets, and what keeps the machine awake.
+    /// Returns the desired mode and whether the report says armed. A change of either cannot wait for the next
+    /// heartbeat. The same holds for whether the watchdog refuses pets, and for the sleep protection.
     fn wanted_mode(&self) -> (Mode, bool) {
         let (mode, may_arm) = match self.shutdown {
             Some(Shutdown::Restart) if self.is_ready_to_restart() => (Mode::Restart, false),
@@ -87,13 +87,13 @@ impl AgentCore {
         (mode, armed)
     }
 
-    /// The cluster's timings where they are sound, else those in force.
+    /// Returns the cluster's timings if they are valid, otherwise the active timings.
     pub(super) fn wanted_timings(&self) -> Timings {
         self.view.timings.unwrap_or(self.in_force)
     }
 
-    /// What this process lives by: what is in force, and already the shorter validity that it is about to commit. Observers
-    /// count by that from its commit on, so the watchdog must follow it before.
+    /// Returns the timings that this process obeys: the active ones, with a shorter validity already before its commit.
+    /// Observers count by the shorter validity from its commit on, so the watchdog must follow it earlier.
     pub(super) fn pace(&self) -> Timings {
         let (wanted, in_force) = (self.wanted_timings(), self.in_force);
         if wanted.heartbeat_valid_ms >= in_force.heartbeat_valid_ms {
@@ -107,30 +107,30 @@ impl AgentCore {
         }
     }
 
-    /// The timings to arm with: Tw as wanted, Th as committed.
+    /// Returns the timings for arming: the desired Tw with the committed Th.
     pub(super) fn arming_timings(&self) -> Timings {
         Timings { heartbeat_valid_ms: self.in_force.heartbeat_valid_ms, ..self.wanted_timings() }
     }
 
-    /// D, while it lies ahead.
+    /// Returns D while it lies in the future.
     pub(super) fn proven_deadline(&self, now: &Now) -> Option<Moment> {
         self.deadline.filter(|deadline| Moment::from(now).left_ns(*deadline).is_some())
     }
 
-    /// Whether the node's report says armed, or an unseen write may have made it say so.
+    /// Returns `true` if the node's report says armed, or if a write with an unknown outcome may have made it say so.
     pub(super) fn may_be_committed_armed(&self) -> bool {
         self.node_report().is_some_and(|report| report.armed)
             || self.unseen_armed
             || self.sends_report(|report| report.armed)
     }
 
-    /// Whether a heartbeat is under way, or was never answered, that takes *armed: true* back: a permit that overtakes it
-    /// would be followed by a report that says otherwise.
+    /// Returns `true` if a heartbeat that withdraws *armed: true* is in progress or was never answered. A permit that
+    /// overtakes that heartbeat would be followed by a report that contradicts the permit.
     pub(super) fn may_be_taking_armed_back(&self) -> bool {
         self.unseen_report || self.sends_report(|report| !report.armed)
     }
 
-    /// Whether a heartbeat is under way that writes a report like that.
+    /// Returns `true` if a heartbeat in progress writes a report that matches the predicate.
     fn sends_report(&self, is_such: impl Fn(&NodeReport) -> bool) -> bool {
         self.commits.values().filter_map(Purpose::beat).filter_map(|beat| beat.report.as_ref()).any(is_such)
     }
@@ -165,7 +165,7 @@ impl AgentCore {
         if wanted.timings.heartbeat_valid_ms < self.in_force.heartbeat_valid_ms
             && !self.watchdog.never_beyond(shorter)
         {
-            // A shorter validity is committed only once no longer deadline is left with the daemon.
+            // A shorter validity is committed only once the daemon has no longer deadline left.
             wanted.timings = self.in_force;
         }
         let Some(lease) = self.lease.id else { return };
@@ -176,7 +176,7 @@ impl AgentCore {
             (Some(created), _) => Guard::Created(created),
             (None, None) => Guard::Absent,
             (None, Some(stored)) => {
-                // An old key is deleted one transaction before.
+                // An old key is deleted one transaction earlier.
                 let transaction = Transaction::new()
                     .delete(alive_key, Guard::Unchanged(stored.modified))
                     .guard(keys.fence(&node), self.fence_guard());
@@ -192,7 +192,7 @@ impl AgentCore {
             epoch: registered.epoch,
             sequence: registered.sequence + 1,
         };
-        // A write that may still come is overtaken by writing the key again.
+        // A new write of the key makes a delayed earlier write conflict.
         let perhaps_armed = self.unseen_armed && !wanted.armed;
         let report = (committed != Some(&wanted) || self.unseen_report || perhaps_armed).then_some(wanted);
         let Ok(value) = serde_json::to_vec(&alive) else { return };
@@ -210,7 +210,7 @@ impl AgentCore {
         };
         let started = Moment::from(now);
         if let Some(report) = &report {
-            // If it is applied without our seeing it, observers already count by the new Th.
+            // If the commit is applied without an answer, observers already count by the new Th.
             let bound = started.plus_ms(report.timings.heartbeat_valid_ms);
             if self.deadline.is_some_and(|deadline| bound.is_earlier_on_a_clock(deadline)) {
                 self.deadline = Some(bound);
@@ -228,8 +228,8 @@ impl AgentCore {
         }
     }
 
-    /// Whether the store does not say yet that the daemon is gone: it should before services are reported stopped for it, or
-    /// they would be started here again.
+    /// Returns `true` if etcd does not record yet that the daemon is gone. It should, before services are reported
+    /// stopped for that reason: otherwise the leader would start them here again.
     pub(super) fn is_untold_that_nobody_pets(&self) -> bool {
         self.watchdog.problem_reason == Some(Reason::WatchdogMissing)
             && self.watchdog.is_running()
@@ -256,7 +256,8 @@ impl AgentCore {
         }
     }
 
-    /// FENCING 3: applied, D = s + Th from the clock read before; unknown, no extension.
+    /// Handles the outcome of a heartbeat. FENCING 3: if applied, D = s + Th with s read before the commit; if unknown,
+    /// D is not extended.
     pub(super) fn beat_answer(&mut self, now: &Now, beat: Beat, outcome: &Outcome) {
         let node = self.config.node.clone();
         let interval_ms = self.in_force.heartbeat_interval_ms;
@@ -269,13 +270,13 @@ impl AgentCore {
                     registered.created = Some(*revision);
                 }
                 registered.held = true;
-                // One that comes while the one before still holds lets nothing go on that waited.
+                // A heartbeat that commits while the previous one is still valid enables no waiting step.
                 self.all_stale |= !held_on;
                 self.view.alive.wrote(&node, beat.alive, *revision);
                 if let Some(report) = beat.report {
                     self.report_committed(report, *revision);
                 }
-                // Set, not raised: with a smaller Th it is earlier, and that is what observers count by.
+                // D is set, not raised: with a smaller Th it is earlier, and observers count by that value.
                 self.deadline = Some(beat.started.plus_ms(self.pace().heartbeat_valid_ms));
                 if self.beat_failed_at.take().is_some() {
                     self.log(Level::Info, "heartbeats commit again".to_owned());
@@ -291,8 +292,9 @@ impl AgentCore {
                 self.lease = Lease::default();
             }
             Outcome::Refused(_) | Outcome::Unknown(_) => {
-                // A plain heartbeat may simply follow: an unseen one changes nothing that it guards. One that changes
-                // the report is read again first, since the next must guard what stands there. A creation likewise.
+                // A plain heartbeat may follow immediately: one with an unknown outcome changes nothing that the next
+                // one guards. A heartbeat that changes the report, or creates `alive`, is read first, because the next
+                // one must guard the stored value.
                 registered.reread = beat.report.is_some() || registered.created.is_none();
                 self.unseen_report |= beat.report.is_some() && matches!(outcome, Outcome::Unknown(_));
                 let Some(registered) = self.registered_mut() else { return };
@@ -305,7 +307,7 @@ impl AgentCore {
         }
     }
 
-    /// The node's report was committed: the timings in it are in force from the heartbeat that brought it.
+    /// Applies a committed node report. Its timings are active from the heartbeat that carried it.
     fn report_committed(&mut self, report: NodeReport, revision: i64) {
         let was_armed = self.node_report().is_some_and(|known| known.armed && !known.watchdog_failed);
         if report.armed && !report.watchdog_failed && !was_armed {
@@ -319,7 +321,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Asks for a lease, and keeps it.
+    /// Requests a lease, and keeps it alive.
     pub(super) fn lease_step(&mut self, now: &Now) {
         if self.registered().is_none() || self.leaving.is_some() {
             return;
@@ -344,7 +346,7 @@ impl AgentCore {
         }
     }
 
-    /// At least 3 W, by the worst kind of device: the lease only cleans up.
+    /// Returns a TTL of at least 3 W for the worst kind of device. The lease only cleans up.
     fn lease_ttl_seconds(&self) -> i64 {
         let timings = self.wanted_timings();
         let worst = WatchdogBounds {
@@ -395,7 +397,7 @@ impl AgentCore {
         }
     }
 
-    /// The heartbeat that is under way.
+    /// Returns the heartbeat that is in progress.
     pub(super) fn beat_under_way(&self) -> Option<&Beat> {
         self.commits.get(&self.registered()?.beat?)?.beat()
     }

@@ -1,4 +1,5 @@
-//! Hold: while heartbeats do not commit, every controller is asked not to declare this node dead (FENCING, section 9).
+//! Hold: while heartbeats do not commit, the agent asks every controller not to declare this node dead (FENCING,
+//! section 9).
 
 use super::AgentCore;
 use super::effect::{Effect, HoldId, Level};
@@ -9,28 +10,28 @@ use ha_api_types::record::{HoldAnswer, HoldRequest};
 use ha_api_types::time::{Mono, Now};
 use std::collections::BTreeSet;
 
-/// What was asked of the controllers, and how it stands.
+/// State of the requests to the controllers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hold {
     question: Option<Question>,
-    /// Nothing is asked before.
+    /// Time before which no request is sent.
     next: Option<Mono>,
-    /// How it stood when it was last told.
+    /// The state that was last logged.
     told: Option<String>,
 }
 
-/// A question that every controller must grant.
+/// A request that every controller must grant.
 #[derive(Clone, Debug)]
 struct Question {
     id: HoldId,
-    /// The clock as it was read before the first controller was asked.
+    /// The clock reading before the first controller was asked.
     started: Moment,
-    /// Who has not answered yet.
+    /// Controllers that have not answered yet.
     missing: BTreeSet<String>,
 }
 
 impl AgentCore {
-    /// Asks every controller, from the first heartbeat on that is late, again every Ki.
+    /// Asks every controller from the first late heartbeat on, and again every Ki.
     pub(super) fn hold_step(&mut self, now: &Now) {
         self.confirm_departures();
         if !self.may_be_held(now) || !self.is_beat_late(now) {
@@ -73,7 +74,7 @@ impl AgentCore {
         }
     }
 
-    /// A controller has left: reads the own fence at a revision not older than that, while the store is there.
+    /// Reads this node's fence at a revision not older than the departure of a controller, while etcd is reachable.
     fn confirm_departures(&mut self) {
         let unsure = self.view.asked(&self.config.node) == Asked::Unsure;
         if unsure && self.active().is_some() && self.read_retry_at.is_none() {
@@ -81,7 +82,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether there is something to be kept, and the node's committed report says Hold, for certain.
+    /// Returns `true` if the node has something to keep, and its committed report certainly says Hold.
     fn may_be_held(&self, now: &Now) -> bool {
         let committed = self.node_report().is_some_and(|report| {
             report.on_store_loss == OnStoreLoss::Hold
@@ -94,24 +95,24 @@ impl AgentCore {
             && !sends_another
             && self.active().is_some()
             && self.leaving.is_none()
-            // Without a watchdog nothing would end what goes on by grants (FENCING R4.21).
+            // Without a watchdog, nothing would end the services that continue by grants (FENCING R4.21).
             && self.watchdog.takes_pets()
             && self.may_be_committed_armed()
             && self.proven_deadline(now).is_some()
     }
 
-    /// Whether the newest heartbeat was not answered within Ki, or not applied.
+    /// Returns `true` if the newest heartbeat was not answered within Ki, or was not applied.
     fn is_beat_late(&self, now: &Now) -> bool {
         self.beat_failed_at.is_some() || self.beat_late_at().is_some_and(|at| now.raw >= at)
     }
 
-    /// When the heartbeat that is under way has had the deadline of an attempt.
+    /// Returns when the heartbeat in progress exceeds the deadline of one attempt.
     fn beat_late_at(&self) -> Option<Mono> {
         let beat = self.beat_under_way()?;
         Some(Mono(beat.started.monotonic_raw_ns / 1_000_000) + self.pace().heartbeat_interval_ms)
     }
 
-    /// When to look again.
+    /// Returns when [`AgentCore::hold_step`] is due again.
     pub(super) fn hold_due(&self) -> Option<Mono> {
         match self.hold.next {
             Some(next) => Some(next),
@@ -119,7 +120,7 @@ impl AgentCore {
         }
     }
 
-    /// A controller has answered, or has not. The grants of all: D = time of asking + Th.
+    /// Handles the answer of a controller, or its failure to answer. If all controllers grant: D = time of asking + Th.
     pub(super) fn hold_answered(
         &mut self,
         now: &Now,
@@ -162,7 +163,7 @@ impl AgentCore {
         }
     }
 
-    /// Says once why the node is not held.
+    /// Logs once why the node is not held.
     fn tell_hold(&mut self, why: &str) {
         let text = format!("heartbeats do not commit, and this node is not held: {why}");
         if self.hold.told.as_ref() != Some(&text) {

@@ -1,4 +1,4 @@
-//! A definition that an operator has confirmed for the copy that runs here, without a stop (FENCING, R6.10).
+//! Definitions that an operator has confirmed for a running copy, without a stop (FENCING, R6.10).
 
 use super::effect::Level;
 use super::role::Role;
@@ -8,13 +8,13 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::Phase;
 
 impl AgentCore {
-    /// Takes over the definition of an assignment that an operator has confirmed in place: in memory and in the journal, so
-    /// that whatever ends the service from now on, in this process or the next, ends it under that definition.
+    /// Adopts a definition that an operator has confirmed in place, in memory and in the journal. Every later end of
+    /// the service, in this process or the next one, then uses that definition.
     ///
-    /// Only where nothing is under way: a command that runs ends under the definition with which it began. Another identity or
-    /// `exclusive` is never taken over.
+    /// The definition is adopted only while no command runs: a running command ends under the definition with which it
+    /// began. Another identity or another `exclusive` is never adopted.
     pub(super) fn follow_in_place(&mut self, now: &Now, service: &mut Service) {
-        // Asked at every step of every service, so before anything is copied.
+        // This check runs at every step of every service, so it comes before any copying.
         let is_confirmed = self
             .view
             .assignments
@@ -52,11 +52,11 @@ impl AgentCore {
         self.event(now, service, false, Reason::OperatorRequest, text);
         let failed_to_stop = self.current(service).is_some_and(|report| report.phase == Phase::StopFailed);
         if failed_to_stop {
-            // The stop failed under the definition that was wrong.
+            // The stop failed under the wrong definition, so it is retried immediately.
             service.not_before = None;
         }
         if service.presence == Presence::Running {
-            // The driver watches what it finds running under the definition that the probe carries.
+            // The driver monitors the running service under the definition that the probe carries.
             service.go(Step::Probe { purpose: ProbeFor::Presence });
         }
         self.changed = true;

@@ -1,4 +1,4 @@
-//! Everything that can happen to an agent: a closed set.
+//! The closed set of everything that can happen to an agent.
 
 use super::command::{CommandId, CommandResult, DriverEvent};
 use super::effect::{CommitId, HoldId, JournalWriteId, LeaseRequestId, MeasureId, ReadId, WatchdogRequestId};
@@ -9,165 +9,166 @@ use ha_api_types::quantity::Amounts;
 use ha_api_types::record::{HoldAnswer, Leave, Revision, SleepProtection};
 use ha_store::{Change, Entry, LeaseId, Outcome};
 
-/// What happened.
+/// One thing that happened.
 ///
-/// Every input is safe at any time: an answer to a question that nobody asked any more is ignored.
+/// Every input is safe at any time: the core ignores an answer to a question that is no longer open.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A complete linearizable reading of one of [`super::prefixes`]; it replaces what was known of that prefix.
+    /// A complete linearizable reading of one of [`super::prefixes`]; it replaces the known state of that prefix.
     Synced {
         /// The prefix that was read.
         prefix: String,
-        /// All its entries.
+        /// All entries under the prefix.
         entries: Vec<Entry>,
-        /// The store's revision when they were read.
+        /// The etcd revision of the reading.
         revision: Revision,
     },
-    /// The data in the store is followed; comes before it is shown. Data that is refused is never shown.
+    /// The shell follows this etcd data. The input precedes every other input from that data; refused data yields no
+    /// input.
     Follows {
-        /// Its incarnation.
+        /// Incarnation of the data.
         incarnation: String,
-        /// An operator has ordered to follow it, although this node remembers other data.
+        /// `true` if an operator has ordered the node to follow this data although the node remembers other data.
         begins: bool,
     },
     /// Changes of watched keys, in order, complete for their prefix up to `revision`.
     Changed {
-        /// The changes.
+        /// The changes, oldest first.
         changes: Vec<Change>,
-        /// Complete up to here.
+        /// The revision up to which the changes are complete.
         revision: Revision,
     },
-    /// Nothing changed up to this revision.
+    /// Nothing has changed up to this revision.
     Progress(Revision),
     /// The answer to [`super::Effect::Read`].
     Read {
-        /// The question.
+        /// Id of the answered [`super::Effect::Read`].
         id: ReadId,
-        /// The entries of those keys that exist and the *lowest* revision at which any of the keys was read; an error
-        /// text when the store could not be reached.
+        /// The entries of the keys that exist and the *lowest* revision at which any of the keys was read; an error
+        /// text if etcd could not be reached.
         result: Result<(Vec<Entry>, Revision), String>,
     },
     /// The answer to [`super::Effect::Commit`].
     Committed {
-        /// The commit.
+        /// Id of the answered [`super::Effect::Commit`].
         id: CommitId,
-        /// What became of it.
+        /// The outcome of the commit.
         outcome: Outcome,
     },
     /// The answer to [`super::Effect::GrantLease`].
     LeaseGranted {
-        /// The request.
+        /// Id of the answered [`super::Effect::GrantLease`].
         id: LeaseRequestId,
         /// The lease, or why there is none.
         result: Result<LeaseId, String>,
     },
     /// The answer to [`super::Effect::KeepAlive`].
     LeaseKept {
-        /// The lease.
+        /// The lease that was to be kept.
         lease: LeaseId,
-        /// Whether it lives on. It proves nothing (FENCING, section 3).
+        /// The outcome. A lease that is still valid proves nothing (FENCING, section 3).
         kept: LeaseKept,
     },
     /// The answer to [`super::Effect::AskHold`].
     HoldAnswered {
-        /// The question.
+        /// Id of the answered [`super::Effect::AskHold`].
         id: HoldId,
-        /// The controller.
+        /// Id of the controller that was asked.
         candidate: String,
-        /// Its answer; an error text when there was none.
+        /// The controller's answer, or an error text if there was none.
         answer: Result<HoldAnswer, String>,
     },
     /// The answer to [`super::Effect::WriteJournal`].
     JournalWritten {
-        /// The write.
+        /// Id of the answered [`super::Effect::WriteJournal`].
         id: JournalWriteId,
-        /// Whether it is on disk for certain.
+        /// `Ok` if the journal is durably on disk.
         result: Result<(), String>,
     },
-    /// The answer to [`super::Effect::Run`], also after [`super::Effect::Cancel`]; each command has exactly one.
+    /// The answer to [`super::Effect::Run`], also after [`super::Effect::Cancel`]. Each command has exactly one answer.
     Ended {
-        /// The command.
+        /// Id of the command that ended.
         id: CommandId,
-        /// How it ended.
+        /// The command's only result.
         result: CommandResult,
     },
-    /// A driver noticed something by itself.
+    /// A change that a driver noticed without a command.
     Driver(DriverEvent),
-    /// Word from the watchdog daemon.
+    /// News from the watchdog daemon.
     Watchdog(WatchdogNews),
-    /// The machine was looked at, for `hactl doctor`.
+    /// The machine was examined, for `hactl doctor`.
     Examined(MachineFacts),
     /// The answer to [`super::Effect::Measure`].
     Measured {
-        /// The question.
+        /// Id of the answered [`super::Effect::Measure`].
         id: MeasureId,
-        /// What was read.
+        /// Usage of the machine and of the services that could be read.
         measured: Measured,
     },
-    /// The machine's drivers or capacity were looked at again.
+    /// The drivers or the capacity of the machine were determined again.
     Facts {
-        /// Drivers that it can serve, sorted.
+        /// Names of the drivers that the node can serve, sorted.
         drivers: Vec<String>,
-        /// What it has.
+        /// Capacity of the machine.
         capacity: Amounts,
     },
-    /// What keeps the machine awake has changed.
+    /// The sleep protection of the machine has changed.
     Sleep(SleepProtection),
-    /// The agent is told to end.
+    /// The agent was told to exit.
     Shutdown(Shutdown),
     /// Time has passed.
     Tick,
 }
 
-/// What became of a lease that was to be kept.
+/// The outcome of keeping a lease alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseKept {
-    /// It lives.
+    /// The lease is valid.
     Kept,
-    /// It is gone, and with it the keys.
+    /// The lease is gone, and its keys with it.
     Gone,
-    /// No answer.
+    /// There was no answer; the text says why.
     Unknown(String),
 }
 
-/// Word from the watchdog daemon, or of the connection to it.
+/// News from the watchdog daemon, or about the connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchdogNews {
-    /// The daemon serves us.
+    /// The daemon serves this connection.
     Connected {
-        /// How things stand.
+        /// The daemon's status.
         status: protocol::Status,
-        /// The device or socket, for people.
+        /// The device or socket, for messages.
         device: String,
     },
-    /// The daemon answered [`super::Effect::Watchdog`], whatever the request.
+    /// The daemon answered [`super::Effect::Watchdog`], for any request.
     Answered {
-        /// The request.
+        /// Id of the answered [`super::Effect::Watchdog`].
         id: WatchdogRequestId,
-        /// Why it was refused, if it was.
+        /// The daemon's reason to refuse the request; `None` if it executed the request.
         refusal: Option<protocol::Refusal>,
-        /// How things stand after it.
+        /// The daemon's status after the request.
         status: protocol::Status,
     },
-    /// The daemon told something without being asked.
+    /// The daemon sent a notice without a request.
     Notice {
-        /// What.
+        /// The event that the daemon reports.
         notice: protocol::Notice,
-        /// How things stand after it.
+        /// The daemon's status after the notice.
         status: protocol::Status,
     },
-    /// There is no connection; the shell goes on trying. What was armed stays armed.
+    /// There is no connection, and the shell keeps retrying. An armed device stays armed.
     Disconnected {
-        /// Why, and what helps.
+        /// The cause and the suggested action.
         message: String,
     },
 }
 
-/// Why the agent is to end.
+/// The reason for the agent's exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shutdown {
-    /// The agent alone (an upgrade): services go on, frozen.
+    /// Only the agent exits, such as for an upgrade: services keep running, unmonitored.
     Restart,
-    /// The machine: services are stopped first.
+    /// The machine shuts down: services are stopped first.
     Leave(Leave),
 }

@@ -1,4 +1,4 @@
-//! What an agent must remember across its own restart: whom it registered as, and which actions it has begun.
+//! The state that an agent must remember across its own restart: its registration, and the actions that it has begun.
 
 use ha_api_types::record::{Revision, WatchdogTest};
 use ha_api_types::resource::ServiceDefinition;
@@ -7,42 +7,44 @@ use ha_api_types::timing::Timings;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The journal. The core asks for it to be written before it acts on what is in it.
+/// The journal. The core has it written before it acts on its content.
 ///
-/// Guarantees: an `actionUid` is in it before the driver is told to begin, and stays until the resource is gone, so it is
-/// begun at most once, also across a restart of the agent (FENCING, section 6).
+/// Guarantees: an `actionUid` is in the journal before the driver is told to begin. It stays until the resource is
+/// gone. So each `actionUid` is begun at most once, also across a restart of the agent (FENCING, section 6).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Journal {
-    /// The boot under which it was written.
+    /// The boot under which the journal was written.
     pub boot_id: String,
     /// The registration: revision of the node's report in mode Registering.
     pub request: Option<Revision>,
-    /// The epoch that was opened for it.
+    /// The epoch that was opened for the registration.
     pub epoch: u64,
-    /// The highest revision of the store that a commit of this node has reached: a store below it was restored.
+    /// The highest etcd revision that a commit of this node has reached. An etcd below that revision was restored.
     pub revision: Revision,
-    /// The incarnation of the data in the store that is followed (FENCING, R1.28).
+    /// The incarnation of the etcd data that the node follows (FENCING, R1.28).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
-    /// The timings in force when it was written.
+    /// The timings that were active when the journal was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
-    /// Why this machine was about to be reset, for whoever reads it after that; `None` while all is well.
+    /// The reason for which this machine was about to be reset, shown after the next boot; `None` while no reset is
+    /// imminent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_words: Option<LastWords>,
-    /// A test of the watchdog that was begun and has not ended.
+    /// A test of the watchdog that has begun and not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
     /// The watchdog that has reset its machine in a test.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proven: Option<Proven>,
-    /// A test in which the watchdog did not reset its machine: it is not relied on until another test is passed.
+    /// A test in which the watchdog did not reset its machine. The watchdog does not count until another test has
+    /// passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Trial>,
-    /// By resource.
+    /// The started services, by resource name.
     pub services: BTreeMap<String, JournalEntry>,
-    /// By resource: live migrations to here whose source is not known to have ended, also of an earlier boot.
+    /// Live migrations to this node whose source is not known to have ended, by resource name, also of an earlier boot.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub receptions: BTreeMap<String, Reception>,
 }
@@ -51,29 +53,29 @@ pub struct Journal {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reception {
-    /// The action under which it was permitted.
+    /// The action under which the reception was permitted.
     pub action_uid: String,
-    /// Whether promise 1 covers the service.
+    /// `true` if the service is exclusive.
     pub exclusive: bool,
 }
 
-/// What a machine wrote down before it may have been reset.
+/// A shutdown record, which a machine writes before it may be reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LastWords {
-    /// The boot that says so.
+    /// The boot that wrote the record.
     pub boot_id: String,
-    /// Why, in a sentence.
+    /// The reason for which the machine may be reset.
     pub message: String,
-    /// When, by this machine's clock.
+    /// Time of the record, by this machine's clock.
     pub at: Timestamp,
 }
 
-/// A test of a watchdog: what comes of it counts for that machine and driver alone.
+/// A test of a watchdog. Its result counts only for that machine and driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Trial {
-    /// The operation that asked for it.
+    /// The operation that requested the test.
     pub operation: String,
     /// The machine.
     pub machine_id: String,
@@ -81,11 +83,11 @@ pub struct Trial {
     pub boot_id: String,
     /// The driver.
     pub identity: String,
-    /// The timeout that the device is armed with, milliseconds.
+    /// Timeout with which the device is armed, milliseconds.
     pub timeout_ms: Millis,
-    /// When it began.
+    /// Start of the test.
     pub at: Timestamp,
-    /// How long the machine was there after the device was armed, milliseconds.
+    /// Time for which the machine kept running after the device was armed, milliseconds.
     pub lasted_ms: Millis,
 }
 
@@ -97,19 +99,19 @@ pub struct Proven {
     pub machine_id: String,
     /// The driver.
     pub identity: String,
-    /// What is told of it.
+    /// The test as it is reported.
     pub test: WatchdogTest,
 }
 
-/// What is remembered of one service.
+/// The journal's entry of one service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JournalEntry {
-    /// The service as it was started: it is stopped the same way.
+    /// The definition with which the service was started; it is stopped under the same one.
     pub definition: ServiceDefinition,
-    /// The action that was begun last; empty: none, it was found running.
+    /// The action that was begun last; empty if the service was found running.
     pub begun: String,
-    /// It was killed before the deadline, so it is not gone on with, also by the next process.
+    /// `true` if the service was killed before the deadline. No process continues its action.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub spent: bool,
 }

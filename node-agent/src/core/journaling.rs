@@ -1,33 +1,34 @@
-//! Keeping the journal: one write at a time, and who waits for which (FENCING, section 6).
+//! Writes of the journal: one at a time, with the services that wait for each (FENCING, section 6).
 
 use super::effect::{Effect, JournalWriteId, Level};
 use super::service::Step;
 use super::{AgentCore, Now};
 use ha_api_types::time::{Millis, Mono};
 
-/// How long to wait before a journal that could not be written is written again.
+/// Delay before the journal is written again after a failed write.
 const RETRY_MS: Millis = 5_000;
 
-/// Where the journal stands.
+/// Progress of the journal's writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journaling {
     dirty: bool,
     under_way: Option<JournalWriteId>,
-    /// The write that will carry what changes from now on.
+    /// Number of the write that will carry changes from now on.
     next: u64,
-    /// The newest write that ended, and how.
+    /// The newest write that ended, and its result.
     ended: Option<(u64, Result<(), String>)>,
     retry_at: Option<Mono>,
 }
 
 impl AgentCore {
-    /// The journal is to be written.
+    /// Marks the journal to be written.
     pub(super) fn journal_changed(&mut self) {
         self.journaling.dirty = true;
         self.changed = true;
     }
 
-    /// Remembers the data that is followed. What an operator has ordered to follow is not what this node registered with.
+    /// Records the incarnation of the followed data. If an operator ordered it (`begins`), the node has not registered
+    /// with that data, so the registration is forgotten.
     pub(super) fn follow(&mut self, incarnation: String, begins: bool) {
         if begins {
             self.journal.request = None;
@@ -40,12 +41,12 @@ impl AgentCore {
         }
     }
 
-    /// The write that will carry what is in the journal now.
+    /// Returns the write that will carry the current content of the journal.
     pub(super) fn journal_next_write(&self) -> JournalWriteId {
         JournalWriteId(self.journaling.next)
     }
 
-    /// How the write ended; `None` while it has not.
+    /// Returns the result of the write; `None` while it has not ended.
     pub(super) fn journal_result(&self, write: JournalWriteId) -> Option<Result<(), String>> {
         let (ended, result) = self.journaling.ended.as_ref()?;
         (*ended >= write.0).then(|| result.clone())
@@ -65,7 +66,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Writes what has changed.
+    /// Writes the journal if it has changed.
     pub(super) fn journaling_step(&mut self, now: &Now) {
         if !self.journaling.dirty || self.journaling.under_way.is_some() {
             return;
@@ -85,7 +86,7 @@ impl AgentCore {
         self.journaling.retry_at.filter(|_| self.journaling.dirty && self.journaling.under_way.is_none())
     }
 
-    /// Whether a service waits for the journal's next write.
+    /// Returns `true` if a service waits for the journal's next write.
     fn journal_is_awaited(&self) -> bool {
         let next = self.journal_next_write();
         self.services.values().any(

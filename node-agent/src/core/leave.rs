@@ -1,4 +1,4 @@
-//! Ending: a restart of the agent alone, or the machine's shutdown (FENCING, sections 5 (d) and 10).
+//! The agent's exit: a restart of the agent alone, or the machine's shutdown (FENCING, sections 5 (d) and 10).
 
 use super::commits::Purpose;
 use super::effect::{Exit, Lane, Level};
@@ -11,12 +11,12 @@ use ha_api_types::time::Millis;
 use ha_store::{Guard, Outcome, Transaction};
 use std::collections::BTreeSet;
 
-/// How long a restart waits for commands under way.
+/// Time for which a restart waits for commands in progress.
 pub(super) const RESTART_PATIENCE_MS: Millis = 5_000;
 
 impl AgentCore {
     pub(super) fn shut_down(&mut self, now: &Now, shutdown: Shutdown) {
-        // The machine's shutdown outranks a restart of the agent, and is not taken back.
+        // The machine's shutdown takes precedence over a restart of the agent, and cannot be withdrawn.
         match (self.shutdown, shutdown) {
             (None, _) | (Some(Shutdown::Restart), Shutdown::Leave(_)) => {
                 self.shutdown = Some(shutdown);
@@ -47,7 +47,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether mode Restart is to be committed now: no command is under way any more, or it was waited for long enough.
+    /// Returns `true` if mode Restart is to be committed now: no command is in progress, or the wait for it is over.
     pub(super) fn is_ready_to_restart(&self) -> bool {
         self.restart_ready
     }
@@ -56,7 +56,7 @@ impl AgentCore {
         self.shutdown == Some(Shutdown::Restart) && self.restart_ready
     }
 
-    /// A service of a machine that shuts down: stopped, whatever its assignment says.
+    /// Stops a service because the machine shuts down, regardless of its assignment.
     pub(super) fn rest_leaving(&mut self, now: &Now, service: &mut Service) {
         if service.not_before.is_some_and(|at| now.raw < at) {
             return;
@@ -87,8 +87,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Whether a service that comes after this one still has to stop here. Who could not be stopped, or comes before it as
-    /// well, is not waited for.
+    /// Returns `true` if a service that depends on this one must still stop here first. A service that could not be
+    /// stopped, or that is also a dependency of this one, is not waited for.
     fn stops_after_others(&self, service: &Service) -> bool {
         self.services.values().any(|other| {
             other.definition.after.iter().any(|first| first == service.name())
@@ -99,7 +99,7 @@ impl AgentCore {
         })
     }
 
-    /// Whether a service comes after another one, directly or not, by what runs here.
+    /// Returns `true` if a service depends on another one, directly or indirectly, by the definitions that run here.
     fn comes_after(&self, service: &Service, first: &str) -> bool {
         let mut known: BTreeSet<&str> = BTreeSet::new();
         let mut names: Vec<&str> = service.definition.after.iter().map(String::as_str).collect();
@@ -127,8 +127,8 @@ impl AgentCore {
             return;
         }
         if self.registered().is_none() {
-            // Nothing of ours is under an epoch. A device that still runs belongs to services that are not settled, unless
-            // everything is cleared: then the daemon may go on petting without a deadline.
+            // This node has nothing under an epoch. A device that still runs protects services whose end is not
+            // confirmed, unless everything is cleared: then the daemon may continue to pet without a deadline.
             let cleared = match &self.session {
                 Session::Requesting(_) => self.watchdog.is_staying() || self.watchdog.is_away(),
                 Session::Waiting => self.watchdog.is_staying(),
@@ -160,8 +160,8 @@ impl AgentCore {
         }
     }
 
-    /// What cannot be stopped does not hold up a shutdown for ever. Without a clean leave, and armed, the node counts as dead
-    /// by its silence, so the services that did stop here are recovered elsewhere too.
+    /// Ends a shutdown that services with failed stops would block indefinitely. Without a clean leave, and armed, the
+    /// node counts as dead by its silence. So the services that did stop here are also recovered elsewhere.
     fn give_up_stopping(&mut self, now: &Now) {
         let in_time = self.moves_until().is_none_or(|until| now.raw < until);
         if in_time || self.leaving.is_some() {
@@ -210,7 +210,7 @@ impl AgentCore {
         }
     }
 
-    /// What an agent that was told to end waits for.
+    /// Returns the reason for which an agent that was told to exit still waits.
     pub(super) fn ending_in_words(&self) -> Option<String> {
         let here = |held: &dyn Fn(&Service) -> bool| {
             let names = self.services.values().filter(|service| held(service)).map(Service::name);
@@ -233,7 +233,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether the clean leave is committed.
+    /// Returns `true` if the clean leave is committed.
     pub(super) fn has_left(&self) -> bool {
         self.node_report().is_some_and(|report| match report.mode {
             Mode::Left(_) => report.instance == self.config.instance,
@@ -246,7 +246,7 @@ impl AgentCore {
         })
     }
 
-    /// FENCING 5 (d): mode Left in one transaction with deleting `alive`, after all stops were committed.
+    /// Commits mode Left and deletes `alive` in one transaction, after all stops were committed (FENCING 5 (d)).
     fn commit_leave(&mut self, leave: ha_api_types::record::Leave) {
         let Some((_, _)) = self.active() else { return };
         let settled = self.services.values().all(|service| {

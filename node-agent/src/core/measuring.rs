@@ -1,8 +1,8 @@
-//! What services and the machine use: when they are read, and when that is worth a write.
+//! Usage of services and of the machine: when it is read, and when a reading is written to etcd.
 //!
-//! Nothing that a permit or the leader's guards rest on is written here: the figures have a key of their own, and are written
-//! when one has moved far enough, seldom otherwise; then all of them, so that those of a machine and its services are of one
-//! time and can be subtracted.
+//! These figures have a key of their own, because permits and the leader's guards depend on the other keys. The agent
+//! writes them when one figure has moved far enough, otherwise seldom. It writes all of them together, so that the
+//! figures of the machine and of its services are of one time and can be subtracted.
 
 use super::commits::Purpose;
 use super::effect::{CommitId, Effect, Lane, MeasureId};
@@ -16,48 +16,48 @@ use ha_api_types::usage::Usage;
 use ha_store::{Guard, Outcome, Transaction};
 use std::collections::BTreeMap;
 
-/// How often they are read.
+/// Interval between readings.
 const EVERY_MS: Millis = 15_000;
-/// A reading that has not come after so long is not waited for, and what was read before says nothing any more.
+/// Time after which a reading is no longer awaited; earlier readings are discarded then.
 const PATIENCE_MS: Millis = 60_000;
-/// No two writes are nearer to each other than this, unless a service has come or gone.
+/// Shortest time between two writes, unless a service has appeared or gone.
 const PACE_MS: Millis = 30_000;
-/// After so long figures are told as they are, however little they have moved.
+/// Time after which figures are written even if they have moved little.
 const OLD_MS: Millis = 600_000;
 
-/// What is known of what is used.
+/// State of the usage measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measuring {
     asked: Option<Asked>,
     asked_at: Option<Mono>,
     machine: History,
-    /// By resource, with the uid that was read.
+    /// Readings by resource, each with the uid that was read.
     services: BTreeMap<String, (String, History)>,
     write: Option<CommitId>,
     written_at: Option<Mono>,
-    /// A write that was not applied is not tried again before.
+    /// Time before which a write that was not applied is not tried again.
     write_not_before: Option<Mono>,
 }
 
-/// A reading that is waited for.
+/// A reading in progress.
 #[derive(Clone, Debug)]
 struct Asked {
     id: MeasureId,
-    /// What is read: uids by resource.
+    /// The uids that are read, by resource.
     uids: BTreeMap<String, String>,
 }
 
-/// What was read at one time.
+/// The readings of one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// The machine; `None`: it could not be read.
+    /// The machine's reading; `None` if it could not be read.
     pub machine: Option<Sample>,
-    /// Services by resource, those that could be read.
+    /// Readings by resource, of the services that could be read.
     pub services: BTreeMap<String, Sample>,
 }
 
 impl AgentCore {
-    /// Takes in a reading. Returns whether anything follows from it.
+    /// Applies a reading. Returns `true` if it leads to a write.
     pub(super) fn measured(&mut self, now: &Now, id: MeasureId, measured: Measured) -> bool {
         let Some(asked) = self.measuring.asked.take_if(|asked| asked.id == id) else { return false };
         match measured.machine {
@@ -75,8 +75,8 @@ impl AgentCore {
         self.usage_to_tell(now).is_some()
     }
 
-    /// Asks for the next reading when it is due, and writes what is worth it. It has no deadline of its own: a node that is at
-    /// work looks at everything at each heartbeat.
+    /// Asks for the next reading when it is due, and writes significant changes. It has no deadline of its own: an
+    /// active node runs every step at each heartbeat.
     pub(super) fn measuring_step(&mut self, now: &Now) {
         let Some((_, created)) = self.active() else { return };
         if self.measuring.asked_at.is_none_or(|at| now.raw.since(at) >= EVERY_MS) {
@@ -99,7 +99,7 @@ impl AgentCore {
             if self.measuring.asked_at.is_some_and(|at| now.raw.since(at) < PATIENCE_MS) {
                 return;
             }
-            // Whatever reads hangs: what it read before is no measurement of now.
+            // The reader hangs, so its earlier readings no longer describe the present.
             self.measuring.machine = History::default();
             self.measuring.services.clear();
         }
@@ -112,7 +112,7 @@ impl AgentCore {
         self.effects.push_back(Effect::Measure { id, services });
     }
 
-    /// What should stand in the store, if that is worth a write now.
+    /// Returns the report to write, if a write is worthwhile now.
     fn usage_to_tell(&self, now: &Now) -> Option<UsageReport> {
         let (epoch, _) = self.active()?;
         if self.measuring.write_not_before.is_some_and(|at| now.raw < at) {
@@ -142,7 +142,8 @@ impl AgentCore {
         is_worth.then(|| UsageReport { at: now.timestamp(), ..found })
     }
 
-    /// What was not applied is tried again with a later reading, against what the store says by then.
+    /// Handles the outcome of a write. A write that was not applied is repeated with a later reading, against etcd's
+    /// state then.
     pub(super) fn usage_answer(&mut self, now: &Now, report: UsageReport, outcome: &Outcome) {
         if let Some(revision) = outcome.applied() {
             self.view.usage_reports.wrote(&self.config.node.clone(), report, revision);
@@ -153,7 +154,7 @@ impl AgentCore {
     }
 }
 
-/// Which figures a report has: one that is new, or known no more, is told at once.
+/// Returns which figures a report has. A figure that appears or disappears is reported immediately.
 fn who(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
     let known = |usage: &Usage| [usage.cpu.is_some(), usage.memory.is_some()];
     let services =
@@ -161,7 +162,7 @@ fn who(report: &UsageReport) -> Vec<(&str, &str, [bool; 2])> {
     [("", "", known(&report.node))].into_iter().chain(services).collect()
 }
 
-/// Whether a figure has moved far enough, of the same services.
+/// Returns `true` if a figure of the same services has moved far enough.
 fn moved(before: &UsageReport, found: &UsageReport) -> bool {
     let services = before.services.values().zip(found.services.values());
     has_moved(&before.node, &found.node)

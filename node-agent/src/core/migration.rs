@@ -1,4 +1,4 @@
-//! Live migration, in both roles (FENCING, section 8).
+//! Live migration, on the source and on the target (FENCING, section 8).
 
 use super::command::{CommandResult, DriverFailure};
 use super::role::Role;
@@ -11,11 +11,11 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, FenceState, Observed, Phase, ServiceReport};
 use ha_api_types::time::Millis;
 
-/// How often the other side's report is read while its word is awaited.
+/// Interval at which the other side's report is read while it is awaited.
 const PEEK_MS: Millis = 200;
 
 impl AgentCore {
-    /// Source: waits for the target to be ready, hands over, migrates, says what is left here.
+    /// Advances the source: waits for the target to be ready, hands over, migrates, and reports what is left here.
     pub(super) fn rest_source(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let Action::Migrate { target, .. } = &assignment.action else { return };
@@ -23,7 +23,7 @@ impl AgentCore {
         if let Some(report) = current {
             match report.phase {
                 Phase::HandingOver => {
-                    // R8.12: it is not begun after a restart, and what may have begun is ended first.
+                    // R8.12: after a restart the driver never begins, and a driver that may have begun is ended first.
                     if self.was_begun(service, uid) {
                         let failure = interrupted("the agent was restarted during the migration");
                         service.go(Step::EndMigration { uid: uid.clone(), failure: Some(failure) });
@@ -76,7 +76,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether the target has committed Receiving for this action under its epoch, and is prepared.
+    /// Returns `true` if the target has committed Receiving for this action under its epoch, and is prepared.
     pub(super) fn target_is_ready(&self, name: &str, assignment: &Assignment) -> bool {
         let Action::Migrate { target, target_epoch, target_boot_id } = &assignment.action else {
             return false;
@@ -104,7 +104,7 @@ impl AgentCore {
             .then(|| format!("{target} cannot receive it: {}", report.message))
     }
 
-    /// Reads the other side's report, every now and then.
+    /// Reads the other side's report at intervals.
     fn peek(&mut self, now: &Now, service: &mut Service, node: &str) {
         if service.peek_at.is_some_and(|at| now.raw < at) {
             return;
@@ -135,7 +135,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// FENCING 8: whatever the driver said, the source says HandedOver only when nothing is left here.
+    /// Handles the probe of the source after its driver. FENCING 8: the source reports HandedOver only if nothing is
+    /// left here.
     pub(super) fn migration_probed(
         &mut self,
         now: &Now,
@@ -169,7 +170,7 @@ impl AgentCore {
                 );
                 service.go(Step::Rest);
             }
-            // What is left here is of no use to anybody, and the target has what can be had.
+            // The remnant cannot run, and the target has everything that could be transferred.
             Observed::Remnant(message) => {
                 service.presence = Presence::Unclear;
                 self.event(now, service, true, Reason::MoveFailed, &message);
@@ -184,7 +185,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Target: a permit, preparation, then the source's word.
+    /// Advances the target: commits a permit, prepares, and waits for the source's report.
     pub(super) fn rest_target(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
@@ -212,9 +213,9 @@ impl AgentCore {
                 self.changed = true;
             }
             Phase::Running => self.keep_running(now, service, uid),
-            // What could not be cleared away is tried again, or the move never ends.
+            // The kill is repeated; without that the migration would never end.
             Phase::StopFailed => self.kill(now, service, KillReason::NotReceived),
-            // R8.5: it may be resumed, and the agent was restarted meanwhile.
+            // R8.5: the service may be resumed, and the agent was restarted after that permit.
             Phase::Starting if report.reason == Reason::Migrating => {
                 let source = &assignment.node;
                 let said = self.view.peer_reports.value(&peer(source, service.name()));
@@ -225,7 +226,7 @@ impl AgentCore {
                     self.peek(now, service, source);
                 }
             }
-            // It had arrived, ended, and was being started again in place when the agent was restarted.
+            // The service had arrived, ended, and was being restarted in place when the agent was restarted.
             Phase::Starting => {
                 service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
                 self.changed = true;
@@ -257,7 +258,7 @@ impl AgentCore {
             .map(|report| report.phase);
         match said {
             Some(Phase::HandedOver) => self.ask_to_resume(service, uid),
-            // It stays on the source, or has ended there: nothing of it may be left here.
+            // The service stays on the source, or has ended there: no copy may be left here.
             Some(Phase::MoveFailed | Phase::Failed | Phase::Stopped | Phase::StopFailed) => {
                 self.kill(now, service, KillReason::NotReceived);
             }
@@ -272,9 +273,10 @@ impl AgentCore {
                 | Phase::HandingOver,
             )
             | None => {
-                // R8.20, source lost: it says nothing more. Once it is proven gone, an active copy here is kept and a paused
-                // one is killed: the source may have gone on with it, so that its memory is older than its data.
-                // Its last report is read at a revision at which it was gone: it may have handed over and left.
+                // R8.20: a lost source sends no further report. Once it is proven gone, an active copy here is kept and
+                // a paused one is killed. The source may have continued to run the service, so a paused copy's memory
+                // may be older than its data. The source's last report is read at a revision at which the source was
+                // gone, because it may have handed over before that.
                 if self.is_proven_gone(source, assignment.epoch)
                     && self.has_read_last_report(source, service.name())
                 {
@@ -292,19 +294,19 @@ impl AgentCore {
         }
     }
 
-    /// Whether the report of a node that is proven gone was read since.
+    /// Returns `true` if the report of a node that is proven gone was read after that proof.
     fn has_read_last_report(&self, node: &str, name: &str) -> bool {
         let gone_at = self.view.fences.get(node).map_or(0, |stored| stored.modified);
         self.view.peer_reports.as_of(&peer(node, name)) >= gone_at
     }
 
-    /// R8.5: what has arrived runs only under a permit of its own.
+    /// Requests a permit to resume: a service that has arrived runs only under a permit of its own (R8.5).
     fn ask_to_resume(&mut self, service: &mut Service, uid: &str) {
         service.go(Step::Permit { uid: uid.to_owned(), phase: Phase::Starting });
         self.changed = true;
     }
 
-    /// What the target does under its permit to resume.
+    /// Returns the target's step under its permit to resume.
     pub(super) fn resume_step(&self, name: &str, assignment: &Assignment) -> Step {
         let uid = assignment.action_uid.clone();
         let source = assignment.node.clone();
@@ -319,7 +321,8 @@ impl AgentCore {
         }
     }
 
-    /// Whether an epoch of another node is closed with a proof: nothing of it runs or will run (FENCING, section 5).
+    /// Returns `true` if an epoch of another node is closed with a proof: no service of it runs or will run (FENCING,
+    /// section 5).
     pub(super) fn is_proven_gone(&self, node: &str, epoch: u64) -> bool {
         self.view.fences.value(node).is_some_and(|fence| {
             fence.epoch > epoch
@@ -350,7 +353,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// What was handed over has been taken over, or not; whether it runs here is looked at in either case before that is said.
+    /// Handles the end of a takeover. A probe verifies success or failure before it is reported.
     pub(super) fn arrived(&mut self, service: &mut Service, uid: &str, result: CommandResult) {
         let uid = uid.to_owned();
         match result {
@@ -363,7 +366,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Whether a HandingOver that is about to be committed still finds its target ready.
+    /// Returns `true` if the target of a HandingOver that is about to be committed is still ready.
     pub(super) fn may_hand_over(&self, service: &Service) -> bool {
         match self.role(service.name()) {
             Role::Act { assignment } => {
@@ -378,7 +381,8 @@ impl AgentCore {
     }
 }
 
-/// The report of a service whose copy was killed says the most that is true.
+/// Returns the phase and the action to report after a kill, the strongest statement that is true; `None` if the present
+/// report remains correct.
 pub(super) fn after_kill(report: &ServiceReport) -> Option<(Phase, Option<String>)> {
     match report.phase {
         Phase::Stopped | Phase::Failed | Phase::HandedOver | Phase::ProbedStopped => None,

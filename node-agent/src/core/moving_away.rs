@@ -1,4 +1,4 @@
-//! A machine that shuts down under the policy Migrate, or in maintenance, waits for its services to move away (SEMANTICS 7).
+//! Shutdown under the policy Migrate or in maintenance: the machine waits for its services to move away (SEMANTICS 7).
 
 use super::role::Role;
 use super::service::Service;
@@ -9,35 +9,35 @@ use ha_api_types::record::{Action, Mode};
 use ha_api_types::time::Mono;
 
 impl AgentCore {
-    /// Whether this node is in maintenance, which wins over the shutdown policy.
+    /// Returns `true` if this node is in maintenance, which takes precedence over the shutdown policy.
     pub(super) fn is_in_maintenance(&self) -> bool {
         self.view.nodes.value(&self.config.node).is_some_and(|node| node.spec.maintenance)
     }
 
-    /// Whether the shutdown waits for services to move away: they run on, and only what ends them here is done.
+    /// Returns `true` if the shutdown waits for services to move away. They keep running; only moves end them here.
     pub(super) fn awaits_moves(&self) -> bool {
         self.awaiting_moves
     }
 
-    /// Looks whether it waits, while every service is at its place in the map.
+    /// Recomputes whether the shutdown waits. Call it while every service is in the map.
     pub(super) fn look_at_moves(&mut self) {
         self.awaiting_moves =
             self.may_await_moves() && self.services.values().any(|service| self.is_to_move(service));
     }
 
-    /// Whether nothing new is begun for services: the agent ends, or the cluster is disarmed.
+    /// Returns `true` if no new action is begun for services: the agent exits, or the cluster is disarmed.
     pub(super) fn begins_nothing(&self) -> bool {
         (self.is_ending() && !self.awaits_moves()) || self.is_disarmed()
     }
 
-    /// Until when it waits at most; `None`: for as long as it takes.
+    /// Returns the time limit of the wait; `None` if it is unlimited.
     pub(super) fn moves_until(&self) -> Option<Mono> {
         let at = self.shutdown_at?;
         let length_ms = self.wanted_timings().shutdown_timeout_ms;
         (length_ms > 0).then(|| at + length_ms)
     }
 
-    /// Once it has ended, by the operator, by time or because nothing is left, the waiting does not begin again.
+    /// Ends the wait for good once the operator, the time limit or the last move has ended it.
     pub(super) fn moves_step(&mut self) {
         if self.shutting_since.is_none() {
             self.shutting_since = self.view.node_reports.get(&self.config.node).and_then(|stored| {
@@ -76,7 +76,8 @@ impl AgentCore {
             && !self.is_told_to_go_on()
     }
 
-    /// A service that is here and that the leader can move: not one that is to be left alone.
+    /// Returns `true` if a service is here and the leader can move it. A service that is to be left alone does not
+    /// count.
     fn is_to_move(&self, service: &Service) -> bool {
         if self.is_ignored(service.name()) || !self.may_be_here(service) {
             return false;
@@ -91,7 +92,7 @@ impl AgentCore {
         }
     }
 
-    /// `hactl node shutdown-continue`, given since this shutdown began.
+    /// Returns `true` if `hactl node shutdown-continue` was given after this shutdown began.
     fn is_told_to_go_on(&self) -> bool {
         let Some(since) = self.shutting_since else { return false };
         let given = self.view.operations.iter().filter(|(_, stored)| stored.created > since);

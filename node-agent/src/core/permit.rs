@@ -1,4 +1,4 @@
-//! Start permits: the right to start, which only a commit under every guard can make (FENCING, sections 6 and 8).
+//! Start permits: the right to start a service, granted only by a commit under every guard (FENCING, sections 6 and 8).
 
 use super::commits::Purpose;
 use super::effect::Lane;
@@ -12,18 +12,18 @@ use ha_store::{Guard, Transaction};
 
 /// The right to start a service under an action, while the epoch lasts.
 ///
-/// Guarantees: there is no other way to make one than from a report that is committed for this action under this epoch
-/// and boot, in a phase that permits; its commit guarded everything that FENCING, section 6, names.
+/// Guarantees: a permit is made only from a report that is committed for this action under this epoch and boot, in a
+/// phase that permits. The commit of that report guarded everything that FENCING, section 6, names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Permit {
     uid: String,
     epoch: u64,
-    /// Only to receive: what arrives may not be let run (R8.5).
+    /// `true` if the permit allows only reception: a service that arrives must not run (R8.5).
     receives: bool,
 }
 
 impl Permit {
-    /// From the report as it stands in the store.
+    /// Returns the permit that a report stored in etcd grants; `None` if it grants none.
     pub(super) fn of_committed(report: &ServiceReport, epoch: u64, boot_id: &str) -> Option<Permit> {
         let permits = match report.phase {
             Phase::Starting | Phase::Running | Phase::Receiving => true,
@@ -47,19 +47,19 @@ impl Permit {
         })
     }
 
-    /// Whether it permits this action under this epoch.
+    /// Returns `true` if the permit covers this action under this epoch.
     pub(super) fn permits(&self, uid: &str, epoch: u64) -> bool {
         self.uid == uid && self.epoch == epoch
     }
 
-    /// Whether it permits that the service runs, not only that it is received.
+    /// Returns `true` if the permit allows the service to run, not only to be received.
     pub(super) fn permits_to_run(&self) -> bool {
         !self.receives
     }
 }
 
 impl AgentCore {
-    /// What a permit waits for; `None`: nothing.
+    /// Returns the missing precondition of a permit; `None` if nothing is missing.
     pub(super) fn permit_waits_for(&self, now: &Now, exclusive: bool, phase: Phase) -> Option<&'static str> {
         if self.active().is_none() {
             return Some("a heartbeat under an open epoch");
@@ -83,7 +83,7 @@ impl AgentCore {
             if let Some(missing) = self.armed_waits_for() {
                 return Some(missing);
             }
-            // What is handed over runs here already: it may leave a watchdog that refuses pets.
+            // A service that is handed over already runs here, so it may leave a node whose watchdog refuses pets.
             if phase == Phase::HandingOver {
                 return None;
             }
@@ -97,7 +97,7 @@ impl AgentCore {
         None
     }
 
-    /// What is missing until it is a committed fact that this node is armed, and none that is being taken back.
+    /// Returns the missing precondition until this node is committed as armed, without a heartbeat that withdraws that.
     fn armed_waits_for(&self) -> Option<&'static str> {
         let armed =
             self.node_report().is_some_and(|report| report.armed && report.instance == self.config.instance);
@@ -107,7 +107,7 @@ impl AgentCore {
         self.may_be_taking_armed_back().then_some("a heartbeat that says otherwise to be answered")
     }
 
-    /// What is missing until the watchdog is a proof again that has refused pets (FENCING R4.19).
+    /// Returns the missing precondition until a watchdog that has refused pets counts as proof again (FENCING R4.19).
     fn pets_wait_for(&self) -> Option<&'static str> {
         let committed = self.node_report().is_some_and(|report| report.watchdog_failed);
         if !self.watchdog.takes_pets() {
@@ -116,7 +116,7 @@ impl AgentCore {
         committed.then_some("that the watchdog takes pets again being committed")
     }
 
-    /// Whether the watchdog is known not to be armable, for people why.
+    /// Returns why the watchdog cannot be armed, for messages; `None` if that is not known.
     pub(super) fn cannot_arm(&self) -> Option<String> {
         // A device that follows a deadline is armed, even if it refuses another timeout.
         let armed = self.watchdog.follows_deadline();
@@ -126,20 +126,20 @@ impl AgentCore {
         (!self.watchdog.problem.is_empty() && !armed).then(|| self.watchdog.problem.clone())
     }
 
-    /// Whether this service may be started this very moment: permit, journal, and for an exclusive one the time.
+    /// Returns `true` if this service may be started now: permit, journal, and for an exclusive service the time.
     pub(super) fn may_start(&self, now: &Now, service: &Service, uid: &str) -> bool {
         service.permit.as_ref().is_some_and(Permit::permits_to_run) && self.may_receive(now, service, uid)
     }
 
-    /// The same for receiving it, which a permit to receive allows too.
+    /// Returns `true` if this service may be received now, which a permit to receive also allows.
     pub(super) fn may_receive(&self, now: &Now, service: &Service, uid: &str) -> bool {
         let Some(registered) = self.registered() else { return false };
         let permitted = service.permit.as_ref().is_some_and(|permit| permit.permits(uid, registered.epoch));
         let begun = service.begun.as_deref() == Some(uid);
         let exclusive = self.is_exclusive(service);
         let in_time = self.before_margin(now) || (!exclusive && service.restarts > 0);
-        // The permit may be older than a stay, or than a time in which the cluster was disarmed: what starts while the daemon
-        // pets without a deadline, or while silence proves nothing, is guarded by nothing.
+        // The permit may be older than a stay or a disarmed period. A service that starts while the daemon pets without
+        // a deadline, or while silence proves nothing, would not be guarded.
         let guarded = !exclusive
             || (self.watchdog.follows_deadline()
                 && self.armed_waits_for().is_none()
@@ -147,7 +147,7 @@ impl AgentCore {
         permitted && begun && in_time && guarded && self.fence_is_own(registered)
     }
 
-    /// Commits the permit of `Step::Permit`, as soon as nothing is in the way.
+    /// Commits the permit of `Step::Permit` as soon as nothing prevents it.
     pub(super) fn permit_step(&mut self, now: &Now, service: &mut Service, uid: &str, phase: Phase) {
         if service.write.is_some()
             || service.reread
@@ -193,7 +193,7 @@ impl AgentCore {
                 service.go(Step::Rest);
                 return;
             }
-            // Nothing may come between the hand-over and its driver: a worker is kept for it before.
+            // No wait may come between the hand-over and its driver, so a worker is reserved first.
             if !service.has_worker || service.replacing.is_busy() || !service.cancelling.is_empty() {
                 return;
             }
@@ -214,7 +214,7 @@ impl AgentCore {
                 Reason::Waiting,
                 "it prepares to receive the service",
             ),
-            // R8.5: the permit to resume, once the source has handed it over.
+            // R8.5: the permit to resume, after the source has handed the service over.
             Phase::Starting if matches!(role, Role::Target { .. }) => {
                 self.report(now, service, Some(uid), phase, Reason::Migrating, "")
             }
@@ -243,9 +243,9 @@ impl AgentCore {
         service.write = Some(id);
     }
 
-    /// FENCING 6: guards its own report key, `Created(alive)`, `Unchanged(fence)`, `Unchanged(assignment)` and, unless
-    /// `exclusive: false`, `Unchanged(report/<node>/node)` at a revision that says armed. FENCING 8: HandingOver also
-    /// guards the target's report and fence.
+    /// Builds a permit's transaction. FENCING 6: it guards its own report key, `Created(alive)`, `Unchanged(fence)` and
+    /// `Unchanged(assignment)`. Unless `exclusive: false`, it also guards `Unchanged(report/<node>/node)` at a revision
+    /// that says armed. FENCING 8: HandingOver also guards the target's report and fence.
     pub(super) fn permit_transaction(
         &self,
         name: &str,

@@ -6,30 +6,30 @@ use super::effect::Level;
 use crate::watchdog::protocol::{Arm, Request};
 use ha_api_types::time::{Millis, Mono, Now};
 
-/// What is said of a watchdog that refuses pets.
+/// Problem reported for a watchdog that refuses pets.
 pub(super) const REFUSES_PETS: &str =
     "it refuses pets: its driver was unbound, or its device has failed; see the kernel's log";
-/// How long to wait before asking again whether the device takes pets.
+/// Delay before the daemon is asked again whether the device takes pets.
 pub(super) const LOOK_AGAIN_MS: Millis = 500;
-/// Whether the device takes pets (FENCING R4.17 to R4.24). It is this process's own memory: a daemon of an earlier release
-/// does not say.
+/// The device's history of pets (FENCING R4.17 to R4.24). This process remembers it, because a daemon of an earlier
+/// release does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pets {
     #[default]
     Taken,
-    /// It has refused a pet or a deadline.
+    /// The device has refused a pet or a deadline.
     Refused,
-    /// It was armed again after that, and has taken every pet since.
+    /// The device was armed again after a refusal, and has taken every pet since.
     Returning { since: Mono },
 }
 
 impl Watchdog {
-    /// Whether the device has refused no pet, or has made good for it.
+    /// Returns `true` if the device has refused no pet, or has recovered from a refusal.
     pub(super) fn takes_pets(&self) -> bool {
         self.pets == Pets::Taken
     }
 
-    /// When pets have succeeded for a whole timeout since the device was armed again.
+    /// Returns when pets will have succeeded for a whole timeout since the device was armed again.
     pub(super) fn returned_at(&self) -> Option<Mono> {
         let Pets::Returning { since } = self.pets else { return None };
         let timeout_ms = self.facts.map_or(0, |facts| u64::from(facts.timeout_seconds) * 1000);
@@ -38,7 +38,7 @@ impl Watchdog {
 }
 
 impl AgentCore {
-    /// The device has refused a pet or a deadline.
+    /// Handles a pet or a deadline that the device has refused.
     pub(super) fn pets_refused(&mut self, errno: Option<u32>) {
         let is_news = self.watchdog.takes_pets();
         self.watchdog.pets = Pets::Refused;
@@ -51,13 +51,14 @@ impl AgentCore {
             self.changed = true;
             self.all_stale = true;
             if self.watchdog_test.is_under_way() {
-                // The reset that follows is not the device's.
+                // The coming reset would not be caused by the device, so it proves nothing about the device.
                 self.end_test("the watchdog refuses pets");
             }
         }
     }
 
-    /// Ends what a refused pet has begun, once the device was armed again and has taken pets for its whole timeout.
+    /// Ends the consequences of a refused pet, once the device was armed again and has taken pets for its whole
+    /// timeout.
     pub(super) fn look_at_pets(&mut self, now: &Now) {
         let returned = self.watchdog.returned_at().is_some_and(|at| now.raw >= at);
         if returned && !self.watchdog.status.takes_no_pets {
@@ -68,8 +69,8 @@ impl AgentCore {
         }
     }
 
-    /// What is asked of a device that has refused pets while nothing is active: it is kept without a deadline, armed again, and
-    /// let go only once it has taken pets for its timeout (FENCING R4.18, R4.24).
+    /// Returns the request for a device that has refused pets while no service is active. The device is kept without a
+    /// deadline and armed again. It is released only after it has taken pets for its timeout (FENCING R4.18, R4.24).
     pub(super) fn mending_request(&self, now: &Now) -> Option<Request> {
         if !self.watchdog.is_staying() {
             return Some(Request::Stay);
@@ -85,7 +86,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether the device that runs may be armed again: not so soon after that was refused.
+    /// Returns `true` if the running device may be armed again: a refusal delays the next attempt.
     pub(super) fn may_rearm(&self, now: &Now) -> bool {
         self.watchdog.rearm_at.is_none_or(|at| now.raw >= at)
     }

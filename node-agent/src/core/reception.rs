@@ -1,4 +1,5 @@
-//! What may still arrive at the target of a live migration, and what confirms that nothing does (R4.40, R4.41).
+//! Receptions at the target of a live migration: services that may still arrive, and the confirmation that none can
+//! (R4.40, R4.41).
 
 use super::command::CommandResult;
 use super::service::{KillReason, Presence, Service, Step};
@@ -7,13 +8,13 @@ use super::{AgentCore, Now};
 use ha_api_types::record::{FailureClass, Phase};
 use ha_api_types::time::Millis;
 
-/// How soon a driver is asked again to close a reception.
+/// Delay before a driver is asked again to close a reception.
 const AGAIN_MS: Millis = 200;
-/// How often a driver is asked again to close a reception.
+/// Number of times that a driver is asked again to close a reception.
 const CLOSING_TRIES: u32 = 5;
 
 impl AgentCore {
-    /// R4.40: a reception is over once nothing can arrive any more, since its source has ended, or never begins.
+    /// Ends a reception once nothing can arrive any more, because its source has ended or will never begin (R4.40).
     pub(super) fn note_end_of_reception(&mut self, name: &str) {
         let Some(reception) = self.journal.receptions.get(name) else { return };
         let Some(assignment) = self.view.assignments.value(name) else { return };
@@ -28,7 +29,8 @@ impl AgentCore {
             });
             has_ended || self.is_proven_gone(&assignment.node, assignment.epoch)
         } else {
-            // The leader assigns again only after the source's end, or before the hand-over, which guards the assignment.
+            // The leader assigns again only after the source's end, or before the hand-over, which guards the
+            // assignment.
             true
         };
         if is_over {
@@ -42,10 +44,10 @@ impl AgentCore {
         }
     }
 
-    /// Whether something exclusive may still arrive here, for which no driver has confirmed that it cannot run.
+    /// Returns `true` if an exclusive service may still arrive here and no driver has confirmed that it cannot run.
     ///
-    /// That holds over boots and registrations, since the source may still be at work. Before this boot has registered it runs
-    /// nothing that a watchdog must guard.
+    /// That holds across boots and registrations, because the source may still be migrating. Before this boot has
+    /// registered, it runs nothing that a watchdog must guard.
     pub(super) fn has_open_reception(&self) -> bool {
         let is_gone = |name: &str| {
             self.view.is_complete()
@@ -60,7 +62,7 @@ impl AgentCore {
                 .any(|(name, reception)| reception.exclusive && !self.is_ignored(name) && !is_gone(name))
     }
 
-    /// It is dead for certain; one that was being received before a reset, or before registering, is closed too.
+    /// Handles a service that is confirmed dead. A reception before a reset, or before registering, is also closed.
     pub(super) fn kill_verified(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         let closes = match why {
             KillReason::BeforeReset(_) | KillReason::Clearing => true,
@@ -77,7 +79,7 @@ impl AgentCore {
         }
     }
 
-    /// R4.41: a driver that cannot confirm it never lets the node stay.
+    /// Handles the result of closing a reception. R4.41: a driver that cannot confirm it never lets the node stay.
     pub(super) fn reception_closed(
         &mut self,
         now: &Now,

@@ -1,4 +1,4 @@
-//! Clearing this node of what may run of an earlier incarnation, and asking for an epoch (FENCING, section 3).
+//! Registration: stopping the services of earlier registrations, and requesting an epoch (FENCING, section 3).
 
 use super::commits::Purpose;
 use super::effect::{Lane, Level};
@@ -12,13 +12,13 @@ use ha_api_types::time::Millis;
 use ha_store::{Guard, Outcome, Transaction};
 use std::collections::BTreeSet;
 
-/// How often a service is killed and probed before an unarmed node registers with it as not stopped.
+/// Number of kills and probes of a service before an unarmed node registers with it as not stopped.
 const GIVE_UP_TRIES: u32 = 5;
-/// How often to look whether another machine of this name has gone.
+/// Interval of checks whether another machine of this name is gone.
 const DUPLICATE_RETRY_MS: Millis = 5_000;
 
 impl AgentCore {
-    /// Makes an entry for every service that may concern this node: begun here, wanted, assigned here.
+    /// Adds an entry for every service that may concern this node: begun here, desired, assigned or reported here.
     pub(super) fn seed_services(&mut self) {
         let mut names: BTreeSet<String> = self.journal.services.keys().cloned().collect();
         names.extend(self.view.resources.iter().map(|(name, _)| name.clone()));
@@ -29,7 +29,7 @@ impl AgentCore {
         }
     }
 
-    /// Makes an entry for a service, unless there is one or nothing tells how it is run.
+    /// Adds an entry for a service, unless there is one or its definition is not known.
     pub(super) fn seed_service(&mut self, name: &str) {
         if !self.services.contains_key(name)
             && let Some(definition) = self.definition_of(name)
@@ -38,7 +38,7 @@ impl AgentCore {
         }
     }
 
-    /// How the service is run: as it was started here, else as assigned, else as wanted.
+    /// Returns the definition of the service: as started here, else as assigned, else as in the spec.
     pub(super) fn definition_of(&self, name: &str) -> Option<ServiceDefinition> {
         if let Some(entry) = self.journal.services.get(name) {
             return Some(entry.definition.clone());
@@ -51,8 +51,8 @@ impl AgentCore {
         self.view.resources.value(name).map(ServiceDefinition::of)
     }
 
-    /// Every definition under which a copy of the service may run here: as the journal, the assignment and the spec have it
-    /// (FENCING, R3.7).
+    /// Returns every definition under which a copy of the service may run here: those of the journal, the assignment
+    /// and the spec (FENCING, R3.7).
     fn definitions_of(&self, name: &str) -> Vec<ServiceDefinition> {
         let journal = self.journal.services.get(name).map(|entry| entry.definition.clone());
         let assigned = self.view.assignments.value(name).map(|assignment| assignment.definition.clone());
@@ -64,14 +64,14 @@ impl AgentCore {
             .collect()
     }
 
-    /// A definition of another thing than those that were verified stopped since clearing began.
+    /// Returns a definition whose identity has not been verified stopped since clearing began.
     fn uncleared(&self, service: &Service) -> Option<ServiceDefinition> {
         self.definitions_of(service.name())
             .into_iter()
             .find(|definition| !service.cleared.iter().any(|cleared| cleared.is_same_thing(definition)))
     }
 
-    /// Goes on to the next definition that is not verified stopped yet.
+    /// Continues with the next definition that has not been verified stopped.
     pub(super) fn clear_next(&mut self, service: &mut Service) {
         let Some(definition) = self.uncleared(service) else { return };
         service.definition = definition;
@@ -81,7 +81,7 @@ impl AgentCore {
     }
 
     pub(super) fn clearing_step(&mut self, now: &Now) {
-        // What is wanted, assigned or managed only since clearing began is looked for and killed like the rest.
+        // Services that became desired, assigned or managed after clearing began are probed and killed like the rest.
         for name in self.service_names() {
             self.with_service(&name, |core, service| {
                 let concerns = core.is_exclusive(service) && !core.is_ignored(&name);
@@ -114,8 +114,9 @@ impl AgentCore {
         if !all_done {
             return;
         }
-        // An armed node that cannot verify does not register: it is reset. Where the daemon already stays, as all that was
-        // managed here was gone, no reset comes: what is left was started by somebody else, and is told of.
+        // An armed node that cannot verify does not register: it is reset. If the daemon already stays, because
+        // everything managed here was gone, no reset comes. The services that are left were started by hand, and are
+        // reported.
         let may_be_armed = (self.watchdog.is_running() && !self.watchdog.is_staying())
             || (self.watchdog.is_away()
                 && self
@@ -125,7 +126,7 @@ impl AgentCore {
             return;
         }
         if self.watchdog.is_armed() && !self.watchdog.is_staying() {
-            // Empty: the daemon is asked to stay first, so that registering takes as long as it takes.
+            // The node is empty. The daemon is asked to stay first, so that registering may take any time.
             return;
         }
         self.not_stopped = not_stopped;
@@ -133,7 +134,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Whether everything exclusive has been proven gone since clearing began.
+    /// Returns `true` if every exclusive service is confirmed gone since clearing began.
     pub(super) fn is_cleared(&self) -> bool {
         self.services.values().all(|service| {
             !self.is_exclusive(service) || self.is_ignored(&service.definition.name) || service.is_gone()
@@ -174,25 +175,26 @@ impl AgentCore {
                 .fence()
                 .is_some_and(|fence| fence.state != FenceState::Open && fence.request == Some(request));
             if stands && lapsed {
-                // Admitted, and closed again before the first heartbeat: the leader wants a new request, made after
-                // everything was looked for again.
+                // The request was admitted and closed again before the first heartbeat. The leader needs a new request,
+                // made after another verification.
                 return self.lose_epoch(now, "this node's registration lapsed");
             }
             if stands {
                 return;
             }
-            // Somebody else has written there since, so somebody else may have acted here: what was verified is not
-            // certain any more.
+            // Another process has written the report since and may have acted here, so the verification no longer
+            // counts.
             return self.lose_epoch(now, "this node's registration was overwritten");
         }
         if requesting.request.is_none() && self.standing_request().is_some() {
-            // One whose outcome was unknown has arrived late: asking again would have an epoch closed for nothing.
+            // A request with an unknown outcome has arrived late. Another request would cause an epoch to be closed
+            // needlessly.
             return self.recognise_request();
         }
         if requesting.retry_at.is_some_and(|retry_at| now.raw < retry_at) || self.is_reading(&ReadFor::Own) {
             return;
         }
-        // A device that still runs is let go under an epoch: the request is what settles it.
+        // A running device is released under an epoch: the request resolves it.
         if self.is_ending() && !self.watchdog.is_running() {
             return;
         }
@@ -221,7 +223,7 @@ impl AgentCore {
         }
     }
 
-    /// The name belongs to another machine that still has its `alive`.
+    /// Returns `true` if the name belongs to another machine whose `alive` key still exists.
     fn is_duplicate(&self) -> bool {
         self.fence().is_some_and(|fence| {
             let machine = MachineIds {
@@ -240,7 +242,7 @@ impl AgentCore {
             Outcome::Applied(revision) => {
                 requesting.request = Some(*revision);
                 self.view.node_reports.wrote(&node, report, *revision);
-                // A new agent process finds its own request here and goes on.
+                // A new agent process finds its own request here and continues.
                 self.journal.boot_id.clone_from(&self.config.boot_id);
                 self.journal.request = Some(*revision);
                 self.journal.epoch = 0;
@@ -254,8 +256,8 @@ impl AgentCore {
         }
     }
 
-    /// A request of this process that stands in the store, says what would be said now, and was not admitted and closed
-    /// again.
+    /// Returns the revision of this process's request in etcd, if its content is still current and the leader has not
+    /// admitted and closed it.
     fn standing_request(&self) -> Option<Revision> {
         let stored = self.view.node_reports.get(&self.config.node)?;
         let report = stored.value.as_ref()?;
@@ -266,7 +268,7 @@ impl AgentCore {
         (ours && report.not_stopped == self.not_stopped && !lapsed).then_some(stored.modified)
     }
 
-    /// After a request whose outcome was unknown: is it ours that stands there?
+    /// Adopts a stored request of this process whose outcome was unknown.
     pub(super) fn recognise_request(&mut self) {
         let found = self.standing_request();
         if let Session::Requesting(requesting) = &mut self.session
@@ -283,7 +285,8 @@ impl AgentCore {
         }
     }
 
-    /// The epoch is open for our request: what was cleared is known to be stopped under it.
+    /// Handles the opening of the epoch for this node's request. Cleared services are known to be stopped under that
+    /// epoch.
     fn opened(&mut self, now: &Now, epoch: u64, request: i64) {
         let not_stopped: BTreeSet<String> =
             self.not_stopped.iter().map(|service| service.name.clone()).collect();
@@ -303,7 +306,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// The guard of `fence` that an agent's own writes carry.
+    /// Returns the guard of `fence` for the agent's own writes.
     pub(super) fn fence_guard(&self) -> Guard {
         self.view.fences.guard(&self.config.node)
     }

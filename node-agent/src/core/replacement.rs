@@ -1,8 +1,10 @@
-//! Replacing the secondary of a replicated service while it runs: a command beside the service's own, under its permit.
+//! Replacement of the secondary of a replicated service while it runs: a command in parallel to the service's own,
+//! under the service's permit.
 //!
-//! *Begun* is committed, under every guard of a permit, before the driver is asked, so no request is begun twice: who finds one
-//! begun that it did not begin itself ends what is left of it and answers Failed. It never outlasts the time in which the
-//! service runs here: nothing else is done to the service before what was under way has ended and is answered for.
+//! *Begun* is committed, under every guard of a permit, before the driver is asked, so no request is begun twice. A
+//! process that finds a request begun by another process ends its remains and answers Failed. A replacement never
+//! outlasts the run of the service here: before any other action on the service, the replacement has ended and is
+//! answered.
 
 use super::command::{Command, CommandId, CommandResult};
 use super::commits::Purpose;
@@ -18,35 +20,35 @@ use ha_api_types::record::{
 use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::Mono;
 
-/// How far a replacement is in this process.
+/// Progress of a replacement in this process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum Replacing {
-    /// Nothing is under way.
+    /// No replacement is in progress.
     #[default]
     Idle,
-    /// That it is begun is to be committed.
+    /// The beginning is to be committed.
     Begin { uid: String },
-    /// The driver is at work.
+    /// The driver is replacing the secondary.
     Run { replacement: Box<Replacement>, task: CommandId },
-    /// It has ended without success: what may be left of it is cleared away, and then it is answered for.
+    /// The replacement has ended without success. Its remains are cleared away before it is answered.
     Clear(Box<Clearing>),
 }
 
-/// What is left of a replacement is being cleared away.
+/// The removal of what a replacement left.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Clearing {
     definition: ServiceDefinition,
-    /// What is answered then.
+    /// The answer after the removal.
     answer: ReplacementReport,
-    /// The driver's command, which was cancelled and has not ended yet.
+    /// The driver's canceled command that has not ended yet.
     cancelled: Option<CommandId>,
-    /// The command that clears away.
+    /// The command that removes the remains.
     task: Option<CommandId>,
     not_before: Option<Mono>,
 }
 
 impl Replacing {
-    /// Whether something of it may be running.
+    /// Returns `true` if a command of the replacement may be running.
     pub(super) fn is_busy(&self) -> bool {
         match self {
             Replacing::Idle | Replacing::Begin { .. } => false,
@@ -54,7 +56,7 @@ impl Replacing {
         }
     }
 
-    /// When it is to be looked at again.
+    /// Returns when the replacement must be advanced again.
     pub(super) fn due(&self) -> Option<Mono> {
         match self {
             Replacing::Idle | Replacing::Begin { .. } | Replacing::Run { .. } => None,
@@ -68,7 +70,7 @@ fn answer(uid: &str, phase: ReplacementPhase, reason: Reason, message: &str) -> 
 }
 
 impl AgentCore {
-    /// What the assignment of this node asks for beside its action.
+    /// Returns the replacement that the assignment requests in addition to its action.
     fn asked_replacement(&self, name: &str) -> Option<Replacement> {
         match self.role(name) {
             Role::Act { assignment } => assignment.value?.replacement,
@@ -80,7 +82,7 @@ impl AgentCore {
         }
     }
 
-    /// What is said so far about the replacement that is asked for: part of every report of the service.
+    /// Returns the answer so far to the requested replacement. Every report of the service carries it.
     pub(super) fn replacement_said(&self, service: &Service) -> Option<ReplacementReport> {
         let asked = self.asked_replacement(service.name())?;
         let epoch = self.registered()?.epoch;
@@ -94,7 +96,7 @@ impl AgentCore {
             .cloned()
     }
 
-    /// Takes the replacement as far as it goes without waiting.
+    /// Advances the replacement as far as possible without waiting.
     pub(super) fn replacement_step(&mut self, now: &Now, service: &mut Service) {
         let asked = self.asked_replacement(service.name());
         match service.replacing.clone() {
@@ -102,7 +104,8 @@ impl AgentCore {
                 let Some(asked) = asked else { return };
                 match self.replacement_said(service).map(|said| said.phase) {
                     Some(ReplacementPhase::Done | ReplacementPhase::Failed) => return,
-                    // By an earlier process, or it was called off before this one heard that it had begun it.
+                    // An earlier process began it, or it was canceled before this process learned that the beginning
+                    // was committed.
                     Some(ReplacementPhase::Begun) => {
                         let text = "the agent ended while the secondary was being replaced";
                         let failed = answer(&asked.uid, ReplacementPhase::Failed, Reason::Interrupted, text);
@@ -135,7 +138,7 @@ impl AgentCore {
         }
     }
 
-    /// Commits that it is begun, once the service runs and nothing is in the way; then asks the driver.
+    /// Commits the beginning once the service runs and nothing prevents it; then asks the driver.
     fn begin_replacement(&mut self, now: &Now, service: &mut Service, asked: Replacement) {
         let name = service.name().to_owned();
         let Role::Act { assignment } = self.role(&name) else { return };
@@ -174,7 +177,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether the service runs here and goes on running, as far as this process has to do with it.
+    /// Returns `true` if the service runs here and nothing in this process is about to end it.
     fn runs_on(&self, now: &Now, service: &Service) -> bool {
         let steps = match &service.step {
             Step::Rest | Step::Probe { .. } => true,
@@ -217,7 +220,7 @@ impl AgentCore {
         (!self.runs_on(now, service)).then_some("the service did not go on running")
     }
 
-    /// Ends what is under way: it is answered for once nothing of it is left.
+    /// Ends the replacement in progress. It is answered once nothing of it is left.
     pub(super) fn end_replacement(&mut self, service: &mut Service, why: &str) {
         let Replacing::Run { replacement, task } = service.replacing.clone() else { return };
         self.effects.push_back(Effect::Cancel(task));
@@ -240,7 +243,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// A command ended; `false`: it was none of a replacement.
+    /// Handles the end of a command. Returns `false` if the command does not belong to a replacement.
     pub(super) fn replacement_ended(
         &mut self,
         now: &Now,
@@ -265,7 +268,7 @@ impl AgentCore {
                 }
             }
             Replacing::Clear(clearing) if clearing.cancelled == Some(id) => match result {
-                // It had ended well before it could be cancelled.
+                // The command had succeeded before it could be canceled.
                 CommandResult::Done => self.replaced(now, service, &clearing.answer.uid),
                 CommandResult::Observed(_) | CommandResult::Failed(_) | CommandResult::Cancelled => {
                     service.replacing = Replacing::Clear(Box::new(Clearing { cancelled: None, ..*clearing }));
@@ -296,7 +299,7 @@ impl AgentCore {
         self.answer_replacement(now, service, done);
     }
 
-    /// Says it with the report that stands, or with the next one.
+    /// Stores the answer and adds it to the present report, or to the next one.
     fn answer_replacement(&mut self, now: &Now, service: &mut Service, said: ReplacementReport) {
         service.replacement_answer = Some(said);
         let replacement = self.replacement_said(service);
@@ -317,7 +320,7 @@ fn clear(
     service.replacing = Replacing::Clear(Box::new(clearing));
 }
 
-/// Whether a report says that the assigned action has it running.
+/// Returns `true` if a report says that the service runs as the assigned action requires.
 fn is_answer_of(report: &ServiceReport, assignment: &Assignment) -> bool {
     let runs = match &assignment.action {
         Action::Start | Action::Restart => report.phase == Phase::Running,

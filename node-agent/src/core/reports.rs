@@ -1,4 +1,4 @@
-//! A service's report: what should stand in the store, and getting it there (FENCING, section 6).
+//! A service's report: its desired content, and the writes to etcd (FENCING, section 6).
 
 use super::commits::Purpose;
 use super::effect::{Effect, Lane};
@@ -13,7 +13,7 @@ use ha_api_types::time::Timestamp;
 use ha_store::{Guard, Transaction};
 
 impl AgentCore {
-    /// A report of a service under the present epoch.
+    /// Builds a report of a service under the present epoch.
     pub(super) fn report(
         &self,
         now: &Now,
@@ -45,18 +45,18 @@ impl AgentCore {
         }
     }
 
-    /// Says what should stand in the store; nothing is written when it already stands there.
+    /// Sets the desired report. Nothing is written if etcd already has the same content.
     pub(super) fn set_desired(&mut self, service: &mut Service, report: ServiceReport) {
         let stands = self.view.reports.value(service.name()).is_some_and(|known| {
             ServiceReport { at: Timestamp::default(), ..known.clone() }
                 == ServiceReport { at: Timestamp::default(), ..report.clone() }
         });
-        // A write under way may change what stands there, so only a settled key is left alone.
+        // A write in progress may change the stored report, so an equal report is skipped only without one.
         service.desired = (!stands || service.write.is_some()).then_some(report);
         self.changed = true;
     }
 
-    /// Writes what is not written yet: level-triggered, one write at a time for each key.
+    /// Writes the desired report: level-triggered, one write at a time for each key.
     pub(super) fn write_report(&mut self, now: &Now, service: &mut Service) {
         let Some(desired) = &service.desired else { return };
         if service.write.is_some()
@@ -73,7 +73,7 @@ impl AgentCore {
             return;
         }
         if desired.epoch != epoch {
-            // Said under an epoch that is gone: nobody asks for it any more.
+            // The report belongs to a closed epoch, so no process needs it any more.
             service.desired = None;
             return;
         }
@@ -91,7 +91,8 @@ impl AgentCore {
         service.write = Some(self.commit(transaction, Lane::Ordinary, Purpose::Service { name, report }));
     }
 
-    /// A resource that is gone, or not managed any more: its report and its journal entry go, the service is left alone.
+    /// Removes the report and the journal entry of a resource that is deleted or no longer managed. The service itself
+    /// is left alone.
     pub(super) fn forget(&mut self, now: &Now, service: &mut Service) {
         if service.task.is_some()
             || service.write.is_some()

@@ -1,4 +1,4 @@
-//! What a service's assignment makes of this node.
+//! The role that a service's assignment gives to this node.
 
 use super::AgentCore;
 use super::service::Service;
@@ -6,34 +6,34 @@ use super::view::Stored;
 use ha_api_types::record::{Action, Assignment, Phase};
 use ha_api_types::resource::RequestedState;
 
-/// What this node is for a service.
+/// This node's role for a service.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Role {
-    /// Told to act, under this epoch and boot.
+    /// The assignment orders this node to act, under this epoch and boot.
     Act {
-        /// The assignment.
+        /// The assignment; its node is this one.
         assignment: Stored<Assignment>,
     },
-    /// Told to receive it from another node, under this epoch and boot.
+    /// The assignment orders this node to receive the service from another node, under this epoch and boot.
     Target {
         /// The assignment; its node is the source.
         assignment: Stored<Assignment>,
     },
-    /// Told under an epoch or boot that is not the present one: a fresh assignment will come.
+    /// The assignment names this node under another epoch or boot. The leader will write a new one.
     Outdated,
-    /// Another node is told to act.
+    /// The assignment names another node.
     Elsewhere {
-        /// When it was told.
+        /// The modification revision of the assignment.
         modified: i64,
     },
-    /// The assignment was written by a newer version: nothing is done.
+    /// The assignment was written by a newer version and cannot be read. This node does nothing.
     Illegible,
-    /// Nobody is told anything.
+    /// There is no assignment.
     Unassigned,
 }
 
 impl AgentCore {
-    /// What this node is for a service now.
+    /// Returns this node's present role for a service.
     pub(super) fn role(&self, name: &str) -> Role {
         let Some(stored) = self.view.assignments.get(name) else { return Role::Unassigned };
         let Some(assignment) = &stored.value else { return Role::Illegible };
@@ -58,13 +58,14 @@ impl AgentCore {
         }
     }
 
-    /// Whether the service is not to be touched: it is Ignored, and no hand-over is under way, which ends first (FENCING 8).
+    /// Returns `true` if the service must not be touched: it is Ignored, and no hand-over is in progress, which ends
+    /// first (FENCING 8).
     pub(super) fn is_ignored(&self, name: &str) -> bool {
         self.view.resources.value(name).is_some_and(|resource| resource.spec.state == RequestedState::Ignored)
             && !self.is_handing_over(name)
     }
 
-    /// Whether this node has committed its side of a live migration and not yet what came of it.
+    /// Returns `true` if this node has committed its side of a live migration but not its result.
     fn is_handing_over(&self, name: &str) -> bool {
         let (Role::Act { assignment } | Role::Target { assignment }) = self.role(name) else { return false };
         let (Some(assignment), Some(report)) = (assignment.value, self.view.reports.value(name)) else {
@@ -75,21 +76,22 @@ impl AgentCore {
             && match receives {
                 None => false,
                 Some(false) => report.phase == Phase::HandingOver,
-                // What it cannot clear away may still be here, and the hand-over has not ended.
+                // A copy that the target cannot clear away may still be here, so the hand-over has not ended.
                 Some(true) => {
                     matches!(report.phase, Phase::Receiving | Phase::Starting | Phase::StopFailed)
                 }
             }
     }
 
-    /// Whether another node is told to act for the service.
+    /// Returns `true` if the assignment names another node.
     pub(super) fn acts_elsewhere(&self, service: &Service) -> bool {
         matches!(self.role(service.name()), Role::Elsewhere { .. })
     }
 
-    /// Whether promise 1 covers the copy that is here, or the one that the assignment is about to start: both are guarded.
+    /// Returns `true` if promise 1 covers the copy here, or the one that the assignment is about to start. Both are
+    /// guarded.
     ///
-    /// What the spec says does not count: the definition in force is that of the assignment (FENCING, R6.1).
+    /// The spec does not count: the effective definition is that of the assignment (FENCING, R6.1).
     pub(super) fn is_exclusive(&self, service: &Service) -> bool {
         service.definition.exclusive
             || self
@@ -99,7 +101,6 @@ impl AgentCore {
                 .is_some_and(|assignment| assignment.definition.exclusive)
     }
 
-    /// The receiving node of a migration.
     pub(super) fn migration_target(assignment: &Assignment) -> Option<String> {
         match &assignment.action {
             Action::Migrate { target, .. } => Some(target.clone()),

@@ -1,4 +1,4 @@
-//! One service on this node: what is known of its copy here, and what is being done about it.
+//! One service on this node: the known state of its copy here, and the step in progress.
 
 use super::command::{CommandId, DriverFailure};
 use super::effect::{CommitId, JournalWriteId};
@@ -10,117 +10,116 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_api_types::time::{Millis, Mono};
 use std::collections::BTreeSet;
 
-/// Whether a copy runs here, as far as is known.
+/// The presence of a copy on this node, as far as this process knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Nobody has looked yet.
+    /// No probe has been made yet.
     Unprobed,
-    /// It runs.
+    /// A copy runs.
     Running,
-    /// It does not: a probe or a driver confirmed it.
+    /// No copy runs, as confirmed by a probe or by the driver.
     Stopped,
-    /// It cannot be told.
+    /// The state cannot be determined.
     Unclear,
 }
 
-/// What is being done about a service. Every step but `Rest`, `Permit` and `Journal` has one command of the driver.
+/// The step in progress. Every step except `Rest`, `Permit`, `Journal` and `CheckTarget` has one command of the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Nothing is under way.
+    /// Nothing is in progress.
     Rest,
-    /// Looks whether it runs here.
+    /// Probes whether the service runs here.
     Probe { purpose: ProbeFor },
     /// Commits a permit (Starting, Receiving) or the source's HandingOver.
     Permit { uid: String, phase: Phase },
     /// Writes the journal before the action is begun.
     Journal { uid: String, write: Option<JournalWriteId> },
-    /// Stops the running copy before it is started again: for Restart, and where it was started with other driver fields than
-    /// the assignment carries, as one that is found running after a restore (FENCING, R6.9).
+    /// Stops the running copy before it is started again. Restart needs that, and so does a copy whose driver fields
+    /// differ from the assignment's, such as one that is found running after a restore (FENCING, R6.9).
     StopFirst { uid: String },
-    /// Removes what an earlier attempt left behind.
+    /// Removes the remains of an earlier attempt.
     Clean { uid: String },
-    /// Starts it, or adopts it.
+    /// Starts or adopts the service.
     Start { uid: String },
-    /// Stops what a failed attempt left, before Failed may be said.
+    /// Stops the remains of a failed attempt, before Failed may be reported.
     Unwind { uid: String, failure: DriverFailure },
-    /// Looks whether anything is left, before Failed may be said.
+    /// Probes whether anything is left, before Failed may be reported.
     Verify { uid: String, failure: DriverFailure },
-    /// Stops it.
+    /// Stops the service.
     Stop { uid: Option<String>, graceful_ms: Millis },
     /// Target of a migration: prepares.
     Prepare { uid: String },
-    /// Target of a migration: takes over what the source has handed over.
+    /// Target of a migration: takes over the service that the source has handed over.
     Arrive { uid: String, source: String },
-    /// Source of a migration: reads once more whether the target is as HandingOver has guarded it.
+    /// Source of a migration: reads again whether the target is as HandingOver has guarded it.
     CheckTarget { uid: String, target: String, sent: Mono },
-    /// Source of a migration: moves it, unless that does not begin in time.
+    /// Source of a migration: migrates the service, unless the driver cannot begin in time.
     Migrate { uid: String, target: String, until: Mono },
-    /// Source of a migration: ends what may be under way of it.
+    /// Source of a migration: ends everything of it that is in progress.
     EndMigration { uid: String, failure: Option<DriverFailure> },
-    /// Source of a migration: looks what is left here.
+    /// Source of a migration: probes the remains here.
     MigrateProbe { uid: String, failure: Option<DriverFailure> },
-    /// Kills it at once.
+    /// Kills the service immediately.
     Kill { why: KillReason, tries: u32 },
-    /// Looks whether it is dead.
+    /// Probes whether the service is dead.
     KillVerify { why: KillReason, tries: u32 },
-    /// It is dead and was being received: confirms that nothing that still arrives can run.
+    /// The service is dead and was being received: confirms that nothing that still arrives can run.
     CloseReception { why: KillReason, tries: u32 },
 }
 
-/// What a probe is for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ProbeFor {
-    /// To know.
+    /// Determine the presence.
     Presence,
-    /// To answer for a resource that is not assigned here.
+    /// Answer for a resource that is not assigned here.
     Unassigned { asked: Asked },
-    /// To go on with what ran before this process.
+    /// Adopt a copy that ran before this process started.
     Adopt { uid: String },
-    /// An action was begun and its end was not seen.
+    /// Resolve an action that was begun and whose end was not seen.
     Interrupted { uid: String },
-    /// Target of a migration: whether it has arrived.
+    /// Target of a migration: check whether the service has arrived.
     Received { uid: String },
-    /// It was the target of a migration whose source is gone, and is told to start it: whether it has arrived.
+    /// A migration target whose source is gone is now ordered to start the service: check whether the service has
+    /// arrived.
     TakeOver { assignment: Box<Assignment> },
 }
 
-/// What a probe answers: what was known when it began.
+/// The state that a probe answers for, as known when the probe began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// The resource's generation.
     pub(super) generation: i64,
     /// The generation of the armed Cluster.
     pub(super) arming: i64,
-    /// The revision of the fence that orders this node to answer again (0: none does).
+    /// The revision of the fence that orders this node to answer again; 0 if there is no such order.
     pub(super) fence: i64,
 }
 
-/// Why a service is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KillReason {
-    /// The machine may be about to be reset: everything exclusive has to end before (FENCING 4, stop then stay).
+    /// The machine may soon be reset: every exclusive service must end first (FENCING 4, stop then stay).
     BeforeReset(ResetCause),
-    /// The epoch is not ours: cleared before registering.
+    /// This process has no epoch: services are cleared before registering.
     Clearing,
-    /// It is assigned elsewhere.
+    /// The service is assigned elsewhere.
     NotHere,
-    /// Its migration to this node has failed.
+    /// The migration to this node has failed.
     NotReceived,
-    /// Its migration from this node broke, and what is left here does not run.
+    /// The migration from this node broke off, and the remains here do not run.
     HalfLeft,
 }
 
-/// Why the machine may be about to be reset.
+/// The cause of a reset that may happen soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResetCause {
-    /// D − Ts has come.
+    /// D − Ts has passed.
     LeaseLost,
-    /// Nobody pets the watchdog that runs.
+    /// The watchdog runs and is not petted.
     Unpetted,
 }
 
 impl ResetCause {
-    /// What has happened, as last words begin.
+    /// Returns the cause, as the beginning of the shutdown record.
     pub(super) fn told(self) -> &'static str {
         match self {
             ResetCause::LeaseLost => "no heartbeat was committed in time",
@@ -129,7 +128,7 @@ impl ResetCause {
     }
 }
 
-/// How a service ended by itself.
+/// The end of a service without a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ExitSeen {
     pub(super) message: String,
@@ -143,64 +142,66 @@ pub(super) struct Guarded {
     pub(super) fence: Revision,
 }
 
-/// A service.
+/// The state of one service.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each named")]
 pub(super) struct Service {
-    /// As it was started here; else as assigned; else as wanted.
+    /// The definition with which the service was started here; before a start, that of the assignment or of the spec.
     pub(super) definition: ServiceDefinition,
     pub(super) presence: Presence,
     pub(super) step: Step,
-    /// The command under way for `step`.
+    /// The command in progress for `step`.
     pub(super) task: Option<CommandId>,
-    /// Commands that were cancelled and have not ended yet.
+    /// Canceled commands that have not ended yet.
     pub(super) cancelling: BTreeSet<CommandId>,
-    /// What should stand in the store; `None`: what stands there is right.
+    /// The report to write; `None` if the stored report is up to date.
     pub(super) desired: Option<ServiceReport>,
-    /// The write of its report under way.
+    /// The write of the report that is in progress.
     pub(super) write: Option<CommitId>,
-    /// Its report must be read again first.
+    /// `true` if the report must be read again first.
     pub(super) reread: bool,
     pub(super) write_not_before: Option<Mono>,
-    /// The right to start, which only a committed report makes.
+    /// The right to start, which only a committed report grants.
     pub(super) permit: Option<Permit>,
-    /// The action that this process has begun (it is in the journal, on disk).
+    /// The action that this process has begun; it is in the journal on disk.
     pub(super) begun: Option<String>,
-    /// A worker is kept for its hand-over, from before that is committed until the driver has begun.
+    /// `true` while a worker is reserved for the hand-over, from before its commit until the driver has begun.
     pub(super) has_worker: bool,
-    /// What its HandingOver has guarded of the target.
+    /// The target's revisions that HandingOver has guarded.
     pub(super) guarded: Option<Guarded>,
-    /// A copy that waits to be received may be here: no look sees it, only a kill or stop that succeeds clears it away.
+    /// `true` if a copy that waits to be received may be here. No probe sees such a copy; only a successful kill or
+    /// stop removes it.
     pub(super) receives: bool,
     /// Definitions under which the service was verified stopped since clearing began.
     pub(super) cleared: Vec<ServiceDefinition>,
     /// The action for which the old copy was stopped first.
     pub(super) stopped_for: Option<String>,
-    /// Failed starts in a row.
+    /// Number of consecutive failed starts.
     pub(super) failures: u32,
     pub(super) restarts: u32,
-    /// What runs now is the restart after a crash.
+    /// `true` if the running copy is the restart after a crash.
     pub(super) crashed_before: bool,
     pub(super) started_at: Option<Mono>,
-    /// The next command waits until then.
+    /// Time before which no further command begins.
     pub(super) not_before: Option<Mono>,
-    /// The other side of a migration is looked at again then.
+    /// Time at which the other side of a migration is checked again.
     pub(super) peek_at: Option<Mono>,
-    /// How it ended by itself, until that is dealt with.
+    /// The end of the service without a command, until that is handled.
     pub(super) exit: Option<ExitSeen>,
-    /// It could not be stopped before registering, and that is not yet reported.
+    /// `true` if the service could not be stopped before registering, and that is not yet reported.
     pub(super) not_stopped: bool,
-    /// It may have been moved by hand while the cluster was disarmed: it is looked for, and not restarted in place.
+    /// `true` if an operator may have moved the service while the cluster was disarmed. It is probed, and not restarted
+    /// in place.
     pub(super) recheck: bool,
-    /// The replacement of its secondary.
+    /// The replacement of the secondary.
     pub(super) replacing: Replacing,
-    /// What this process has answered last about one.
+    /// The last answer of this process to a replacement request.
     pub(super) replacement_answer: Option<ReplacementReport>,
-    /// Nothing is left of it, here and in the store.
+    /// `true` if nothing of the service is left, here and in etcd.
     pub(super) forgotten: bool,
-    /// What a driver said last.
+    /// The driver's last message.
     pub(super) message: String,
-    /// What its definition on this node asks for, as its driver read it.
+    /// The requests in the service's definition on this node, as the driver read them.
     pub(super) asked: Amounts,
 }
 
@@ -244,7 +245,7 @@ impl Service {
         &self.definition.name
     }
 
-    /// Confirmed stopped, with no worker that could change it.
+    /// Returns `true` if the service is confirmed stopped, and no worker could change that.
     pub(super) fn is_gone(&self) -> bool {
         self.presence == Presence::Stopped
             && self.task.is_none()
@@ -252,7 +253,7 @@ impl Service {
             && !self.replacing.is_busy()
     }
 
-    /// Nothing is going on with it: only a change from outside makes it worth a look.
+    /// Returns `true` if nothing is in progress: only a change from outside requires work on the service.
     pub(super) fn is_quiet(&self) -> bool {
         self.step == Step::Rest
             && self.task.is_none()
@@ -267,12 +268,12 @@ impl Service {
             && self.replacing == Replacing::Idle
     }
 
-    /// How often it was killed in vain.
+    /// Returns how many kills have failed.
     pub(super) fn kill_tries(&self) -> u32 {
         if let Step::Kill { tries, .. } | Step::KillVerify { tries, .. } = &self.step { *tries } else { 0 }
     }
 
-    /// Goes to another step; nothing of the one before is under way any more.
+    /// Changes to another step. Nothing of the previous step is in progress any more.
     pub(super) fn go(&mut self, step: Step) {
         self.has_worker &= match &step {
             Step::Permit { phase, .. } => *phase == Phase::HandingOver,
@@ -299,7 +300,7 @@ impl Service {
 }
 
 impl Step {
-    /// The action that the step belongs to.
+    /// Returns the action to which the step belongs.
     pub(super) fn uid(&self) -> Option<&str> {
         match self {
             Step::Permit { uid, .. }
@@ -327,7 +328,7 @@ impl Step {
         }
     }
 
-    /// What it waits for or does, for people.
+    /// Returns the name of the step, for messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Step::Rest => "rest",

@@ -1,4 +1,4 @@
-//! Whom this process acts as: waiting, clearing, asking for an epoch, registered, ended.
+//! The session of this process: waiting, clearing, requesting an epoch, registered, ended.
 
 use super::effect::{CommitId, Effect, Exit, Level, ReadId};
 use super::service::{KillReason, Presence};
@@ -9,74 +9,73 @@ use ha_api_types::record::{Fence, FenceState, NodeReport, Revision};
 use ha_api_types::time::{Millis, Mono, Now};
 use ha_store::Entry;
 
-/// How far this process is with acting for its node.
+/// The stage of this process in acting for its node.
 #[derive(Clone, Debug)]
 pub(super) enum Session {
     /// Waits for a complete view.
     Waiting,
-    /// Stops every exclusive service and verifies it, before it may register.
+    /// Stops and verifies every exclusive service, before the agent may register.
     Clearing,
-    /// Asks for an epoch.
+    /// Requests an epoch.
     Requesting(Requesting),
-    /// Acts under an epoch that was opened for it.
+    /// Acts under an epoch that was opened for this process.
     Registered(Registered),
     /// Does nothing more.
     Ended,
 }
 
-/// Asks for an epoch.
+/// State of a request for an epoch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requesting {
-    /// The revision at which our request stands in the node's report.
+    /// The revision at which this process's request is stored in the node's report.
     pub(super) request: Option<Revision>,
     pub(super) write: Option<CommitId>,
     pub(super) retry_at: Option<Mono>,
     pub(super) warned: bool,
 }
 
-/// Acts under an epoch.
+/// State of a registered process.
 #[derive(Clone, Debug)]
 pub(super) struct Registered {
     pub(super) epoch: u64,
     pub(super) request: Revision,
-    /// The create revision of our own `alive`; `None` while there is none.
+    /// The create revision of this process's `alive`; `None` while there is none.
     pub(super) created: Option<Revision>,
-    /// This process has had an `alive` of its own: another instance in it means that it was taken over.
+    /// `true` if this process has created an `alive`. Another instance in the key then means that it was taken over.
     pub(super) held: bool,
     pub(super) sequence: u64,
     pub(super) beat: Option<CommitId>,
     pub(super) next_beat: Mono,
-    /// Something is not as expected: read again before the next heartbeat.
+    /// `true` if a key has changed unexpectedly and must be read again before the next heartbeat.
     pub(super) reread: bool,
 }
 
-/// What a reading is for.
+/// The purpose of a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ReadFor {
-    /// Our own keys: fence, alive, node report.
+    /// This node's own keys: fence, alive, node report.
     Own,
-    /// A service's keys after a write whose outcome is not what was hoped for.
+    /// A service's keys after a write that was not applied.
     Service(String),
-    /// The other side of a migration of this service.
+    /// The keys of the other side of a service's migration.
     Peer(String),
-    /// The target of a hand-over that is committed, before its driver begins.
+    /// The target of a committed hand-over, before the driver begins.
     Target { name: String, uid: String },
 }
 
-/// A reading under way.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) purpose: ReadFor,
     pub(super) keys: Vec<String>,
-    /// The highest revision known when it was asked: an older answer comes from a restored store.
+    /// The highest revision known when the reading began. An older answer comes from a restored etcd.
     pub(super) not_before: Revision,
 }
 
-/// How long to wait before asking again where nobody answers.
+/// Delay before a request without an answer is repeated.
 pub(super) const RETRY_MS: Millis = 1_000;
 
 impl AgentCore {
-    /// The node's report as it stands in the store.
+    /// Returns the node's report as stored in etcd.
     pub(super) fn node_report(&self) -> Option<&NodeReport> {
         self.view.node_reports.value(&self.config.node)
     }
@@ -85,12 +84,14 @@ impl AgentCore {
         self.view.fences.value(&self.config.node)
     }
 
-    /// Whether resources counted this node as empty while it was unreachable, and it has still to answer for them.
+    /// Returns `true` if resources counted this node as empty while it was unreachable, and it has not yet answered for
+    /// them.
     pub(super) fn is_to_verify(&self) -> bool {
         self.fence().is_some_and(|fence| fence.verify)
     }
 
-    /// The revision of the fence that orders this node to answer again for what is not assigned here (0: none).
+    /// Returns the revision of the fence that orders this node to answer again for resources not assigned here; 0 if
+    /// there is no order.
     pub(super) fn verify_order(&self) -> Revision {
         let fence = self.view.fences.get(&self.config.node);
         fence.filter(|_| self.is_to_verify()).map_or(0, |fence| fence.modified)
@@ -110,7 +111,7 @@ impl AgentCore {
         }
     }
 
-    /// Epoch and create revision of `alive`, while this process holds it under a fence that is its own.
+    /// Returns the epoch and the create revision of `alive`, while this process holds it under a fence that is its own.
     pub(super) fn active(&self) -> Option<(u64, Revision)> {
         let registered = self.registered()?;
         if !self.fence_is_own(registered) {
@@ -119,7 +120,7 @@ impl AgentCore {
         Some((registered.epoch, registered.created?))
     }
 
-    /// FENCING 3: `fence` changed but epoch, boot id and request are its own: read again and go on.
+    /// Returns `true` if epoch, boot id, machine id and request of the fence are this process's own (FENCING R3.29).
     pub(super) fn fence_is_own(&self, registered: &Registered) -> bool {
         self.fence().is_some_and(|fence| {
             fence.state == FenceState::Open
@@ -130,7 +131,7 @@ impl AgentCore {
         })
     }
 
-    /// Reads our own keys, unless that is under way.
+    /// Reads this node's own keys, unless such a reading is in progress.
     pub(super) fn read_own(&mut self) {
         let keys = vec![
             self.config.keys.fence(&self.config.node),
@@ -203,7 +204,7 @@ impl AgentCore {
                             service.write_not_before = Some(now.raw + RETRY_MS);
                         }
                     }
-                    // Tried again soon, or never begun once Ts has passed.
+                    // Either reading is repeated soon, or the migration never begins after Ts.
                     ReadFor::Peer(_) | ReadFor::Target { .. } => {}
                 }
             }
@@ -219,7 +220,7 @@ impl AgentCore {
         }
     }
 
-    /// After a heartbeat that did not apply: what is it that changed? (FENCING 3, last two rules.)
+    /// Determines what changed after a heartbeat that was not applied (FENCING R3.26 to R3.30).
     fn recognise(&mut self, now: &Now) {
         let alive = self.view.alive.get(&self.config.node).cloned();
         let instance = self.config.instance.clone();
@@ -227,7 +228,7 @@ impl AgentCore {
         registered.reread = false;
         match alive {
             Some(stored) if stored.value.as_ref().is_some_and(|alive| alive.instance == instance) => {
-                // A creation whose outcome was unknown has been applied.
+                // A creation with an unknown outcome was applied.
                 registered.created = Some(stored.created);
                 registered.held = true;
             }
@@ -241,7 +242,8 @@ impl AgentCore {
         }
     }
 
-    /// Another process of this node holds `alive`: write nothing more and touch nothing.
+    /// Exits because another process of this node holds `alive`. This process writes nothing more and touches no
+    /// service.
     fn taken_over(&mut self) {
         self.log(
             Level::Error,
@@ -257,9 +259,10 @@ impl AgentCore {
         self.effects.push_back(Effect::Exit(exit));
     }
 
-    /// FENCING 3: another epoch, or a revision below the journal's: stop every exclusive service, verify, register.
+    /// Handles another epoch, or a revision below the journal's: stops every exclusive service, verifies, registers
+    /// (FENCING R3.30).
     pub(super) fn lose_epoch(&mut self, now: &Now, why: &str) {
-        // Who waits for a complete view clears afterwards, by what the whole view says.
+        // A session that waits for a complete view clears afterwards, by that complete view.
         if matches!(self.session, Session::Ended | Session::Clearing | Session::Waiting) {
             return;
         }
@@ -267,12 +270,12 @@ impl AgentCore {
         self.begin_clearing(now);
     }
 
-    /// The store is at a revision below what this process has seen, as after a restore without `hactl restore`: every exclusive
-    /// service is stopped (R3.30). What was read before says nothing of this store, so everything is read again, and the agent
-    /// registers as after a start.
+    /// Handles an etcd revision below the one that this process has seen, as after a restore without `hactl restore`.
+    /// Every exclusive service is stopped (R3.30). Earlier readings do not describe the restored data, so everything is
+    /// read again, and the agent registers as after a start.
     fn read_anew(&mut self, now: &Now) {
         if matches!(self.session, Session::Ended | Session::Waiting) {
-            // Nothing was read before by this process but this store.
+            // This process has read no other data.
             return;
         }
         self.lose_epoch(now, "the store was restored from a backup");
@@ -288,8 +291,8 @@ impl AgentCore {
         self.session = Session::Clearing;
         self.changed = true;
         self.all_stale = true;
-        // What is still under way guards the fence that has changed, so it cannot be applied any more; an answer to it
-        // belongs to the epoch that is gone.
+        // Commits in progress guard the fence that has changed, so they cannot be applied any more. Their answers
+        // belong to the closed epoch.
         self.commits.clear();
         self.seed_services();
         for name in self.service_names() {
@@ -300,7 +303,8 @@ impl AgentCore {
                 service.write = None;
                 service.cleared.clear();
                 if core.is_exclusive(service) && !core.is_ignored(&service.definition.name) {
-                    // Verified anew, whatever was known: the registration rests on it.
+                    // Every service is verified again, even if it is known to be stopped, because the registration
+                    // depends on it.
                     if service.presence == Presence::Stopped {
                         service.presence = Presence::Unprobed;
                     }
@@ -310,7 +314,7 @@ impl AgentCore {
         }
     }
 
-    /// Goes on from Waiting once the view is complete.
+    /// Advances the session; it leaves Waiting once the view is complete.
     pub(super) fn session_step(&mut self, now: &Now) {
         if let Some(retry_at) = self.read_retry_at
             && now.raw >= retry_at
@@ -347,8 +351,8 @@ impl AgentCore {
         }
     }
 
-    /// FENCING 3 and 6: the same boot and epoch, and the file lock: take over at once and go on; anything else stops what
-    /// runs, verifies, and registers.
+    /// Takes over immediately if boot and epoch are unchanged (the file lock is held). Otherwise stops what runs,
+    /// verifies, and registers (FENCING 3 and 6).
     fn enter(&mut self, now: &Now) {
         self.seed_services();
         let own = self.fence().and_then(|fence| {
@@ -393,23 +397,24 @@ impl AgentCore {
         self.journal.boot_id.clone_from(&self.config.boot_id);
         self.journal.request = Some(request);
         self.journal.epoch = epoch;
-        // Of the store that this epoch is open in: what an earlier one had reached says nothing any more.
+        // The revision of the etcd data in which this epoch is open; the revision of earlier data no longer counts.
         self.journal.revision = self.view.revision.max(request);
         self.journal_changed();
     }
 
-    /// D as far as it is proven by this process, or left behind by the one before.
+    /// Returns D as proven by this process, otherwise as left by the previous process.
     pub(super) fn deadline_moment(&self) -> Option<Moment> {
         self.deadline.or_else(|| self.watchdog.inherited())
     }
 
-    /// Milliseconds to D on the clock that is nearer to it; 0 when it has passed; `None` when there is no D.
+    /// Returns the milliseconds to D on the clock that is nearer to it; 0 if D has passed; `None` if there is no D.
     pub(super) fn left_ms(&self, now: &Now) -> Option<Millis> {
         let deadline = self.deadline_moment()?;
         Some(Moment::from(now).left_ns(deadline).map_or(0, |left_ns| left_ns / 1_000_000))
     }
 
-    /// FENCING 6: now < D − Ts, under a D that this process has proven itself, and that the watchdog is petted by.
+    /// Returns `true` if now < D − Ts, under a D that this process has proven and by which the watchdog is petted
+    /// (FENCING 6).
     pub(super) fn before_margin(&self, now: &Now) -> bool {
         let in_time = self.deadline.is_some_and(|deadline| {
             Moment::from(now)
@@ -419,7 +424,7 @@ impl AgentCore {
         in_time && !self.is_unpetted(now)
     }
 
-    /// Whether the process was told to end.
+    /// Returns `true` if the process was told to exit.
     pub(super) fn is_ending(&self) -> bool {
         match self.shutdown {
             None => false,

@@ -1,4 +1,4 @@
-//! What to do about a service when nothing is under way, and when to give up what is.
+//! The next step of an idle service, and the conditions to give up a step in progress.
 
 use super::command::{CommandResult, DriverFailure};
 use super::effect::Level;
@@ -10,11 +10,11 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, Assignment, FailureClass, Phase, ServiceReport};
 use ha_api_types::time::Millis;
 
-/// How long to wait before a stop that failed is tried again under the same action.
+/// Delay before a failed stop is tried again under the same action.
 const STOP_RETRY_MS: Millis = 30_000;
-/// How long to wait before a probe that could not tell is made again.
+/// Delay before an inconclusive probe is repeated.
 pub(super) const PROBE_RETRY_MS: Millis = 2_000;
-/// How long to wait before a probe for the leader that could not tell is made again.
+/// Delay before an inconclusive probe for the leader is repeated.
 const UNKNOWN_RETRY_MS: Millis = 30_000;
 
 /// Returns `true` while a service is being killed.
@@ -23,7 +23,7 @@ pub(super) fn is_killing(step: &Step) -> bool {
 }
 
 impl AgentCore {
-    /// Takes a service as far as it goes without waiting.
+    /// Advances a service as far as possible without waiting.
     pub(super) fn advance(&mut self, now: &Now, service: &mut Service) {
         self.note_end_of_reception(service.name());
         if is_killing(&service.step) {
@@ -60,7 +60,7 @@ impl AgentCore {
         }
     }
 
-    /// Gives up a step that the assignment no longer asks for.
+    /// Gives up a step that the assignment no longer requires.
     fn reconsider(&mut self, now: &Now, service: &mut Service) {
         let role = self.role(service.name());
         if self.is_elsewhere(service, &role) && self.may_be_here(service) && !self.is_ignored(service.name())
@@ -109,7 +109,7 @@ impl AgentCore {
                 service.go(Step::EndMigration { uid, failure: Some(failure) });
             }
             Step::Stop { graceful_ms, .. } if superseded => {
-                // A stop that should end sooner than the one under way.
+                // The new stop has a shorter grace period than the one in progress.
                 let sooner =
                     self.stop_wanted(service, &role).is_some_and(|wanted_ms| wanted_ms < *graceful_ms);
                 if sooner {
@@ -155,13 +155,15 @@ impl AgentCore {
         }
     }
 
-    /// Another node acts for it, told so after our own report (FENCING 10: whenever, where it may run twice); or this
-    /// node's assignment is of an earlier epoch, under which nothing exclusive may go on.
+    /// Returns `true` if another node acts for the service by an assignment that is newer than this node's report. The
+    /// order does not matter for a service that may run twice (FENCING 10). Also returns `true` if this node's
+    /// assignment is of an earlier epoch, under which no exclusive service may continue.
     fn is_elsewhere(&self, service: &Service, role: &Role) -> bool {
         match role {
             Role::Elsewhere { modified } => {
-                // A probe's answer that is newer is the leader's to decide; what ran by an action of ours has ended. What may
-                // run twice was not cleared before registering, so it is always reported later than it was assigned.
+                // A newer answer to a probe is for the leader to judge; a service that ran by an action of this node
+                // has ended. A service that may run twice was not cleared before registering, so its report is always
+                // newer than the assignment.
                 !service.definition.exclusive
                     || self.view.reports.get(service.name()).is_none_or(|stored| {
                         stored.modified < *modified
@@ -173,7 +175,7 @@ impl AgentCore {
         }
     }
 
-    /// What stands, or is about to stand, in the store for it under the present epoch and boot.
+    /// Returns the report that etcd has, or is about to have, for the service under the present epoch and boot.
     pub(super) fn current(&self, service: &Service) -> Option<ServiceReport> {
         let report = service.desired.as_ref().or_else(|| self.view.reports.value(service.name()))?;
         let epoch = self.registered()?.epoch;
@@ -191,7 +193,7 @@ impl AgentCore {
             return;
         }
         if self.is_exclusive(service) && !self.before_margin(now) && !self.has_acknowledged_disarm() {
-            // From D − Ts on, what is here is killed and nothing else is begun.
+            // From D − Ts on, exclusive services here are killed and nothing else is begun.
             return;
         }
         if self.is_leaving() && !self.awaits_moves() {
@@ -236,7 +238,7 @@ impl AgentCore {
         }
     }
 
-    /// Start and Restart.
+    /// Advances Start and Restart.
     fn rest_start(&mut self, now: &Now, service: &mut Service, assignment: &Assignment) {
         let uid = &assignment.action_uid;
         let current = self.current(service).filter(|report| report.action_uid.as_ref() == Some(uid));
@@ -266,7 +268,7 @@ impl AgentCore {
             None if self.journal_begun(service, uid) => {
                 service.go(Step::Probe { purpose: ProbeFor::Interrupted { uid: uid.clone() } });
             }
-            // FENCING 8: of a migration whose source was lost, an active copy is kept.
+            // FENCING 8: an active copy is kept after its migration lost the source.
             None if matches!(service.presence, Presence::Unclear | Presence::Unprobed)
                 && self.current(service).is_some_and(|report| report.phase == Phase::Receiving) =>
             {
@@ -277,10 +279,10 @@ impl AgentCore {
         }
     }
 
-    /// A new action that needs a permit.
+    /// Requests a permit for a new action.
     pub(super) fn ask_permit(&mut self, service: &mut Service, assignment: &Assignment, phase: Phase) {
         if self.is_leaving() {
-            // It only waits for what runs here to move away.
+            // The agent only waits for the services here to move away.
             return;
         }
         if self.refuse_without_watchdog(service, &assignment.action_uid, assignment.definition.exclusive) {
@@ -295,8 +297,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// FENCING 6: no permit without an armed watchdog, so an exclusive service is answered with a failure to try
-    /// elsewhere where it cannot be armed.
+    /// Answers an exclusive service with a failure to try elsewhere if the watchdog cannot be armed: there is no permit
+    /// without an armed watchdog (FENCING 6).
     pub(super) fn refuse_without_watchdog(
         &mut self,
         service: &mut Service,
@@ -314,10 +316,10 @@ impl AgentCore {
         true
     }
 
-    /// The report says Running: so it must.
+    /// Keeps a service running whose report says Running.
     pub(super) fn keep_running(&mut self, now: &Now, service: &mut Service, uid: &str) {
         if self.is_spent(service, uid) {
-            // An earlier process killed it before the deadline and could not say so any more.
+            // An earlier process killed the service before the deadline and could not report that.
             let graceful_ms = service.definition.timeouts.stop_ms();
             service.go(Step::Stop { uid: Some(uid.to_owned()), graceful_ms });
             self.changed = true;
@@ -340,7 +342,7 @@ impl AgentCore {
         }
     }
 
-    /// The report says that it has ended here: so it stays (SEMANTICS 2, Stopped is enforced always).
+    /// Keeps a service stopped whose report says that it has ended here (SEMANTICS 2: Stopped is always enforced).
     fn keep_stopped(&mut self, now: &Now, service: &mut Service, uid: &str) {
         match service.presence {
             Presence::Stopped => {}
@@ -388,7 +390,8 @@ impl AgentCore {
         let may_have_arrived =
             service.definition.driver.can_migrate() && !service.definition.driver.is_gated();
         if service.presence == Presence::Stopped && service.exit.is_none() && !may_have_arrived {
-            // Confirmed already, as for a new home: saying Stopping would make it count as running until a command ends.
+            // The stop is already confirmed, such as for a new assigned node. With Stopping, the service would count as
+            // running until a command ends.
             return self.stopped(now, service, Some(uid), CommandResult::Done);
         }
         self.set_desired(
@@ -399,7 +402,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Stop failed: the report says so, and it is tried again after a while for as long as it is wanted.
+    /// Reports a failed stop. The stop is tried again after a delay for as long as it is required.
     pub(super) fn stop_failed(&mut self, now: &Now, service: &mut Service, uid: Option<&str>, message: &str) {
         service.presence = Presence::Unclear;
         service.permit = None;
@@ -413,7 +416,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Not assigned here: answer for it, and keep it stopped if another node acts.
+    /// Answers for a service that is not assigned here, and keeps it stopped if another node acts.
     fn rest_unassigned(&mut self, now: &Now, service: &mut Service, unassigned: bool) {
         let Some(resource) = self.view.resources.value(service.name()) else { return };
         let (uid, generation) = (resource.metadata.uid.clone(), resource.metadata.generation);
@@ -426,14 +429,14 @@ impl AgentCore {
             service.go(probe);
             return;
         };
-        // What was said of another thing answers nothing about this one.
+        // An answer about another identity does not count for this one.
         let another = report.identity.is_some()
             && report.identity != service.definition.identity()
             && service.presence != Presence::Running;
         let older = report.probed_generation < generation || report.probed_arming < arming;
         let ordered = report.probed_fence < fence;
         if ordered {
-            // What was seen before the order does not answer it.
+            // An observation from before the order does not answer it.
             service.desired = None;
         }
         let outdated = ordered
@@ -460,7 +463,7 @@ impl AgentCore {
         }
     }
 
-    /// Puts what was seen of an unassigned service into its report.
+    /// Writes the observed state of an unassigned service into its report.
     pub(super) fn answer_probe(&mut self, now: &Now, service: &mut Service, asked: Asked, message: &str) {
         let phase = match service.presence {
             Presence::Running => Phase::ProbedRunning,

@@ -1,4 +1,5 @@
-//! From D − Ts: kill what is exclusive, verify, then stay; and what counts as active and as empty (FENCING, section 4).
+//! Stop, then stay: from D − Ts, kill and verify exclusive services, then stay. Defines *active* and *empty* (FENCING,
+//! section 4).
 
 use super::effect::{Effect, Level};
 use super::migration::after_kill;
@@ -10,13 +11,13 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Mode, Phase, ServiceReport};
 use ha_api_types::time::{Millis, Mono};
 
-/// How soon a kill that left something is repeated before the deadline.
+/// Delay before an incomplete kill is repeated while a deadline is near.
 const KILL_RETRY_MS: Millis = 200;
-/// The longest wait between kills when no deadline presses.
+/// Longest delay between kills without a near deadline.
 const LONGEST_KILL_RETRY_MS: Millis = 30_000;
 
 impl AgentCore {
-    /// Whether a copy may be here: it runs, cannot be told, was begun and not looked for, or a worker is at it.
+    /// Returns `true` if a copy may be here: it runs, is unclear, was begun and not probed, or has a worker.
     pub(super) fn may_be_here(&self, service: &Service) -> bool {
         let by_presence =
             match service.presence {
@@ -34,7 +35,8 @@ impl AgentCore {
             || (service.task.is_some() && !matches!(service.step, Step::Probe { .. }))
     }
 
-    /// FENCING 4: active unless confirmed stopped, Ignored, or `exclusive: false`; a permit under way counts.
+    /// Returns `true` unless the service is confirmed stopped, Ignored, or `exclusive: false`. A permit in progress
+    /// counts as active (FENCING 4).
     pub(super) fn is_active(&self, service: &Service) -> bool {
         if !self.is_exclusive(service) || self.is_ignored(service.name()) {
             return false;
@@ -71,7 +73,7 @@ impl AgentCore {
             || self.view.reports.value(service.name()).is_some_and(says_so)
     }
 
-    /// Whether the watchdog is to be armed: only while something exclusive is active.
+    /// Returns `true` if the watchdog should be armed: only while an exclusive service is active.
     pub(super) fn wants_watchdog(&self) -> bool {
         if self.registered().is_none() || self.lays_down_arms() || self.leaving.is_some() {
             return false;
@@ -82,7 +84,7 @@ impl AgentCore {
         self.services.values().any(|service| self.is_active(service))
     }
 
-    /// No exclusive service, and no worker at one, is left on this node.
+    /// Returns `true` if no exclusive service, and no worker of one, is left on this node.
     fn is_empty(&self) -> bool {
         self.services.values().all(|service| {
             !self.is_exclusive(service)
@@ -91,8 +93,8 @@ impl AgentCore {
         })
     }
 
-    /// Whether the daemon may pet without a deadline: the margin has come, or the epoch is lost, and the node is empty, without
-    /// a reception that may still bring something (R4.40).
+    /// Returns `true` if the daemon may pet without a deadline. The margin has passed or the epoch is lost, and the
+    /// node is empty, without a reception that may still arrive (R4.40).
     pub(super) fn may_stay(&self, now: &Now) -> bool {
         if self.has_open_reception() {
             return false;
@@ -101,18 +103,18 @@ impl AgentCore {
             || self.left_ms(now).is_some_and(|left_ms| left_ms <= self.pace().stop_margin_ms);
         match &self.session {
             Session::Registered(_) => margin_has_come() && self.is_empty(),
-            // What is here is known from the journal alone, so it must be of this boot.
+            // Only the journal shows which services may be here, so it must be of this boot.
             Session::Waiting => {
                 margin_has_come() && self.journal.boot_id == self.config.boot_id && self.is_empty()
             }
             Session::Clearing => self.is_cleared(),
-            // Everything was cleared before it began.
+            // Everything was cleared before the request began.
             Session::Requesting(requesting) => requesting.request.is_none(),
             Session::Ended => false,
         }
     }
 
-    /// Whether what an earlier process left armed may be released, should nothing be active.
+    /// Returns `true` if a device that an earlier process left armed may be released, provided that nothing is active.
     pub(super) fn inherited_is_settled(&self) -> bool {
         match &self.session {
             Session::Registered(registered) => registered.created.is_some() || self.leaving.is_some(),
@@ -124,8 +126,9 @@ impl AgentCore {
         }
     }
 
-    /// Whether the device may be opened without a deadline, to see what it is. Not while an earlier process may have left
-    /// *armed: true* committed, or services running: a device that still runs is theirs, and must end by their deadline.
+    /// Returns `true` if the device may be opened without a deadline, to identify it. It may not while an earlier
+    /// process may have left *armed: true* committed, or services running. A running device then protects those
+    /// services until their deadline.
     pub(super) fn may_look(&self) -> bool {
         match &self.session {
             Session::Registered(registered) => registered.created.is_some(),
@@ -134,7 +137,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether this node has acknowledged that the cluster is disarmed: no deadline counts then.
+    /// Returns `true` if this node has acknowledged that the cluster is disarmed, so no deadline counts.
     pub(super) fn has_acknowledged_disarm(&self) -> bool {
         self.node_report().is_some_and(|report| {
             report.instance == self.config.instance
@@ -146,7 +149,7 @@ impl AgentCore {
         })
     }
 
-    /// From D − Ts, and where nobody pets the watchdog any more: kills every exclusive service and every worker at one.
+    /// Kills every exclusive service and its workers from D − Ts on, or when the watchdog is no longer petted.
     pub(super) fn stop_then_stay_step(&mut self, now: &Now) {
         match &self.session {
             Session::Registered(_) | Session::Waiting => {}
@@ -183,7 +186,7 @@ impl AgentCore {
                             | Step::Start { .. }
                             | Step::CheckTarget { .. }
                     ) {
-                        // Not begun: it waits for a heartbeat like everything else.
+                        // The action has not begun; it waits for a heartbeat like every other action.
                         service.go(Step::Rest);
                     }
                 }
@@ -197,12 +200,12 @@ impl AgentCore {
         }
     }
 
-    /// Whether a watchdog that runs has been without its daemon for too long: it will reset this machine.
+    /// Returns `true` if the running watchdog has been without its daemon for too long: it will reset this machine.
     pub(super) fn is_unpetted(&self, now: &Now) -> bool {
         self.watchdog.is_running() && self.watchdog.is_gone(now)
     }
 
-    /// Writes down, for after a reset, what has not ended in time.
+    /// Writes a shutdown record that names the services that have not ended.
     fn tell_what_is_left(&mut self, now: &Now, cause: &str) {
         let is_left = |service: &&Service| {
             self.is_exclusive(service) && !self.is_ignored(service.name()) && self.may_be_here(service)
@@ -219,7 +222,7 @@ impl AgentCore {
         self.say_last_words(now, message);
     }
 
-    /// Ends what is under way for a service; the command is answered later.
+    /// Cancels the command in progress for a service. The driver answers it later.
     pub(super) fn interrupt(&mut self, service: &mut Service) {
         if let Some(task) = service.task.take() {
             service.cancelling.insert(task);
@@ -241,8 +244,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Begins to kill a service; where nobody knows whether it runs, it is looked for first, unless an action was begun
-    /// for it: a paused copy that waits to be received is cleared away by a kill, and seen by no look.
+    /// Begins to kill a service. A service with unknown presence is probed first, unless an action was begun for it. In
+    /// that case a paused copy may wait to be received: no probe sees such a copy, but a kill removes it.
     pub(super) fn kill(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         if let Step::Kill { why: known, tries } | Step::KillVerify { why: known, tries } = &mut service.step {
             *known = why;
@@ -264,7 +267,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// Whether an earlier process of this boot may have begun to receive a service.
+    /// Returns `true` if an earlier process of this boot may have begun to receive a service.
     fn may_be_received(&self, service: &Service) -> bool {
         let entry = self.journal.services.get(service.name());
         let begun =
@@ -272,7 +275,8 @@ impl AgentCore {
         begun || self.may_wait_to_be_received(service)
     }
 
-    /// Whether a copy that waits to be received may be here, by what this process has begun or an earlier one has reported.
+    /// Returns `true` if a copy that waits to be received may be here: this process began it, or an earlier one
+    /// reported it.
     pub(super) fn may_wait_to_be_received(&self, service: &Service) -> bool {
         service.receives
             || self.view.reports.value(service.name()).is_some_and(|report| {
@@ -293,7 +297,7 @@ impl AgentCore {
             service.message = message;
         }
         let wait_ms = match why {
-            // Only looked at so far.
+            // So far the service was only probed.
             _ if tries == 0 => 0,
             KillReason::BeforeReset(_) => KILL_RETRY_MS,
             KillReason::Clearing | KillReason::NotHere | KillReason::NotReceived | KillReason::HalfLeft => {
@@ -309,7 +313,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// It is dead for certain: the action under which it ran is spent.
+    /// Handles a confirmed kill. The action under which the service ran is spent.
     pub(super) fn killed(&mut self, now: &Now, service: &mut Service, why: KillReason) {
         service.presence = Presence::Stopped;
         service.permit = None;
@@ -351,7 +355,7 @@ impl AgentCore {
         }
     }
 
-    /// A service that could not be stopped before registering is an unconfirmed error: it counts as running.
+    /// Marks a service that could not be stopped before registering as an unconfirmed Error: it counts as running.
     pub(super) fn report_not_stopped(&mut self, now: &Now, service: &mut Service, message: &str) {
         service.presence = Presence::Unclear;
         service.go(Step::Rest);
@@ -360,7 +364,7 @@ impl AgentCore {
         service.not_stopped = true;
     }
 
-    /// Once registered, says of such a service that it may still run.
+    /// Reports such a service as possibly running, once this node is registered.
     pub(super) fn tell_not_stopped(&mut self, now: &Now, service: &mut Service) {
         if service.not_stopped && self.active().is_some() {
             service.not_stopped = false;
@@ -370,7 +374,7 @@ impl AgentCore {
         }
     }
 
-    /// When D − Ts comes.
+    /// Returns when D − Ts is reached.
     pub(super) fn margin_due(&self, now_raw: Mono) -> Option<Mono> {
         let deadline = self.deadline_moment()?;
         let raw = Mono(deadline.monotonic_raw_ns / 1_000_000) - self.pace().stop_margin_ms;

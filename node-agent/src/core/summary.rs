@@ -1,4 +1,4 @@
-//! How an agent stands, for metrics, `/readyz` and the service manager's status line.
+//! A summary of the agent's state, for metrics, `/readyz` and the service manager's status line.
 
 use super::service::{Presence, Service, Step};
 use super::session::Session;
@@ -8,16 +8,16 @@ use ha_api_types::time::Millis;
 /// The agent's state, in the words of SEMANTICS, section 9.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentState {
-    /// Has no epoch yet.
+    /// The agent has no epoch yet.
     WaitForLock,
-    /// Acts under an open epoch.
+    /// The agent acts under an open epoch.
     Active,
-    /// Had one and lost it, or ends.
+    /// The agent has lost its epoch, or is exiting.
     LostLock,
 }
 
 impl AgentState {
-    /// As printed.
+    /// Returns the state's name as it is printed.
     pub fn name(self) -> &'static str {
         match self {
             AgentState::WaitForLock => "WaitForLock",
@@ -27,37 +27,37 @@ impl AgentState {
     }
 }
 
-/// How an agent stands.
+/// A summary of the agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
-    /// The state.
+    /// The agent's state.
     pub state: AgentState,
-    /// The epoch, 0 for none.
+    /// The epoch; 0 if there is none.
     pub epoch: u64,
-    /// Milliseconds to D; `None` when there is none.
+    /// Time to D, milliseconds; `None` if there is no D.
     pub left_ms: Option<Millis>,
-    /// Whether armed: true is committed.
+    /// `true` if armed: true is committed.
     pub armed: bool,
-    /// Services that run, or may run, here.
+    /// Number of services that run, or may run, here.
     pub running: usize,
-    /// Those of them that must not run twice.
+    /// Number of those services that are exclusive.
     pub exclusive: usize,
-    /// Commands under way.
+    /// Number of commands in progress.
     pub workers: usize,
-    /// Services whose next command could begin, if a worker were free.
+    /// Number of services whose next command could begin if a worker were free.
     pub queued: usize,
-    /// The watchdog's timeout as read back, milliseconds; `None` without one.
+    /// The watchdog's timeout as read back, milliseconds; `None` without a watchdog.
     pub watchdog_timeout_ms: Option<Millis>,
-    /// The least time that was left on it at a pet since it was armed, milliseconds.
+    /// The least time left before the watchdog's timeout at any pet since arming, milliseconds.
     pub watchdog_margin_ms: Option<u32>,
-    /// It was told to end, and has not yet.
+    /// `true` if the agent was told to exit and has not exited yet.
     pub ending: bool,
-    /// What it does at the moment, in a sentence.
+    /// The present activity, in a sentence.
     pub doing: String,
 }
 
 impl AgentCore {
-    /// How it stands now.
+    /// Returns the present summary.
     pub fn summary(&self, now: &Now) -> Summary {
         let (state, doing) = match &self.session {
             Session::Waiting => (AgentState::WaitForLock, "waiting for the store".to_owned()),
@@ -102,7 +102,7 @@ impl AgentCore {
         }
     }
 
-    /// What every service that is not at rest does or waits for: (name, what).
+    /// Returns the name and the present activity of every service that is not at rest.
     pub fn waiting(&self, now: &Now) -> Vec<(String, String)> {
         let busy = self.services.values().filter(|service| service.step != Step::Rest);
         busy.map(|service| {

@@ -1,4 +1,5 @@
-//! A small world around one core: store, watchdog daemon with its device, drivers, journal, and the leader's pen.
+//! A test environment around one core: etcd, the watchdog daemon with its device, drivers, the journal, and a simulated
+//! leader.
 
 mod adoption;
 mod beginnings;
@@ -41,13 +42,13 @@ use std::collections::BTreeSet;
 
 pub(super) const NODE: &str = "n1";
 
-/// What becomes of commits.
+/// State of the network between agent and etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Net {
     Up,
-    /// Nothing reaches the store.
+    /// Requests do not reach etcd.
     Down,
-    /// Requests reach it, answers do not come back.
+    /// Requests reach etcd, but answers do not come back.
     Deaf,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct Copy {
     pub(super) stop_fails: bool,
     pub(super) kill_fails: bool,
     pub(super) probe_unknown: bool,
-    /// Something is left that does not run.
+    /// `true` if a remnant is left that does not run.
     pub(super) remnant: bool,
 }
 
@@ -74,20 +75,20 @@ pub(super) struct World {
     pub(super) state: MemoryState,
     seen: Revision,
     pub(super) net: Net,
-    /// Commands by name that do not end by themselves.
+    /// Names of commands that do not end.
     pub(super) hold: BTreeSet<&'static str>,
     pub(super) held: Vec<(CommandId, Command, ServiceDefinition)>,
-    /// Heartbeats stay on their way.
+    /// `true` while heartbeats are delayed on their way.
     pub(super) hold_beats: bool,
     held_beats: Vec<(CommitId, Transaction)>,
     pub(super) copies: BTreeMap<String, Copy>,
-    /// What can be measured of a service: cores in thousandths, memory in MiB.
+    /// The usage that can be measured of each service: milli-cores and MiB of memory.
     pub(super) loads: BTreeMap<String, (u64, u64)>,
     pub(super) measuring_hangs: bool,
-    /// How often what is used was read.
+    /// Number of usage readings.
     pub(super) readings: usize,
     pub(super) ran: Vec<(String, Command)>,
-    /// The replacements of secondaries that drivers were asked for.
+    /// The replacements of secondaries that drivers were asked to make.
     replacements: Vec<String>,
     pub(super) commits: Vec<(Transaction, Outcome)>,
     pub(super) journal: Journal,
@@ -101,35 +102,35 @@ pub(super) struct World {
     asked: BTreeMap<u64, WatchdogRequestId>,
     pub(super) daemon_up: bool,
     pub(super) refuse_arm: bool,
-    /// When the device resets the machine.
+    /// Time at which the device resets the machine.
     pub(super) fires_at_ms: Option<u64>,
     device_timeout_ms: u64,
     pub(super) reset: bool,
     pub(super) events: Vec<ha_api_types::event::Event>,
     pub(super) logs: Vec<String>,
     pub(super) exit: Option<Exit>,
-    /// s of the last heartbeat that was applied and answered.
+    /// The clock reading s of the last heartbeat that was applied and answered, milliseconds.
     pub(super) proven_ms: Option<u64>,
     beats: BTreeMap<CommitId, u64>,
     actions: u64,
-    /// The process is gone: nobody handles anything.
+    /// `true` if the process is gone and handles no input.
     pub(super) dead: bool,
     inbox: VecDeque<Input>,
     busy: bool,
-    /// `alive` as an observer last saw it, and when.
+    /// The revision of `alive` that an observer saw last, and the time of that observation.
     observed: (Option<Revision>, u64),
-    /// What was asked of the daemon.
+    /// The requests to the daemon.
     pub(super) requests: Vec<protocol::Request>,
-    /// What controllers answer, by id; the others do not.
+    /// The controllers' answers, by id. Other controllers do not answer.
     pub(super) controllers: BTreeMap<String, HoldAnswer>,
-    /// The watchdog device refuses pets, and cannot be opened.
+    /// `true` if the watchdog device refuses pets and cannot be opened.
     pub(super) pets_fail: bool,
-    /// What was asked of controllers: when, which question, where.
+    /// The hold requests to controllers: time, question, URL, request.
     pub(super) questions: Vec<(u64, HoldId, String, HoldRequest)>,
 }
 
 impl World {
-    /// A node that was never seen before.
+    /// Creates a node that has never registered.
     pub(super) fn new() -> World {
         let config = config("i1", "boot-1");
         let mut world = World {
@@ -192,7 +193,7 @@ impl World {
         Moment::from(&self.now())
     }
 
-    /// The process starts: it reads the store and meets the daemon.
+    /// Starts the process: it reads etcd and connects to the daemon.
     pub(super) fn boot_core(&mut self) {
         if self.daemon_up {
             self.daemon_input(daemon::Input::Connected);
@@ -233,7 +234,7 @@ impl World {
         self.busy = false;
     }
 
-    /// Delivers what the watches have to say.
+    /// Delivers the pending changes of the watches.
     pub(super) fn deliver(&mut self) {
         if self.net != Net::Up {
             return;
@@ -368,7 +369,7 @@ impl World {
             Effect::AskHold { id, candidate, url, request, .. } => {
                 self.questions.push((self.now_ms, id, url, request));
                 if let Some(answer) = self.controllers.get(&candidate).cloned() {
-                    // A grant is an observation.
+                    // A grant counts as an observation.
                     self.observed.1 = self.now_ms;
                     self.input(Input::HoldAnswered { id, candidate, answer: Ok(answer) });
                 }
@@ -380,9 +381,9 @@ impl World {
         }
     }
 
-    /// Ends a command as its copy does.
+    /// Ends a command with the result that its copy gives.
     pub(super) fn finish(&mut self, id: CommandId, command: &Command, service: &ServiceDefinition) {
-        // Another identity is another thing.
+        // A definition with another identity refers to another copy.
         let identity = service.driver.simulated.as_ref().map(|simulated| simulated.identity.clone());
         let thing = identity.filter(|identity| !identity.is_empty()).unwrap_or_else(|| service.name.clone());
         let copy = self.copies.entry(thing).or_default();
@@ -446,7 +447,7 @@ impl World {
         }
     }
 
-    /// Heartbeats that were on their way arrive.
+    /// Delivers the delayed heartbeats.
     pub(super) fn deliver_beats(&mut self) {
         self.hold_beats = false;
         for (id, transaction) in std::mem::take(&mut self.held_beats) {
@@ -456,7 +457,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, with everything that falls due in it.
+    /// Advances the clock, and handles everything that becomes due.
     pub(super) fn advance(&mut self, ms: u64) {
         let end = self.now_ms + ms;
         for _ in 0..100_000 {

@@ -9,28 +9,28 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Action, FailureClass, Phase};
 use ha_api_types::time::Millis;
 
-/// The first back-off between attempts; it doubles.
+/// First back-off between attempts; each further one doubles.
 const BACK_OFF_MS: Millis = 500;
-/// The longest back-off.
+/// Longest back-off between attempts.
 const LONGEST_BACK_OFF_MS: Millis = 30_000;
 
 impl AgentCore {
-    /// Whether the journal on disk (or an earlier process) has this action as begun.
+    /// Returns `true` if the journal on disk names this action as begun, by this process or an earlier one.
     pub(super) fn journal_begun(&self, service: &Service, uid: &str) -> bool {
         self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == uid)
     }
 
-    /// Whether what was begun under it was killed before a deadline: FENCING 4, it is spent.
+    /// Returns `true` if the service of this action was killed before a deadline, so the action is spent (FENCING 4).
     pub(super) fn is_spent(&self, service: &Service, uid: &str) -> bool {
         self.journal.services.get(service.name()).is_some_and(|entry| entry.begun == uid && entry.spent)
     }
 
-    /// Whether it was begun, by this process or an earlier one.
+    /// Returns `true` if the action was begun, by this process or an earlier one.
     pub(super) fn was_begun(&self, service: &Service, uid: &str) -> bool {
         service.begun.as_deref() == Some(uid) || self.journal_begun(service, uid)
     }
 
-    /// The permit stands: what comes next before the action is begun.
+    /// Continues under a committed permit with the step that precedes or begins the action.
     pub(super) fn permitted(&mut self, now: &Now, service: &mut Service, uid: &str, phase: Phase) {
         let name = service.name().to_owned();
         let role = self.role(&name);
@@ -42,7 +42,7 @@ impl AgentCore {
         let Some(assignment) = assignment.value else { return };
         let uid = uid.to_owned();
         self.changed = true;
-        // What arrived and failed here is started again in place.
+        // A service that arrived and failed here is started again in place.
         let resumes =
             phase == Phase::Starting && is_target && service.stopped_for.as_deref() != Some(uid.as_str());
         if resumes && self.journal_begun(service, &uid) {
@@ -91,7 +91,7 @@ impl AgentCore {
         service.go(Step::Journal { uid, write: None });
     }
 
-    /// FENCING 6: an action is in the journal, on disk, before it is begun.
+    /// Waits until the action is in the journal on disk, before it is begun (FENCING 6).
     pub(super) fn journal_step_of(
         &mut self,
         now: &Now,
@@ -151,7 +151,7 @@ impl AgentCore {
                 } else {
                     (Reason::Running, String::new())
                 };
-                // Told once for each start; that a copy which ran all the time was found again is no news.
+                // Each start emits one event; finding a copy that ran all along emits none.
                 let known = self.current(service).is_some_and(|report| {
                     report.phase == Phase::Running && report.action_uid.as_deref() == Some(uid)
                 });
@@ -173,7 +173,8 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// SEMANTICS 3: `maxRestart + 1` attempts on a node, spaced by a back-off; some failures need no second one.
+    /// Handles a failed start. SEMANTICS 3: a node makes `maxRestart + 1` attempts with a back-off; some failures allow
+    /// only one.
     pub(super) fn start_failed(
         &mut self,
         now: &Now,
@@ -201,7 +202,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// A running service ended by itself: it is restarted in place, under the permit that it has.
+    /// Restarts a service that ended without a command, in place and under its permit.
     pub(super) fn crashed(&mut self, now: &Now, service: &mut Service, uid: &str) {
         let exit = service.exit.take();
         let by_hand = exit.as_ref().is_some_and(|exit| exit.by_hand);
@@ -210,7 +211,7 @@ impl AgentCore {
             .started_at
             .is_none_or(|started_at| now.raw.since(started_at) >= service.definition.timeouts.stable_ms());
         let reason = if by_hand { Reason::StoppedOutside } else { Reason::Crashed };
-        // SEMANTICS 3: a crash counts as a failed start only if it crashes again within the stable time.
+        // SEMANTICS 3: a crash counts as a failed start only if it follows another crash within the stable time.
         if stable || by_hand {
             service.failures = 0;
         } else if service.crashed_before {
@@ -245,7 +246,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// What an earlier attempt left is gone: go on under the permit.
+    /// Continues under the permit once the remains of an earlier attempt are gone.
     pub(super) fn cleaned(&mut self, now: &Now, service: &mut Service, uid: &str, result: CommandResult) {
         match result {
             CommandResult::Done | CommandResult::Observed(_) => {
@@ -265,7 +266,7 @@ impl AgentCore {
         self.changed = true;
     }
 
-    /// FENCING 6: Failed is said only when nothing is left running, StopFailed otherwise.
+    /// Reports Failed only once nothing is left running, otherwise StopFailed (FENCING 6).
     pub(super) fn unwound(
         &mut self,
         now: &Now,
@@ -298,7 +299,7 @@ impl AgentCore {
             self.report(now, service, Some(uid), Phase::Failed, failure.reason, &failure.message);
         report.failure = Some(failure.class);
         self.set_desired(service, report);
-        // Should it be tried here again, then not at once.
+        // Another attempt here is delayed.
         service.not_before = Some(now.raw + back_off_ms(service.failures.max(1)));
         service.go(Step::Rest);
         self.changed = true;

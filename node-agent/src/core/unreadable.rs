@@ -1,4 +1,5 @@
-//! Values of this node's own keys that this version cannot read: the agent that writes them also clears them (FENCING, R1.23).
+//! Values of this node's own keys that this version cannot read: their writer, the agent, also clears them (FENCING,
+//! R1.23).
 
 use super::AgentCore;
 use super::commits::Purpose;
@@ -7,8 +8,8 @@ use ha_api_types::lenient::{self, Partial};
 use ha_api_types::record::NodeReport;
 use ha_store::{Guard, Transaction};
 
-/// This node's report as far as it can be read. An unreadable *armed* is taken for armed: the device is not let go before a
-/// report that says otherwise is committed.
+/// Reads this node's report as far as possible. An unreadable *armed* counts as armed: the device is not released
+/// before a report that says otherwise is committed.
 pub(super) fn own_report(text: &[u8]) -> NodeReport {
     lenient::read(text).unwrap_or_else(|partial: Partial<NodeReport>| {
         let armed = partial.value.armed || partial.has_lost("armed");
@@ -17,8 +18,8 @@ pub(super) fn own_report(text: &[u8]) -> NodeReport {
 }
 
 impl AgentCore {
-    /// Deletes reports that cannot be read and that are about no service of this node: nothing else would ever write them. One
-    /// about a service is written again with the next thing that is said of it.
+    /// Deletes unreadable reports that concern no service of this node, because nothing else would ever write them. An
+    /// unreadable report of a service is overwritten by the service's next report.
     pub(super) fn clear_unreadable_reports(&mut self) {
         let Some((_, created)) = self.active() else { return };
         let is_lost = |name: &String| {

@@ -1,44 +1,44 @@
-//! From samples to figures: rates from counters over about a minute, and which figures have moved far enough to be told.
+//! Usage figures from samples: rates over about a minute, and which figures have moved far enough to be written.
 
 use ha_api_types::quantity::Quantity;
 use ha_api_types::time::{Millis, Mono};
 use ha_api_types::usage::Usage;
 use std::collections::VecDeque;
 
-/// Rates are means over so long, at most.
+/// Longest window of a rate.
 const WINDOW_MS: Millis = 60_000;
-/// Two samples that are nearer to each other make no rate.
+/// Shortest interval between two samples that makes a rate.
 const SHORTEST_MS: Millis = 1_000;
-/// A figure has moved when it differs from what was told by more than this share of that, one part in so many, …
+/// A figure has moved if it differs from the written one by more than one part in this number, …
 const MOVED_PART: i128 = 5;
-/// … and by more than this: a twentieth of a core, …
+/// … and by more than an absolute amount: 0.05 cores, …
 const MOVED_CPU: Quantity = Quantity::from_milli(50);
-/// … so much memory, in bytes, …
+/// … 32 MiB of memory, …
 const MOVED_MEMORY: Quantity = Quantity::from_units(32 << 20);
-/// … so many bytes a second.
+/// … or 1 MiB per second.
 const MOVED_RATE: Quantity = Quantity::from_units(1 << 20);
 
-/// What a service or the machine was seen to use at one moment. What could not be read is left out.
+/// The usage of a service or of the machine at one moment. Figures that could not be read are `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When, on this machine's clock that does not jump.
+    /// Time of the reading, on this machine's monotonic clock.
     pub at: Mono,
-    /// Time on processors, in microseconds.
+    /// Processor time, microseconds.
     pub cpu: Option<Meter>,
-    /// Memory in use, in bytes.
+    /// Memory in use, bytes.
     pub memory: Option<u64>,
-    /// Bytes read from disks and written to them.
+    /// Bytes read from and written to disks.
     pub disk: Option<Meter>,
-    /// Bytes received and sent.
+    /// Bytes received and sent over the network.
     pub network: Option<Meter>,
 }
 
-/// How something is read that flows.
+/// The reading of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meter {
-    /// All of it so far: it only grows, until whatever counts starts anew.
+    /// Total so far. It only grows, until the counter starts again.
     Total(u64),
-    /// So much a second.
+    /// Amount per second.
     Rate(u64),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Takes in a sample. One that is older than what is known says nothing new.
+    /// Adds a sample. A sample that is not newer than the last one is ignored.
     pub(super) fn push(&mut self, sample: Sample) {
         if let Some(last) = self.samples.back() {
             if sample.at <= last.at {
@@ -60,13 +60,13 @@ impl History {
             }
         }
         self.samples.push_back(sample);
-        // The oldest one kept is the last that is a whole window old: so the window is full.
+        // The oldest sample kept is the last one that is a whole window old, so the window is full.
         while self.samples.get(1).is_some_and(|next| sample.at.since(next.at) >= WINDOW_MS) {
             self.samples.pop_front();
         }
     }
 
-    /// The figures as of the newest sample.
+    /// Returns the figures as of the newest sample.
     pub(super) fn usage(&self) -> Usage {
         let Some(newest) = self.samples.back() else { return Usage::default() };
         let bytes =
@@ -79,7 +79,7 @@ impl History {
         }
     }
 
-    /// How much a second; `None`: it was not read now, or was read for too short a time.
+    /// Returns the amount per second; `None` if it was not read now, or only for too short a time.
     fn rate(&self, pick: fn(&Sample) -> Option<Meter>) -> Option<u64> {
         let newest = self.samples.back()?;
         let now = match pick(newest)? {
@@ -99,7 +99,7 @@ impl History {
     }
 }
 
-/// A counter went back: whatever counts is another one.
+/// Returns `true` if a counter has decreased, which means that it was restarted.
 fn started_anew(last: &Sample, sample: &Sample) -> bool {
     let went_back = |before: Option<Meter>, now: Option<Meter>| match (before, now) {
         (Some(Meter::Total(before)), Some(Meter::Total(now))) => now < before,
@@ -110,7 +110,7 @@ fn started_anew(last: &Sample, sample: &Sample) -> bool {
         || went_back(last.network, sample.network)
 }
 
-/// Whether a figure is worth telling when these were told before.
+/// Returns `true` if a figure differs enough from the written ones to be written.
 pub(super) fn has_moved(told: &Usage, found: &Usage) -> bool {
     figure_moved(told.cpu, found.cpu, MOVED_CPU)
         || figure_moved(told.memory, found.memory, MOVED_MEMORY)
@@ -156,7 +156,7 @@ mod tests {
         // One and a half cores for two seconds.
         check(&[sample(1_000, Total(5_000_000), 0), sample(3_000, Total(8_000_000), 1)], Some(1500), Some(1));
         check(&[sample(1_000, Rate(2_000_000), 4 << 30)], Some(2000), Some(4096));
-        // The same moment twice, and a moment before, say nothing.
+        // A sample of the same moment, or of an earlier one, adds nothing.
         let first = sample(3_000, Total(1_000_000), 0);
         check(
             &[first, sample(3_000, Total(9_000_000), 0), sample(2_000, Total(9_000_000), 0)],
@@ -198,15 +198,15 @@ mod tests {
         check(None, None, false);
         check(None, Some(10), true);
         check(Some(10), None, true);
-        // A twentieth of a core is nothing, however large a share it is.
+        // A change of 0.05 cores is too small, however large its share is.
         check(Some(10), Some(60), false);
         check(Some(10), Some(61), true);
-        // A fifth of much is much.
+        // A change by a fifth of a large figure is enough.
         check(Some(4000), Some(4800), false);
         check(Some(4000), Some(4801), true);
         check(Some(4000), Some(3199), true);
         check(Some(4000), Some(0), true);
-        // What stands in the store may be anything.
+        // The figures in etcd may have any value.
         check(Some(i128::MIN), Some(i128::MAX), true);
     }
 }

@@ -1,4 +1,4 @@
-//! What an agent knows of the store: typed, by key, never older than what it has already seen.
+//! The agent's view of etcd: typed, by key, never older than a state that it has already seen.
 
 mod cluster;
 
@@ -18,7 +18,7 @@ use ha_store::{Change, Entry, Guard};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A key that exists. A value that cannot be read is `None`: its revisions still guard.
+/// A key that exists. The value is `None` if it cannot be read; its revisions still serve as guards.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Stored<T> {
     pub(super) value: Option<T>,
@@ -29,11 +29,11 @@ pub(super) struct Stored<T> {
 #[derive(Clone, Debug)]
 struct Cell<T> {
     stored: Option<Stored<T>>,
-    /// The key is known as it was at this revision or later; what is older is not believed.
+    /// The revision at or after which the key is known to have this state. Older states are ignored.
     as_of: Revision,
 }
 
-/// Keys of one sort by name.
+/// Keys of one kind, by name.
 #[derive(Clone, Debug)]
 pub(super) struct Table<T> {
     cells: BTreeMap<String, Cell<T>>,
@@ -54,12 +54,12 @@ impl<T: DeserializeOwned> Table<T> {
         self.get(name)?.value.as_ref()
     }
 
-    /// The guard that a write of this key needs: as it was last seen.
+    /// Returns the guard for a write of this key, from its last known state.
     pub(super) fn guard(&self, name: &str) -> Guard {
         self.get(name).map_or(Guard::Absent, |stored| Guard::Unchanged(stored.modified))
     }
 
-    /// The revision at which the key was last seen, however it was; 0: never.
+    /// Returns the newest revision at which the state of the key is known; 0 if never.
     pub(super) fn as_of(&self, name: &str) -> Revision {
         self.cells.get(name).map_or(0, |cell| cell.as_of)
     }
@@ -80,14 +80,14 @@ impl<T: DeserializeOwned> Table<T> {
             modified: entry.mod_revision,
         };
         match self.cells.get_mut(name) {
-            // The same; a reading may confirm it at a later revision.
+            // The value is unchanged; the reading confirms it at a later revision.
             Some(cell)
                 if cell.stored.as_ref().is_some_and(|stored| stored.modified == entry.mod_revision) =>
             {
                 cell.as_of = cell.as_of.max(as_of);
             }
-            // Older than what is known. A reading that is newer than that is believed, also where the key has gone back: the
-            // store was restored from a backup then, with its revision raised.
+            // An older state is ignored. A reading at a newer revision counts even if the key's own revision went back:
+            // etcd was then restored from a backup, with its revision raised.
             Some(cell) if cell.as_of >= as_of => {}
             Some(cell) => *cell = Cell { stored: Some(stored()), as_of },
             None => {
@@ -102,7 +102,7 @@ impl<T: DeserializeOwned> Table<T> {
         }
     }
 
-    /// What an own write has made of the key.
+    /// Applies this agent's own write of the key.
     pub(super) fn wrote(&mut self, name: &str, value: T, revision: Revision) {
         if self.cells.get(name).is_some_and(|cell| cell.as_of >= revision) {
             return;
@@ -112,56 +112,59 @@ impl<T: DeserializeOwned> Table<T> {
         self.cells.insert(name.to_owned(), Cell { stored: Some(stored), as_of: revision });
     }
 
-    /// What an own delete has made of the key.
+    /// Applies this agent's own deletion of the key.
     pub(super) fn deleted(&mut self, name: &str, revision: Revision) {
         self.remove(name, revision);
     }
 
-    /// Everything that is not in `names` was absent at `revision`; markers of absence older than that are not needed.
+    /// Drops everything that is not in `names`, because it was absent at `revision`. Older markers of absence are not
+    /// needed.
     fn keep_only(&mut self, names: &BTreeSet<&str>, revision: Revision) {
         self.cells.retain(|name, cell| names.contains(name.as_str()) || cell.as_of > revision);
     }
 }
 
-/// The view.
+/// The agent's view of etcd.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     keys: Keys,
     node: String,
     awaited: BTreeSet<String>,
-    /// A linearizable reading has been at this revision.
+    /// The highest revision of a linearizable reading.
     pub(super) revision: Revision,
     clusters: Table<Cluster>,
-    /// The settings that are followed.
+    /// The settings that this agent follows.
     active: Option<Cluster>,
-    /// What the cluster asks for, if that is sound: worked out when it changes, as nearly every step asks for it.
+    /// The cluster's timings if they are valid. Computed when the settings change, because nearly every step needs
+    /// them.
     pub(super) timings: Option<Timings>,
-    /// What is wrong with them, until it is told; they are not used then.
+    /// The errors in timings that are refused, until they are logged.
     pub(super) refused_timings: Option<String>,
-    /// What the leader says of the cluster.
+    /// The leader's status of the Cluster object.
     pub(super) cluster_statuses: Table<ClusterStatus>,
     pub(super) operations: Table<Operation>,
-    /// What the leader says of operations: a test of the watchdog begins only when it lets it.
+    /// The leader's statuses of operations. A test of the watchdog begins only when the leader allows it.
     pub(super) operation_statuses: Table<OperationStatus>,
     pub(super) nodes: Table<Node>,
     pub(super) resources: Table<Resource>,
     pub(super) assignments: Table<Assignment>,
     pub(super) fences: Table<Fence>,
-    /// Where each is asked. A key belongs to its url, and each says something new every Ki, so only a new key is read.
+    /// The URL of each candidate, read once from a new key. A key keeps its URL when its controller rewrites it: at a
+    /// restart, or every Ki by a controller from before `refresh/<id>`.
     candidates: Table<String>,
-    /// A candidate was seen gone at this revision, and the own fence was not seen since.
+    /// A revision at which a candidate was seen gone, while the own fence has not been read since.
     departed: Option<Revision>,
-    /// By node: our own, and no other.
+    /// This node's own report only, by node.
     pub(super) node_reports: Table<NodeReport>,
-    /// By node: our own, and no other.
+    /// This node's own report only, by node.
     pub(super) doctor_reports: Table<DoctorReport>,
-    /// By node: our own, and no other.
+    /// This node's own report only, by node.
     pub(super) usage_reports: Table<UsageReport>,
-    /// Our own, by resource.
+    /// This node's own reports, by resource.
     pub(super) reports: Table<ServiceReport>,
-    /// Of the peer of a migration, by `node/resource`; only read when needed, never watched.
+    /// Reports of the other side of a migration, by `node/resource`; read when needed, never watched.
     pub(super) peer_reports: Table<ServiceReport>,
-    /// By node: our own, and no other; only read when needed.
+    /// This node's own key only, by node; read when needed.
     pub(super) alive: Table<Alive>,
 }
 
@@ -194,7 +197,7 @@ impl View {
         }
     }
 
-    /// Whether every prefix has been read once.
+    /// Returns `true` if every prefix has been read once.
     pub(super) fn is_complete(&self) -> bool {
         self.awaited.is_empty()
     }
@@ -246,7 +249,7 @@ impl View {
             self.fences.keep_only(&names, revision);
         } else if prefix == self.keys.candidates() {
             let names = names(&|key| matches!(key, Key::Candidate(_)));
-            // Whoever was named before and is not there left at this revision or before.
+            // A candidate that was known and is absent here left at this revision or earlier.
             self.candidate_departed(revision);
             self.candidates.keep_only(&names, revision);
         } else {
@@ -270,7 +273,7 @@ impl View {
         }
     }
 
-    /// Whether these changes only say that controllers that are known are still there.
+    /// Returns `true` if these changes only rewrite the keys of known candidates.
     pub(super) fn only_refreshes_candidates(&self, changes: &[Change]) -> bool {
         let is_known = |name: &str, entry: &Entry| {
             self.candidates.get(name).is_some_and(|known| known.created == entry.create_revision)
@@ -284,7 +287,7 @@ impl View {
         !changes.is_empty() && changes.iter().all(refreshes)
     }
 
-    /// Single keys were read: those without an entry did not exist at `revision`.
+    /// Applies a reading of single keys: those without an entry did not exist at `revision`.
     pub(super) fn read(&mut self, keys: &[String], entries: &[Entry], revision: Revision) {
         self.revision = self.revision.max(revision);
         for key in keys {
@@ -402,31 +405,31 @@ impl View {
         self.departed = self.departed.max(Some(revision));
     }
 
-    /// Whom this node must ask to be held: every candidate that there is. One that is gone is asked no more only once the
-    /// fence was seen unchanged at a revision not older than that (FENCING, section 9).
+    /// Returns the controllers that this node must ask for hold: every existing candidate. A departed candidate is
+    /// dropped only once the fence was seen unchanged at a revision not older than the departure (FENCING, section 9).
     pub(super) fn asked(&self, node: &str) -> Asked {
         if self.departed.is_some_and(|departed| self.fences.as_of(node) < departed) {
             return Asked::Unsure;
         }
         let found = self.candidates.iter().map(|(id, stored)| {
-            // One whose url cannot be read cannot be asked, and so does not grant.
+            // A candidate with an unreadable URL cannot be asked, so it does not grant.
             (id.clone(), stored.value.clone().unwrap_or_default())
         });
         Asked::All(found.collect())
     }
 
-    /// The newest candidate's create revision.
+    /// Returns the create revision of the newest candidate.
     pub(super) fn candidate_generation(&self) -> Revision {
         self.candidates.iter().map(|(_, stored)| stored.created).max().unwrap_or(0)
     }
 }
 
-/// Whom to ask.
+/// The controllers to ask for hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// These: by id, with their urls.
+    /// The candidates' URLs, by id.
     All(BTreeMap<String, String>),
-    /// It is not known whether one that is gone has declared this node dead before it left.
+    /// A departed candidate may have declared this node dead before it left.
     Unsure,
 }
 
@@ -434,7 +437,7 @@ fn url_of(entry: &Entry) -> Option<String> {
     serde_json::from_slice::<Candidate>(&entry.value).ok().map(|candidate| candidate.url)
 }
 
-/// The name of a peer's report in [`View::peer_reports`].
+/// Returns the name of a peer's report in [`View::peer_reports`].
 pub(super) fn peer(node: &str, resource: &str) -> String {
     format!("{node}/{resource}")
 }

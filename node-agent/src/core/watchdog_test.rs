@@ -1,13 +1,15 @@
 //! `hactl node test-watchdog`: lets the watchdog reset this machine, and remembers that it did.
 //!
-//! The test is in the journal, on disk for certain, before the device is armed. A later boot that finds it there was reset, and
-//! its driver counts as proven on this machine from then on. A process that is still there long after the last moment at which
-//! the device must have fired has seen it fail.
+//! The test is in the journal, durably on disk, before the device is armed. If a later boot finds it there, the machine
+//! was reset, and its driver counts as tested on this machine from then on. If a process still runs long after the last
+//! moment at which the device must have fired, the device has failed.
 //!
 //! # Guarantees
-//! - Nothing is begun but for an operation that the leader let go ahead, that names this boot, on a node in maintenance with
-//!   nothing active; nothing is started while it lasts; an agent that is told to end gives it up and releases the device.
-//! - No request of its own goes to the daemon: the device is armed as for a service, by a deadline that nothing renews.
+//! - A test begins only for an operation that the leader has allowed and that names this boot. The node must be in
+//!   maintenance with nothing active. No service is started during a test. An agent that is told to exit ends the test
+//!   and releases the device.
+//! - The test sends no special request to the daemon: the device is armed as for a service, with a deadline that
+//!   nothing renews.
 
 use super::effect::{JournalWriteId, Level};
 use super::journal::{Journal, LastWords, Proven, Trial};
@@ -20,33 +22,34 @@ use ha_api_types::time::{Millis, Mono};
 use ha_api_types::timing::{wait_ms, watchdog_worst_ms};
 use std::collections::BTreeSet;
 
-/// The deadline of a test: more than any driver's smallest timeout, and no longer than a heartbeat is good for.
+/// The deadline of a test, milliseconds: more than any driver's smallest timeout, and at most the validity of a
+/// heartbeat.
 const DEADLINE_MS: Millis = 3_000;
-/// How much longer than the longest wait for a reset a machine that still runs is waited for.
+/// Additional wait, after the longest possible time to a reset, before a test counts as failed.
 const GRACE_MS: Millis = 5_000;
-/// How often it is noted that the machine is still there.
+/// Interval at which the test records that the machine still runs.
 const NOTE_MS: Millis = 500;
 
-/// The test under way, and those that this process has seen end.
+/// The test in progress, and the tests that this process has seen end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WatchdogTest {
     stage: Option<Stage>,
     over: BTreeSet<String>,
 }
 
-/// How far a test is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The journal is being written.
     Journaling(JournalWriteId),
     /// The device is being armed, with a deadline that nothing renews.
     Arming,
-    /// The reset is waited for.
+    /// The reset is awaited.
     Waiting { since: Mono, noted: Mono, until: Mono },
 }
 
-/// What the journal tells of a test that was begun: another boot than the one to be reset means that it was passed. Says
-/// whether the journal has changed. A test that was cut short by the end of the agent alone begins anew.
+/// Evaluates a test that the journal has as begun. If this is another boot than the one to be reset, the test has
+/// passed. Returns `true` if the journal has changed. A test that was interrupted only by the agent's exit begins
+/// again.
 pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
     let Some(trial) = journal.trial.take() else { return false };
     if trial.boot_id != config.boot_id && trial.machine_id == config.machine_id {
@@ -67,7 +70,7 @@ pub(super) fn settle(config: &Config, journal: &mut Journal) -> bool {
     true
 }
 
-/// How a boot ended that was to be reset in a test.
+/// Returns the shutdown record of a boot that a test was to reset.
 pub(super) fn last_words(trial: &Trial) -> LastWords {
     LastWords {
         boot_id: trial.boot_id.clone(),
@@ -77,7 +80,7 @@ pub(super) fn last_words(trial: &Trial) -> LastWords {
 }
 
 impl WatchdogTest {
-    /// Whether nothing may start, and nothing else be asked of the daemon.
+    /// Returns `true` if no service may start and no other request may go to the daemon.
     pub(super) fn is_under_way(&self) -> bool {
         self.stage.is_some()
     }
@@ -91,7 +94,7 @@ impl WatchdogTest {
 }
 
 impl AgentCore {
-    /// Begins a test that the leader let go ahead, and follows it.
+    /// Begins a test that the leader has allowed, and follows it.
     pub(super) fn watchdog_test_step(&mut self, now: &Now) {
         match self.watchdog_test.stage {
             None => self.begin_test(now),
@@ -136,7 +139,7 @@ impl AgentCore {
         }
     }
 
-    /// Takes over what the journal knows of tests on this machine.
+    /// Loads the journal's results of tests on this machine.
     pub(super) fn know_tested(&mut self) {
         let machine = &self.config.machine_id;
         self.watchdog.proven = self.journal.proven.clone().filter(|proven| proven.machine_id == *machine);
@@ -162,14 +165,14 @@ impl AgentCore {
             at: now.timestamp(),
             lasted_ms: 0,
         });
-        // What an earlier test has shown is looked at anew.
+        // The result of an earlier test no longer counts.
         self.journal.failed = None;
         self.know_tested();
         self.watchdog_test.stage = Some(Stage::Journaling(self.journal_next_write()));
         self.journal_changed();
     }
 
-    /// A test of this boot that the leader let go ahead and that has not ended yet.
+    /// Returns the operation of a test of this boot that the leader has allowed and that has not ended.
     fn test_let_go(&self) -> Option<String> {
         let has_failed =
             |name: &str| self.journal.failed.as_ref().is_some_and(|trial| trial.operation == name);
@@ -188,7 +191,8 @@ impl AgentCore {
         found.map(|(name, _)| name.clone())
     }
 
-    /// The node is in maintenance, nothing exclusive is active here, nothing is committed as armed, and the device is at rest.
+    /// Returns `true` if the node is in maintenance, no exclusive service is active, nothing is committed as armed, and
+    /// the device is released.
     fn may_be_tested(&self) -> bool {
         self.active().is_some()
             && self.view.nodes.value(&self.config.node).is_some_and(|node| node.spec.maintenance)
@@ -201,7 +205,7 @@ impl AgentCore {
             && !self.watchdog.is_running()
     }
 
-    /// What is asked of the daemon during a test: to arm once, with a deadline that nothing renews.
+    /// Returns the test's request to the daemon: arm once, with a deadline that nothing renews.
     pub(super) fn test_request(&self, now: &Now) -> Option<Request> {
         match self.watchdog_test.stage {
             Some(Stage::Arming) if !self.watchdog.is_running() => {

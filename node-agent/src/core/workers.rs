@@ -1,4 +1,4 @@
-//! Workers: which commands run now, and what their ends mean.
+//! Workers: which commands run now, and the handling of their results.
 
 use super::command::{Command, CommandId, CommandResult};
 use super::effect::Effect;
@@ -10,14 +10,13 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{Observed, Phase};
 use std::cmp::Reverse;
 
-/// How many services are looked at at once while the node is cleared or killed.
+/// Largest number of parallel verifications while the node is cleared or killed.
 const MAX_VERIFIERS: usize = 16;
 
-/// What a service asks the workers for.
+/// A need of a service that the workers meet.
 enum Wanted {
-    /// This command.
     Run(Command),
-    /// A worker that is kept for its hand-over.
+    /// A worker that is reserved for the hand-over.
     Worker,
 }
 
@@ -28,7 +27,8 @@ impl AgentCore {
         own.or(cluster).unwrap_or(4).max(1) as usize
     }
 
-    /// Begins the commands that may begin: kills at once, else at most `maxWorkers`, by priority, then by earlier tries.
+    /// Begins the commands that may begin: kills immediately, others up to `maxWorkers`, by priority, then by fewest
+    /// failures.
     pub(super) fn dispatch(&mut self, now: &Now) {
         let mut workers = 0;
         let mut verifiers = 0;
@@ -68,7 +68,7 @@ impl AgentCore {
             };
             let class = match &service.step {
                 Step::Kill { .. } => 0,
-                // Its worker is counted already.
+                // The worker for this step is already counted.
                 Step::Migrate { .. } if service.has_worker => 0,
                 Step::KillVerify { .. } | Step::CloseReception { .. } => 1,
                 Step::Probe { purpose: ProbeFor::Presence | ProbeFor::Unassigned { .. } } => 3,
@@ -118,7 +118,7 @@ impl AgentCore {
         }
     }
 
-    /// Whether a hand-over could be committed and only waits for a worker.
+    /// Returns `true` if a hand-over could be committed and only waits for a worker.
     fn wants_worker(&self, now: &Now, service: &Service) -> bool {
         matches!(&service.step, Step::Permit { phase: Phase::HandingOver, .. })
             && !service.has_worker
@@ -128,7 +128,7 @@ impl AgentCore {
             && self.permit_waits_for(now, service.definition.exclusive, Phase::HandingOver).is_none()
     }
 
-    /// The command that the service's step asks for, if it may begin now.
+    /// Returns the command of the service's step, if the command may begin now.
     pub(super) fn command_of(&self, now: &Now, service: &Service) -> Option<Command> {
         if service.not_before.is_some_and(|at| now.raw < at) {
             return None;
@@ -137,7 +137,7 @@ impl AgentCore {
         if !killing && !service.cancelling.is_empty() {
             return None;
         }
-        // What is begun with it here ends the replacement of its secondary first.
+        // Any command other than a probe must wait until the replacement of the secondary has ended.
         let looks = matches!(service.step, Step::Probe { .. });
         if !killing && !looks && service.replacing.is_busy() {
             return None;
@@ -158,7 +158,7 @@ impl AgentCore {
             Step::Arrive { uid, source } => {
                 self.may_start(now, service, uid).then(|| Command::Arrive { source: source.clone() })
             }
-            // R8.11.
+            // R8.11: the driver begins only in time.
             Step::Migrate { target, until, .. } => (self.before_margin(now) && now.raw < *until)
                 .then(|| Command::Migrate { target: target.clone() }),
             Step::EndMigration { .. } => Some(Command::EndMigration),
@@ -172,7 +172,7 @@ impl AgentCore {
         service.task = Some(id);
         service.not_before = None;
         match &command {
-            // From here on it may be running, whatever becomes of the command.
+            // From here on the service may be running, even if the command fails.
             Command::Start | Command::Arrive { .. } => service.presence = Presence::Unclear,
             Command::Receive => {
                 service.presence = Presence::Unclear;
@@ -195,7 +195,7 @@ impl AgentCore {
         let Some(name) = self.commands.remove(&id) else { return };
         self.changed = true;
         self.stale.insert(name.clone());
-        // Others may have waited for it to stop.
+        // Other services may have waited for this one to stop.
         self.all_stale |= self.is_leaving();
         self.with_service(&name, |core, service| {
             if core.replacement_ended(now, service, id, &result) || service.cancelling.remove(&id) {
@@ -210,7 +210,7 @@ impl AgentCore {
     }
 
     fn ended_of(&mut self, now: &Now, service: &mut Service, result: CommandResult) {
-        // It runs, or nothing of it is left: no copy waits any more.
+        // The service runs, or nothing of it is left, so no copy waits to be received.
         let clears = !matches!(service.step, Step::Prepare { .. } | Step::EndMigration { .. });
         if matches!(result, CommandResult::Observed(Observed::Running))
             || (result == CommandResult::Done && clears)
@@ -317,7 +317,7 @@ impl AgentCore {
         let (presence, message) = match seen {
             Observed::Running => (Presence::Running, String::new()),
             Observed::NotRunning => (Presence::Stopped, String::new()),
-            // It counts as running until it is cleared away.
+            // A remnant counts as running until it is removed.
             Observed::Remnant(message) | Observed::Unknown(message) => (Presence::Unclear, message),
         };
         service.presence = presence;
@@ -331,7 +331,7 @@ impl AgentCore {
             }
             ProbeFor::Unassigned { asked } => {
                 if asked.fence > 0 && service.presence == Presence::Running && self.acts_elsewhere(service) {
-                    // It was placed elsewhere while this node was unreachable: nothing of it may be left here.
+                    // The service was scheduled elsewhere while this node was unreachable, so no copy may stay here.
                     self.kill(now, service, KillReason::NotHere);
                     return;
                 }
@@ -368,11 +368,12 @@ impl AgentCore {
                     service.not_before = Some(now.raw + PROBE_RETRY_MS);
                 }
                 Presence::Running | Presence::Stopped | Presence::Unclear | Presence::Unprobed => {
-                    // What its driver has not let run is no copy that runs, and its memory may be older than its data: R8.20.
+                    // A copy that a gated driver has not resumed is paused, and its memory may be older than its data
+                    // (R8.20).
                     if service.presence == Presence::Running && service.definition.driver.is_gated() {
                         service.presence = Presence::Unclear;
                     }
-                    // That a look sees nothing does not tell: what waits to be received has to be cleared away first.
+                    // A probe does not see a copy that waits to be received, so that copy must be removed first.
                     if service.presence == Presence::Stopped && self.may_wait_to_be_received(service) {
                         service.presence = Presence::Unclear;
                     }
@@ -382,7 +383,7 @@ impl AgentCore {
         }
     }
 
-    /// What was found running belongs into the journal too: the next process must kill it in time even without a store.
+    /// Adds a running service that was found to the journal: the next process must kill it in time even without etcd.
     fn remember_found(&mut self, service: &Service) {
         let name = service.name();
         let entry = self.journal.services.get(name);
@@ -404,7 +405,7 @@ impl AgentCore {
         }
     }
 
-    /// Takes charge of a running copy under its permit: the driver's start adopts what runs.
+    /// Takes charge of a running copy under its permit: the driver's start command adopts it.
     fn adopt(&mut self, service: &mut Service, uid: String) {
         if self.was_begun(service, &uid) {
             service.begun = Some(uid.clone());

@@ -1,5 +1,5 @@
-//! Asking controllers to hold this node (FENCING, section 9): over their API's TLS, with the certificate that the store knows
-//! the agent by.
+//! Hold requests to controllers (FENCING, section 9), sent to their API over TLS with the agent's etcd client
+//! certificate.
 
 use super::Inputs;
 use crate::core::{HoldId, Input};
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The longest answer that is read, bytes.
+/// Limit of an answer's size, bytes.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// The way to the controllers.
+/// Sends hold requests to controllers.
 pub(super) struct Controllers {
     node: String,
     clients: Arc<Clients>,
@@ -22,15 +22,16 @@ pub(super) struct Controllers {
 }
 
 impl Controllers {
-    /// `files`: how the store is reached; its authority and the client's certificate are those of the controllers too.
+    /// Creates the sender. `files` configures the connection to etcd; its CA and client certificate also serve for
+    /// controllers.
     pub(super) fn new(node: String, files: Config, inputs: Inputs) -> Controllers {
-        // The only failure is that another provider was installed before, which is as good.
+        // The only possible failure is that another provider was installed earlier, which works as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let clients = Arc::new(Clients { files, newest: Mutex::default() });
         Controllers { node, clients, inputs }
     }
 
-    /// Asks one controller; the answer, or that there was none in time, comes as an input.
+    /// Asks one controller. The answer, or a timeout, arrives as an input.
     pub(super) fn ask(
         &self,
         id: HoldId,
@@ -50,7 +51,7 @@ impl Controllers {
             let answer = tokio::time::timeout(patience, asking)
                 .await
                 .unwrap_or_else(|_| Err("no answer in time".to_owned()));
-            // Nobody listens any more once the loop has ended.
+            // Sending fails only once the loop has ended.
             let _ = inputs.send(Input::HoldAnswered { id, candidate, answer });
         });
     }
@@ -74,19 +75,19 @@ async fn answer_to(asking: RequestBuilder) -> Result<HoldAnswer, String> {
     serde_json::from_slice(&body).map_err(|error| format!("an answer that cannot be read: {error}"))
 }
 
-/// What clients are made from: paths of PEM files, and what stood in them.
+/// The sources of a client: paths of PEM files and their last contents.
 struct Clients {
     files: Config,
-    /// The newest client, and what it was made of. The same one is used for as long as the files say the same: an outage is
-    /// asked through every Ki, and a new client would greet every controller anew each time.
+    /// The newest client and the PEM contents that it was built from. It is reused while the files are unchanged: an
+    /// outage causes requests every Ki, and each new client would need new TLS handshakes with every controller.
     newest: Mutex<Option<(Pem, Client)>>,
 }
 
-/// The contents of the files.
+/// Contents of the PEM files.
 #[derive(Clone, PartialEq, Eq)]
 struct Pem {
     authority: Option<Vec<u8>>,
-    /// The certificate, and its key behind it.
+    /// The certificate, followed by its private key.
     identity: Option<Vec<u8>>,
 }
 
@@ -146,7 +147,7 @@ async fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
     tokio::fs::read(path).await.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The last cause of an error: the outer layers only repeat the URL.
+/// Returns the innermost cause of an error, because the outer layers only repeat the URL.
 fn deepest(error: &dyn Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {

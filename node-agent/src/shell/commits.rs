@@ -1,4 +1,4 @@
-//! What the core asks of the store, each beside the loop, heartbeats on channels of their own.
+//! Requests of the core to etcd, each outside the loop. Heartbeats have channels of their own.
 
 use super::Inputs;
 use crate::core::{CommitId, Input, Lane, LeaseKept, LeaseRequestId, ReadId};
@@ -7,7 +7,7 @@ use ha_store::etcd::EtcdStore;
 use ha_store::{LeaseId, Outcome, Store, StoreError, Transaction};
 use std::time::Duration;
 
-/// The ways to the store.
+/// The connections to etcd.
 #[derive(Clone)]
 pub(super) struct StoreLink {
     ordinary: EtcdStore,
@@ -15,7 +15,7 @@ pub(super) struct StoreLink {
     inputs: Inputs,
 }
 
-/// Beyond this an answer is no longer waited for, whatever the client's own deadlines.
+/// Time after which an answer is no longer awaited, independent of the client's own deadlines.
 const ORDINARY_PATIENCE: Duration = Duration::from_secs(10);
 
 impl StoreLink {
@@ -26,8 +26,8 @@ impl StoreLink {
     pub(super) fn commit(&self, id: CommitId, transaction: Transaction, lane: Lane) {
         let (store, patience) = match lane {
             Lane::Heartbeat { patience_ms } => {
-                // Slower than Ki, it is tried on a second member and a third; a late answer still counts, since the
-                // deadline is counted from before the first attempt.
+                // An attempt slower than Ki is repeated on a second and a third member. A late answer still counts,
+                // because the deadline counts from before the first attempt.
                 self.heartbeats.set_attempt_timeout_ms(patience_ms);
                 (self.heartbeats.clone(), Duration::from_millis(patience_ms.saturating_mul(3)))
             }
@@ -38,7 +38,7 @@ impl StoreLink {
             let outcome = tokio::time::timeout(patience, store.commit(transaction))
                 .await
                 .unwrap_or_else(|_| Outcome::Unknown("no answer in time".to_owned()));
-            // Nobody listens any more once the loop has ended; so with all answers here.
+            // Sending fails only once the loop has ended; the same holds for every answer below.
             let _ = inputs.send(Input::Committed { id, outcome });
         });
     }

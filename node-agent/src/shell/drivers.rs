@@ -1,4 +1,4 @@
-//! The drivers of this node: commands by driver name, each a task that can be cancelled.
+//! The drivers of this node: they run each command as a task that can be canceled.
 
 use super::Inputs;
 use super::options::Options;
@@ -21,10 +21,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How often drivers are asked whether this node can serve them.
+/// Interval between checks of which drivers this node can serve.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 
-/// All drivers and the commands under way.
+/// All drivers and the commands in progress.
 #[derive(Clone)]
 pub(super) struct Drivers {
     pub(super) by_name: BTreeMap<&'static str, Arc<dyn Driver>>,
@@ -33,7 +33,7 @@ pub(super) struct Drivers {
 }
 
 impl Drivers {
-    /// The drivers of this version; what they notice by themselves becomes inputs.
+    /// Creates the drivers of this version. Their events become inputs.
     pub(super) fn new(options: &Options, boot_id: &str, inputs: &Inputs) -> anyhow::Result<Drivers> {
         let (events, mut noticed) = mpsc::unbounded_channel();
         let folder =
@@ -83,7 +83,7 @@ impl Drivers {
         Ok(Drivers { by_name, inputs: inputs.clone(), cancels: Arc::default() })
     }
 
-    /// Names of the drivers that this node can serve, sorted.
+    /// Returns the names of the drivers that this node can serve, sorted.
     pub(super) async fn able(&self) -> Vec<String> {
         let mut names = Vec::new();
         for (name, driver) in &self.by_name {
@@ -95,7 +95,7 @@ impl Drivers {
         names
     }
 
-    /// Looks again now and then: a package may be installed while the agent runs.
+    /// Starts periodic checks of the drivers, because a package may be installed while the agent runs.
     pub(super) fn spawn_checks(&self) {
         let drivers = self.clone();
         tokio::spawn(async move {
@@ -114,13 +114,13 @@ impl Drivers {
         });
     }
 
-    /// Runs a command; answered exactly once.
+    /// Runs a command and answers it exactly once.
     pub(super) fn run(&self, id: CommandId, command: Command, service: ServiceDefinition) {
         let driver = service.driver.kind().and_then(|kind| self.by_name.get(kind.name()).cloned());
         let inputs = self.inputs.clone();
         let Some(driver) = driver else {
             let result = CommandResult::without_driver(&command, service.driver.kind());
-            // Nobody listens any more once the loop has ended; so below.
+            // Sending fails only once the loop has ended; the same holds below.
             let _ = inputs.send(Input::Ended { id, result });
             return;
         };
@@ -138,26 +138,26 @@ impl Drivers {
         });
     }
 
-    /// Cancels a command; it is answered all the same.
+    /// Cancels a command. The command is still answered.
     pub(super) fn cancel(&self, id: CommandId) {
         let cancel = self.cancels.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         if let Some(cancel) = cancel {
-            // A command that has just ended needs no cancelling.
+            // Sending fails if the command has just ended, which needs no cancellation.
             let _ = cancel.send(());
         }
     }
 }
 
-/// How much longer than its own limit a command may take before it is given up; drivers keep their limits themselves.
+/// Time beyond a command's own limit after which the command is given up. Drivers enforce the limits themselves.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A command that does not come back by itself must not hold its service for ever.
+/// Executes a command with a time limit, so that a command that hangs does not block its service indefinitely.
 async fn in_time(driver: &dyn Driver, command: &Command, service: &ServiceDefinition) -> CommandResult {
     let timeouts = driver.timeouts(service).await;
     let limit_ms = match command {
         Command::Probe => timeouts.monitor_ms(),
         Command::Start | Command::Receive => timeouts.start_ms(),
-        // As long as the resource says, unless somebody said for how long this time.
+        // The driver's limit applies, unless the operator gave one for this stop.
         Command::Stop { graceful_ms } if *graceful_ms == service.timeouts.stop_ms() => timeouts.stop_ms(),
         Command::Stop { graceful_ms } => *graceful_ms,
         Command::Kill | Command::EndReplacement | Command::EndMigration | Command::CloseReception => 0,

@@ -1,4 +1,4 @@
-//! What the core asks for, begun in order; what takes time answers through the inputs.
+//! Effects of the core: begun in order; slow ones run outside the loop and answer through the inputs.
 
 use super::asking::Controllers;
 use super::commits::StoreLink;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Everything that effects need.
+/// The resources that effects need.
 pub(super) struct Effects {
     pub(super) store: StoreLink,
     pub(super) controllers: Controllers,
@@ -30,7 +30,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Begins an effect; returns at once.
+    /// Begins an effect and returns immediately.
     pub(super) fn begin(&mut self, effect: Effect) {
         match effect {
             Effect::Commit { id, transaction, lane } => {

@@ -1,4 +1,4 @@
-//! Looks at the machine now and then, for `hactl doctor`.
+//! Examines the machine at intervals, for `hactl doctor`.
 
 use super::Inputs;
 use crate::core::Input;
@@ -6,16 +6,16 @@ use crate::doctor::{Owner, read};
 use std::path::Path;
 use std::time::Duration;
 
-/// How often: what people mend shows within this.
+/// Interval between examinations: a problem that an operator has fixed disappears within this time.
 const EXAMINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Looks at once, and again and again for as long as the loop runs.
+/// Starts examinations, the first one immediately, for as long as the loop runs.
 pub(super) fn spawn(inputs: Inputs) {
     tokio::spawn(async move {
         let mut owner: Option<Owner> = None;
         loop {
             let known = owner.clone();
-            // Reading files may block: a disk that hangs must not hold up the loop.
+            // Reading files may block, and a disk that hangs must not block the loop.
             let read =
                 tokio::task::spawn_blocking(move || read::machine(Path::new("/"), known.as_ref())).await;
             if let Ok(facts) = read {

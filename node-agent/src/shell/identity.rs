@@ -1,10 +1,10 @@
-//! Who this machine is and what it has.
+//! The identity of this machine, and its capacity.
 
 use anyhow::Context;
 use ha_api_types::quantity::{Amounts, Quantity};
 use std::path::Path;
 
-/// Reads an id from a file; an empty one would make all machines alike.
+/// Reads an id from a file. An empty id is refused, because it would make all machines equal.
 pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| {
         format!("{flag} {} cannot be read; name a file that holds the id", path.display())
@@ -16,12 +16,12 @@ pub(super) fn read_id(path: &Path, flag: &str) -> anyhow::Result<String> {
     Ok(id.to_owned())
 }
 
-/// The product id of the hardware; `None` where it cannot be read or names nothing.
+/// Returns the product id of the hardware; `None` if it cannot be read or identifies nothing.
 pub(super) fn product_id(path: &Path) -> Option<String> {
     product_id_of(&std::fs::read_to_string(path).ok()?)
 }
 
-/// What firmware says that was not given an id is the same on many machines.
+/// Returns the normalized product id; `None` for the default of firmware without an id, which many machines share.
 fn product_id_of(text: &str) -> Option<String> {
     let id = text.trim().to_ascii_lowercase();
     let digits = || id.chars().filter(|character| *character != '-');
@@ -30,7 +30,7 @@ fn product_id_of(text: &str) -> Option<String> {
     (!id.is_empty() && id.len() <= 128 && !is_filler && !known_filler).then_some(id)
 }
 
-/// Cores and memory of this machine; what cannot be told does not limit.
+/// Returns the cores and the memory of this machine. An unknown amount is `None` and limits nothing.
 pub(super) fn capacity() -> Amounts {
     let cores =
         std::thread::available_parallelism().ok().map(|count| i128::try_from(count.get()).unwrap_or(0));
@@ -47,7 +47,7 @@ fn memory_of(meminfo: &str) -> Option<Quantity> {
     Some(Quantity::from_units(kibibytes * 1024))
 }
 
-/// Whether the processor says that a hypervisor is above it, or the firmware names one.
+/// Returns `true` if the processor reports a hypervisor, or the firmware names one.
 pub(super) fn looks_virtual() -> bool {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let flags = read("/proc/cpuinfo");

@@ -1,16 +1,16 @@
-//! Inhibitors of the log-in manager.
+//! Inhibitor locks of systemd-logind.
 
 use std::path::Path;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
-/// Whether this machine has a log-in manager, which keeps inhibitors.
+/// Returns `true` if this machine runs systemd-logind, which provides inhibitors.
 pub(super) fn can_be_held() -> bool {
     Path::new("/run/systemd/seats").exists()
 }
 
-/// Has the log-in manager keep an inhibitor for a child that ends with the agent, however that ends: the child reads a pipe
-/// whose other end is ours. The child writes a line once the log-in manager has granted the inhibitor, and ends if it has not.
+/// Takes an inhibitor lock in a child process. The child reads a pipe whose other end the agent holds, so it ends with
+/// the agent even after a crash. The child writes a line once the lock is granted, and exits if it is not granted.
 pub(super) fn hold(what: &str, mode: &str, why: &str) -> std::io::Result<Child> {
     Command::new("systemd-inhibit")
         .arg(format!("--what={what}"))

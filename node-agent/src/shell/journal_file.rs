@@ -1,4 +1,5 @@
-//! The journal on disk: replaced as a whole, checked by a checksum, guarded by the lock that makes the agent the only one.
+//! The journal on disk: replaced as a whole, and protected by a checksum and by the lock that allows one agent per
+//! node.
 
 use super::Inputs;
 use crate::core::{Input, Journal, JournalWriteId};
@@ -10,25 +11,25 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
-/// The first line of the file: format and checksum of the rest.
+/// First word of the file, which names the format. The checksum of the second line follows it.
 const MAGIC: &str = "hactl-journal-1";
 
 /// The journal's file, with the node's exclusive lock held.
 #[derive(Debug)]
 pub(super) struct JournalFile {
     folder: PathBuf,
-    /// Released by the kernel when the process ends, however it ends.
+    /// The kernel releases the lock when the process ends, even after a crash.
     lock: Flock<File>,
 }
 
-/// Writes journals in order, beside the loop.
+/// Writes journals in order, outside the loop.
 #[derive(Clone, Debug)]
 pub(super) struct JournalWriter {
     requests: mpsc::UnboundedSender<(JournalWriteId, Journal)>,
 }
 
 impl JournalFile {
-    /// Takes the lock in the folder; fails at once when another agent holds it.
+    /// Takes the lock in the directory; fails immediately if another agent holds it.
     pub(super) fn open(folder: &Path) -> anyhow::Result<JournalFile> {
         let path = folder.join("lock");
         let file = OpenOptions::new()
@@ -51,10 +52,11 @@ impl JournalFile {
         self.folder.join("journal")
     }
 
-    /// What the last agent remembered. A missing file is an empty journal.
+    /// Returns the last agent's journal. A missing file is an empty journal.
     ///
-    /// A damaged one is put aside and counts as empty too: an agent without a journal never goes on under the epoch of
-    /// the one before; it stops what it finds, verifies, and registers, and no action of the old epoch is begun again.
+    /// A damaged file is set aside and also counts as empty. An agent without a journal never continues under the
+    /// previous epoch: it stops the services that it finds, verifies, and registers. So no action of the old epoch is
+    /// begun again.
     pub(super) fn load(&self) -> anyhow::Result<Journal> {
         let path = self.path();
         let bytes = match std::fs::read(&path) {
@@ -78,7 +80,8 @@ impl JournalFile {
         }
     }
 
-    /// Replaces the file: write beside, flush to disk, rename, flush the folder. A crash leaves the old or the new one.
+    /// Replaces the file: writes a new one, syncs it, renames it, and syncs the directory. A crash leaves the old or
+    /// the new file.
     fn store(&self, journal: &Journal) -> std::io::Result<()> {
         let text = render(journal)?;
         let beside = self.folder.join("journal.new");
@@ -90,12 +93,12 @@ impl JournalFile {
         File::open(&self.folder)?.sync_all()
     }
 
-    /// Starts the thread that writes; it keeps the lock.
+    /// Starts the writer thread, which keeps the lock.
     pub(super) fn spawn_writer(self, inputs: Inputs) -> JournalWriter {
         let (requests, mut received) = mpsc::unbounded_channel::<(JournalWriteId, Journal)>();
         std::thread::spawn(move || {
             while let Some((mut id, mut journal)) = received.blocking_recv() {
-                // A newer journal holds all that an older one does, so a burst is written once and answered for each.
+                // A newer journal contains every older one, so a burst is written once, and each request is answered.
                 let mut answered = vec![id];
                 while let Ok((newer_id, newer)) = received.try_recv() {
                     (id, journal) = (newer_id, newer);
@@ -103,7 +106,7 @@ impl JournalFile {
                 }
                 let result = self.store(&journal).map_err(|error| error.to_string());
                 for id in answered {
-                    // Nobody listens any more once the loop has ended.
+                    // Sending fails only once the loop has ended.
                     let _ = inputs.send(Input::JournalWritten { id, result: result.clone() });
                 }
             }
@@ -116,7 +119,7 @@ impl JournalFile {
 impl JournalWriter {
     /// Writes a journal; answered by [`Input::JournalWritten`].
     pub(super) fn write(&self, id: JournalWriteId, journal: Journal) {
-        // The thread lives as long as this sender.
+        // Sending cannot fail: the thread lives as long as this sender.
         let _ = self.requests.send((id, journal));
     }
 }
@@ -136,7 +139,7 @@ fn parse(text: &str) -> anyhow::Result<Journal> {
     Ok(serde_json::from_str(body)?)
 }
 
-/// FNV-1a, 64 bits: against torn and flipped bytes, not against malice. Source: Fowler, Noll, Vo, 1991.
+/// Returns the FNV-1a hash, 64 bits. It detects torn and flipped bytes, not tampering. Source: Fowler, Noll, Vo, 1991.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -1,7 +1,8 @@
-//! The log-in manager's shutdown: heard of before it begins, and delayed until this node has left (SEMANTICS 7).
+//! Shutdown announcements of systemd-logind: received before the shutdown begins, and delayed until this node has left
+//! (SEMANTICS 7).
 //!
-//! The delay is a lock that `systemd-inhibit` holds for us and that lasts at most `InhibitDelayMaxSec`; the unit's own
-//! ordering and stop timeout hold from there on. Without a log-in manager there is only the unit.
+//! `systemd-inhibit` holds the delay lock, for at most `InhibitDelayMaxSec`. After that, the unit's own ordering and
+//! stop timeout apply. Without systemd-logind, only the unit's ordering and timeout exist.
 
 use super::machine_end::{Announcement, announced};
 use super::{Inputs, inhibitor};
@@ -12,23 +13,23 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::watch;
 
-/// How long the kind of a shutdown may come after its announcement.
+/// Time within which the kind of a shutdown may follow its announcement.
 const KIND_WITHIN: Duration = Duration::from_millis(500);
-/// How long the service manager may take from the end of the delay to its own stop of the agent.
+/// Time from the end of the delay within which the service manager stops the agent.
 const STOP_WITHIN: Duration = Duration::from_secs(90);
-/// The pause before a watch that ended is begun again.
+/// Delay before a watch that ended is restarted.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
 
-/// Tells whether this node leaves because of an announcement.
+/// The state of an announced shutdown, and the means to end its delay.
 #[derive(Clone, Debug)]
 pub(super) struct ShutdownDelay {
-    /// `Some(true)`: it leaves, and the delay lock is held; to be let go once it has left.
+    /// `true` while the node leaves and holds the delay lock, which is released once the node has left.
     leaves: watch::Receiver<bool>,
     release: watch::Sender<bool>,
 }
 
 impl ShutdownDelay {
-    /// Watches for announcements, with the lock held, if this machine has a log-in manager.
+    /// Starts to watch for announcements, with the lock held, if this machine runs systemd-logind.
     pub(super) fn spawn(inputs: Inputs) -> ShutdownDelay {
         let (told, leaves) = watch::channel(false);
         let (release, released) = watch::channel(false);
@@ -38,11 +39,11 @@ impl ShutdownDelay {
         ShutdownDelay { leaves, release }
     }
 
-    /// The agent has ended: lets the shutdown go on. An agent that left because of the announcement waits for the service
-    /// manager to stop it, since it would be started again at once.
+    /// Lets the shutdown continue after the agent's core has ended. An agent that left because of the announcement
+    /// waits until the service manager stops it, because it would be restarted immediately otherwise.
     pub(super) async fn finish(self, requested: impl Future<Output = ()>) {
         let left = *self.leaves.borrow();
-        // Nobody may be watching.
+        // Sending fails if no watch is running.
         let _ = self.release.send(true);
         if left && tokio::time::timeout(STOP_WITHIN, requested).await.is_err() {
             tracing::warn!("the announced shutdown does not come; the agent ends and is started again");
@@ -62,7 +63,7 @@ async fn keep_watch(inputs: Inputs, told: watch::Sender<bool>, mut released: wat
     }
 }
 
-/// Holds the lock and listens until a shutdown was announced and this node has left, or the watch ends.
+/// Holds the lock and watches until a shutdown was announced and this node has left, or until the watch ends.
 async fn watch_once(
     inputs: &Inputs,
     told: &watch::Sender<bool>,
@@ -84,9 +85,9 @@ async fn watch_once(
                     "a shutdown of this machine is announced, and delayed until this node has left"
                 );
                 told.send_replace(true);
-                // The loop may have ended by itself.
+                // Sending fails only once the loop has ended.
                 let _ = inputs.send(Input::Shutdown(Told::Leave(leave)));
-                // An error means that the agent is gone, and with it the reason to wait.
+                // An error means that the agent is gone, so there is nothing to wait for.
                 let _ = released.wait_for(|released| *released).await;
                 break;
             }
@@ -103,7 +104,7 @@ async fn watch_once(
     Ok(())
 }
 
-/// The kind follows at once where the log-in manager tells it at all.
+/// Waits for the kind of the shutdown, which follows immediately if systemd-logind reports it at all.
 async fn later_kind(lines: &mut tokio::io::Lines<BufReader<ChildStdout>>) -> Option<Announcement> {
     let next = tokio::time::timeout(KIND_WITHIN, lines.next_line()).await;
     let followed = next.ok().and_then(Result::ok).flatten();

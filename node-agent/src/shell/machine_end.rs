@@ -1,28 +1,28 @@
-//! Whether this machine ends, and how: told from what the service manager, its log-in manager and process 1 say.
+//! Determines whether this machine shuts down, and how: from the service manager, systemd-logind and process 1.
 
 use crate::core::Shutdown as Told;
 use ha_api_types::record::Leave;
 use serde_json::Value;
 
-/// What is known when the agent is told to end.
+/// The evidence when the agent is told to exit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// The service manager's jobs, one a line: id, unit, type, state. `None`: it does not answer.
+    /// The service manager's jobs, one per line: id, unit, type, state. `None` if the service manager does not answer.
     pub(super) jobs: Option<String>,
-    /// The state of the service manager: `running`, `stopping`, …
+    /// The state of the service manager (`running`, `stopping`, …); `None` if it does not answer.
     pub(super) manager: Option<String>,
-    /// The command line of process 1, words separated by zero bytes.
+    /// The command line of process 1, with words separated by zero bytes.
     pub(super) first_process: String,
-    /// Whether the agent is being removed from a machine that runs on.
+    /// `true` if the agent is being removed from a machine that keeps running.
     pub(super) removed: bool,
 }
 
-/// Why the agent is to end.
+/// Determines why the agent is to exit.
 ///
-/// A job for a target that ends the machine tells power-off from reboot. After `--force` there are no jobs, and process 1
-/// is the program that ends the machine, with the verb on its command line. A manager that is stopping without a job that
-/// is known ends the machine too: it is taken for a power-off, so that services do not wait for its return. So is the
-/// agent's removal: nothing is left to wait for.
+/// A job for a shutdown target tells power-off from reboot. After `--force` there are no jobs, and process 1 is the
+/// program that ends the machine, with the verb on its command line. A manager that is stopping without a known job
+/// also ends the machine. That counts as a power-off, so that services do not wait for a return. The same holds for the
+/// agent's removal.
 pub(super) fn why(evidence: &Evidence) -> Told {
     let by_jobs = evidence.jobs.as_deref().and_then(of_jobs);
     let leave = by_jobs.or_else(|| of_first_process(&evidence.first_process)).or_else(|| {
@@ -56,18 +56,18 @@ fn of_verb(verb: &str) -> Option<Leave> {
     }
 }
 
-/// What the log-in manager announces before it lets a shutdown begin.
+/// An announcement by systemd-logind, before it begins a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Announcement {
-    /// The machine ends so.
+    /// The machine shuts down in this way.
     Ends(Leave),
-    /// The machine ends, and how is not said (before systemd 255).
+    /// The machine shuts down in an unknown way (before systemd 255).
     EndsSomehow,
-    /// It does not end after all.
+    /// The shutdown was canceled.
     Cancelled,
 }
 
-/// Reads one line of `busctl monitor --json=short`; `None`: something else.
+/// Parses one line of `busctl monitor --json=short`; `None` if it is not an announcement.
 pub(super) fn announced(line: &str) -> Option<Announcement> {
     let message: Value = serde_json::from_str(line).ok()?;
     if message["interface"] != "org.freedesktop.login1.Manager" {
@@ -77,7 +77,7 @@ pub(super) fn announced(line: &str) -> Option<Announcement> {
     let begins = data[0].as_bool()?;
     match (message["member"].as_str()?, begins) {
         ("PrepareForShutdown" | "PrepareForShutdownWithMetadata", false) => Some(Announcement::Cancelled),
-        // Newer versions send both; what is said without the kind comes with it as well.
+        // Newer versions send both signals; the one without a kind is repeated with its kind.
         ("PrepareForShutdown", true) => Some(Announcement::EndsSomehow),
         ("PrepareForShutdownWithMetadata", true) => {
             let kind = data[1]["type"]["data"].as_str().and_then(of_verb);
@@ -113,7 +113,7 @@ mod tests {
         check(Some("13 soft-reboot.target start waiting\n"), running, "", reboot);
         check(Some("13 poweroff.target start waiting\n"), running, "", off);
         check(Some("13 halt.target start waiting\n"), running, "", off);
-        // A target that is being stopped does not end the machine, nor does another one.
+        // A job that stops a target does not end the machine, and other targets do not either.
         check(Some("13 reboot.target stop waiting\n"), running, "", Told::Restart);
         check(Some("13 rescue.target start waiting\n"), running, "", Told::Restart);
     }
@@ -127,7 +127,7 @@ mod tests {
         let stopped = "12 ha-node-agent.service stop running\n";
         assert_eq!(told(stopped, true), Told::Leave(Leave::Poweroff));
         assert_eq!(told(stopped, false), Told::Restart);
-        // What the machine itself does counts more.
+        // A shutdown of the machine takes precedence.
         assert_eq!(told("13 reboot.target start waiting\n", true), Told::Leave(Leave::Reboot));
     }
 
@@ -139,7 +139,7 @@ mod tests {
         check(None, None, "/usr/bin/reboot-watcher\0reboot\0", Told::Restart);
         check(None, Some("stopping\n"), "/sbin/init\0", off);
         check(Some("13 reboot.target start running\n"), Some("stopping\n"), "/sbin/init\0", reboot);
-        // No service manager at all, as in a container: the agent alone.
+        // Without any service manager, such as in a container, only the agent exits.
         check(None, None, "/sbin/tini\0", Told::Restart);
     }
 

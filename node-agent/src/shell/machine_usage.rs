@@ -1,18 +1,18 @@
-//! What the whole machine uses, read below a root folder: `/`, or a made-up tree in a test.
+//! Usage of the whole machine, read below a root directory: `/`, or an artificial tree in a test.
 
 use crate::core::{Meter, Sample};
 use ha_api_types::time::Mono;
 use std::fs;
 use std::path::Path;
 
-/// `/proc/stat` counts in hundredths of a second on every architecture that has Linux.
+/// Unit of `/proc/stat`: hundredths of a second on every architecture of Linux, in microseconds.
 const TICK_US: u64 = 10_000;
-/// `/proc/diskstats` counts in sectors of this size, whatever the disk's own.
+/// Unit of `/proc/diskstats`: sectors of this size, independent of the disk's own size, bytes.
 const SECTOR_BYTES: u64 = 512;
-/// Devices that lie on others, whose bytes would be counted twice, or that are no disks.
+/// Name prefixes of devices that are not disks, or that are layered on disks and would be counted twice.
 const NO_DISKS: [&str; 7] = ["loop", "ram", "dm-", "md", "zram", "sr", "fd"];
 
-/// What it uses at `at`, the present; `None`: nothing could be read.
+/// Returns the usage at `at`, the present; `None` if nothing could be read.
 pub(super) fn sample(root: &Path, at: Mono) -> Option<Sample> {
     let text = |path: &str| fs::read_to_string(root.join(path)).ok();
     let sample = Sample {
@@ -25,16 +25,17 @@ pub(super) fn sample(root: &Path, at: Mono) -> Option<Sample> {
     (sample != Sample { at, ..Sample::default() }).then_some(sample)
 }
 
-/// Time on all processors that was not idle, microseconds. What a hypervisor took away is not there for services either.
+/// Returns the busy time of all processors, microseconds. It includes stolen time, because services cannot use that
+/// either.
 fn busy_us(stat: &str) -> Option<u64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; guests are in user already.
+    // The fields are user nice system idle iowait irq softirq steal; user already includes guest time.
     let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
     (ticks.len() >= 4).then(|| (at(0) + at(1) + at(2) + at(5) + at(6) + at(7)) * TICK_US)
 }
 
-/// Memory that could not be given to a newcomer.
+/// Returns the memory that is not available to a new process, bytes.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
     let kibibytes = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
@@ -43,12 +44,12 @@ fn memory_bytes(meminfo: &str) -> Option<u64> {
     Some(kibibytes("MemTotal:")?.saturating_sub(kibibytes("MemAvailable:")?) * 1024)
 }
 
-/// Bytes read from disks and written to them.
+/// Returns the bytes read from and written to disks.
 fn disk_bytes(root: &Path, diskstats: &str) -> u64 {
     let bytes = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let name = words.get(2)?;
-        // Partitions are not among the block devices.
+        // Partitions are not listed in /sys/block.
         let whole = root.join("sys/block").join(name).exists();
         if !whole || NO_DISKS.iter().any(|prefix| name.starts_with(prefix)) {
             return None;
@@ -59,7 +60,8 @@ fn disk_bytes(root: &Path, diskstats: &str) -> u64 {
     diskstats.lines().filter_map(bytes).sum()
 }
 
-/// Bytes that network cards received and sent; without one (a network namespace), those of every interface but loopback.
+/// Returns the bytes that network cards received and sent. Without cards (in a network namespace), counts every
+/// interface except loopback.
 fn network_bytes(root: &Path, dev: &str) -> u64 {
     let lines = dev.lines().filter_map(|line| {
         let (name, counters) = line.trim().split_once(':')?;
@@ -106,7 +108,7 @@ mod tests {
             network: Some(Meter::Total(600)),
         };
         assert_eq!(sample(root.path(), at), Some(expected));
-        // A bridge on a card carries what the card does.
+        // Traffic of a bridge on a card is already counted at the card.
         write("sys/class/net/eth0/device/uevent", "");
         assert_eq!(sample(root.path(), at).and_then(|sample| sample.network), Some(Meter::Total(300)));
     }

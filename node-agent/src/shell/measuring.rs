@@ -1,4 +1,4 @@
-//! Reads what services and the machine use, beside the loop.
+//! Reads the usage of services and of the machine, outside the loop.
 
 use super::drivers::Drivers;
 use super::machine_usage;
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// A driver that has not read a service after so long is not waited for.
+/// Time after which a driver's reading of a service is no longer awaited.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Drivers {
-    /// Reads once; what cannot be read is left out.
+    /// Reads the usage once. Figures that cannot be read are omitted.
     pub(super) fn measure(&self, clock: SystemClock, id: MeasureId, services: Vec<ServiceDefinition>) {
         let drivers = self.clone();
         tokio::spawn(async move {
@@ -30,7 +30,7 @@ impl Drivers {
             }
             let machine = of_machine.await.ok().flatten();
             let measured = Measured { machine, services: samples };
-            // Nobody listens any more once the loop has ended.
+            // Sending fails only once the loop has ended.
             let _ = drivers.inputs.send(Input::Measured { id, measured });
         });
     }

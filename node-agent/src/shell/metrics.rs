@@ -6,7 +6,7 @@ use ha_api_types::time::Millis;
 use ha_runtime::metrics::Metrics;
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec};
 
-/// What the agent counts, and how it stands.
+/// The agent's counters and gauges.
 #[derive(Clone, Debug)]
 pub(super) struct AgentMetrics {
     pub(super) heartbeats: IntCounter,
@@ -45,7 +45,7 @@ impl AgentMetrics {
         })
     }
 
-    /// Shows how the agent stands.
+    /// Sets the gauges from a summary of the agent.
     pub(super) fn show(&self, summary: &Summary) {
         for state in [AgentState::WaitForLock, AgentState::Active, AgentState::LostLock] {
             let is_so = if state == summary.state { 1.0 } else { 0.0 };
@@ -63,7 +63,7 @@ impl AgentMetrics {
     }
 }
 
-/// A gauge without labels that may have no number.
+/// Sets a gauge without labels, or removes it if there is no value.
 fn seconds(gauge: &GaugeVec, ms: Option<Millis>) {
     const NO_LABELS: [&str; 0] = [];
     match ms {

@@ -1,4 +1,4 @@
-//! The core as the loop drives it, with how it stands shown in metrics, `/readyz` and the service manager's status line.
+//! The core as the loop drives it, with its state shown in metrics, `/readyz` and the service manager's status line.
 
 use super::metrics::AgentMetrics;
 use crate::core::{AgentCore, Effect, Input};
@@ -6,15 +6,15 @@ use ha_api_types::time::{Mono, Now};
 use ha_runtime::reconcile::Core;
 use std::time::Duration;
 
-/// How often it is looked at how the core stands, milliseconds.
+/// Interval at which the core's state is shown, milliseconds.
 const LOOK_EVERY_MS: u64 = 500;
 
-/// While it ends, the service manager is asked this often not to end it by force, milliseconds.
+/// Interval at which an exiting agent asks the service manager for more time, milliseconds.
 const EXTEND_EVERY_MS: u64 = 10_000;
-/// For so long each time.
+/// Additional time per request to the service manager.
 const EXTEND_BY: Duration = Duration::from_secs(60);
 
-/// The core, and what was last shown of it.
+/// The core, and the state that was last shown.
 pub(super) struct ObservedCore {
     core: AgentCore,
     metrics: AgentMetrics,

@@ -1,4 +1,4 @@
-//! The agent's options.
+//! The agent's command-line options.
 
 use ha_runtime::logging::LogOptions;
 use ha_runtime::program::{ProgramOptions, check_name};
@@ -99,7 +99,7 @@ impl ProgramOptions for Options {
 }
 
 impl Options {
-    /// Whether the machine is virtual, as told or as found.
+    /// Returns `true` if the machine is virtual, as configured or as detected.
     pub fn machine_is_virtual(&self) -> bool {
         match self.virtual_machine {
             Virtual::Auto => super::identity::looks_virtual(),

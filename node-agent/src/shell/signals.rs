@@ -1,4 +1,5 @@
-//! Signals as inputs: SIGTERM alone is a restart of the agent; while the machine ends, or the agent is removed, it leaves.
+//! Signals as inputs: SIGTERM alone restarts the agent; while the machine shuts down or the agent is removed, the node
+//! leaves.
 
 use super::Inputs;
 use super::machine_end::{Evidence, why};
@@ -7,14 +8,14 @@ use ha_runtime::shutdown::Shutdown;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// How long the service manager may take to answer, once.
+/// Time limit of one answer of the service manager.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// How often it is asked.
+/// Number of attempts to ask the service manager.
 const ATTEMPTS: usize = 3;
-/// The package's script makes it before it stops an agent that is being removed.
+/// File that the package's script creates before it stops an agent that is being removed.
 const REMOVED: &str = "/run/hactl/agent-removed";
 
-/// Waits for the request to end and tells the core why.
+/// Waits for the request to exit and passes its cause to the core.
 pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
     tokio::spawn(async move {
         shutdown.requested().await;
@@ -22,17 +23,17 @@ pub(super) fn spawn(shutdown: Shutdown, inputs: Inputs) {
             jobs: ask(&["list-jobs", "--plain", "--no-legend", "--no-pager"]).await,
             manager: ask(&["is-system-running"]).await,
             first_process: std::fs::read_to_string("/proc/1/cmdline").unwrap_or_default(),
-            // Taken away as it is seen: it is about this end alone.
+            // The file is deleted when it is found, because it concerns only this exit.
             removed: std::fs::remove_file(REMOVED).is_ok(),
         };
         let told = why(&evidence);
         tracing::info!(?told, "told to end");
-        // The loop may have ended by itself.
+        // Sending fails only once the loop has ended.
         let _ = inputs.send(Input::Shutdown(told));
     });
 }
 
-/// What systemctl prints, whatever its status; `None` when there is no service manager that answers.
+/// Returns the output of systemctl for any exit status; `None` if no service manager answers.
 async fn ask(words: &[&str]) -> Option<String> {
     for _ in 0..ATTEMPTS {
         let answer = Command::new("systemctl").args(words).kill_on_drop(true).output();

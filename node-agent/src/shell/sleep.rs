@@ -1,4 +1,4 @@
-//! What keeps this machine awake: a machine that sleeps is neither heard nor reset in time (FENCING R5.32 to R5.34).
+//! Sleep protection: a machine that sleeps neither sends heartbeats nor is reset in time (FENCING R5.32 to R5.34).
 
 use super::options::{Options, Sleeps};
 use super::{Inputs, inhibitor};
@@ -10,19 +10,19 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 
-/// How often the settings of the service manager are looked at again, and an inhibitor is asked for that is missing.
+/// Interval at which the settings of the service manager are read again and a missing inhibitor is requested.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long the log-in manager may take to grant an inhibitor.
+/// Time within which systemd-logind must grant an inhibitor.
 const GRANTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// An inhibitor that was granted. The child ends, and with it the inhibitor, when its standard input closes.
+/// An inhibitor that was granted. The child, and with it the inhibitor, ends when its standard input closes.
 struct Held {
     child: Child,
     _input: ChildStdin,
 }
 
-/// Keeps this machine awake from now on, as far as that can be done, and tells every change. Returns what was reached before
-/// anything is armed.
+/// Protects this machine from sleep from now on, as far as possible, and reports every change. Returns the protection
+/// that exists before anything is armed.
 pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtection {
     let states = std::fs::read_to_string("/sys/power/state").unwrap_or_default();
     let sleeps = match options.sleeps {
@@ -43,7 +43,7 @@ pub(super) async fn keep_awake(options: &Options, inputs: Inputs) -> SleepProtec
     first
 }
 
-/// Tells when the protection is lost or found.
+/// Reports when the protection is lost or restored.
 async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtection) {
     loop {
         let ended = async {
@@ -60,7 +60,8 @@ async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtectio
         if lost {
             held = None;
             if known == SleepProtection::Inhibitor && !is_masked() {
-                // Told before another one is asked for: the machine may have slept in between.
+                // The loss is reported before another inhibitor is requested, because the machine may have slept in
+                // between.
                 tracing::warn!("the inhibitor that kept this machine awake is lost");
                 known = SleepProtection::None;
                 if inputs.send(Input::Sleep(known)).is_err() {
@@ -79,7 +80,7 @@ async fn watch(inputs: Inputs, mut held: Option<Held>, mut known: SleepProtectio
     }
 }
 
-/// What keeps this machine awake now; asks for an inhibitor where nothing else does.
+/// Returns the present protection. Requests an inhibitor if there is no other protection.
 async fn protection(held: &mut Option<Held>) -> SleepProtection {
     if is_masked() {
         return SleepProtection::Masked;
@@ -98,14 +99,14 @@ fn is_masked() -> bool {
     system_conf::sleep_is_off(Path::new("/"))
 }
 
-/// An inhibitor that was granted.
+/// Requests an inhibitor; `None` if it is not granted.
 async fn take() -> Option<Held> {
     if !inhibitor::can_be_held() {
         return None;
     }
     let mut child =
         inhibitor::hold("sleep", "block", "services of this node are guarded by its watchdog").ok()?;
-    // Waiting for the child would close it.
+    // Waiting for the child would close its standard input.
     let input = child.stdin.take()?;
     let mut lines = BufReader::new(child.stdout.take()?).lines();
     let granted = tokio::time::timeout(GRANTED_WITHIN, lines.next_line()).await;

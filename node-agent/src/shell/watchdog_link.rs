@@ -1,4 +1,4 @@
-//! The connection to the watchdog daemon, made again whenever it is lost.
+//! The connection to the watchdog daemon, which is restored whenever it is lost.
 
 use super::Inputs;
 use crate::core::{Input, WatchdogNews, WatchdogRequestId};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// How often a lost connection is tried again.
+/// Interval between attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Sends requests to the daemon, in order.
@@ -18,14 +18,14 @@ pub(super) struct WatchdogLink {
 }
 
 impl WatchdogLink {
-    /// Asks for something; answered, or followed by word that the connection is lost.
+    /// Sends a request. An answer follows, or the news that the connection is lost.
     pub(super) fn ask(&self, id: WatchdogRequestId, request: Request) {
-        // The task lives as long as this sender.
+        // Sending cannot fail: the task lives as long as this sender.
         let _ = self.requests.send((id, request));
     }
 }
 
-/// Connects, and connects again for as long as the loop runs.
+/// Connects, and reconnects for as long as the loop runs.
 pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
     let (requests, mut received) = mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -34,7 +34,7 @@ pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
             let message = match Client::connect(&socket).await {
                 Ok((client, status, events)) => {
                     told.clear();
-                    // What was asked of the lost connection is not asked of this one.
+                    // Requests to the lost connection are not sent on this one.
                     while received.try_recv().is_ok() {}
                     if !tell(
                         &inputs,
@@ -62,7 +62,7 @@ pub(super) fn spawn(socket: PathBuf, inputs: Inputs) -> WatchdogLink {
     WatchdogLink { requests }
 }
 
-/// Serves one connection until it is lost; `None`: nobody asks any more.
+/// Serves one connection until it is lost; returns `None` once the loop has ended.
 async fn serve(
     client: &Client,
     mut events: mpsc::Receiver<Event>,
@@ -76,7 +76,7 @@ async fn serve(
                 // One at a time: the order of requests is the order of their effects.
                 let (refusal, status) = match client.ask(request).await {
                     Ok(status) => (None, status),
-                    // A refusal does not say how things stand.
+                    // A refusal does not contain the daemon's status.
                     Err(ClientError::Refused(refusal)) => match client.status().await {
                         Ok(status) => (Some(refusal), status),
                         Err(error) => return Some(error),

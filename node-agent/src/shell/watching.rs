@@ -1,4 +1,4 @@
-//! The watched part of the store as inputs of the core.
+//! The watched keys of etcd, as inputs of the core.
 
 use super::Inputs;
 use crate::core::Input;
@@ -8,8 +8,8 @@ use ha_store::etcd::EtcdStore;
 use ha_store::reflector::{Item, Options, reflector};
 use ha_store::{Followed, Store, StoreError, Verdict};
 
-/// Watches these prefixes for as long as the loop runs. Data that is not to be followed is not shown to the core (FENCING,
-/// R1.30 to R1.32).
+/// Watches these prefixes for as long as the loop runs. The core never sees data that this node must not follow
+/// (FENCING, R1.30 to R1.32).
 pub(super) fn spawn(
     store: EtcdStore,
     followed: Followed,
@@ -54,7 +54,7 @@ pub(super) fn spawn(
                 Item::Unavailable(error) => {
                     tracing::warn!(%error, "the store cannot be watched; trying on");
                     ready.set("store", Err(error.to_string()));
-                    // An operator may have ordered to follow what was refused.
+                    // An operator may have ordered this node to follow the refused data.
                     if followed.refused().is_some() {
                         let _ = follow(&store, &followed, &inputs).await;
                     }
@@ -68,13 +68,15 @@ pub(super) fn spawn(
     });
 }
 
-/// Reads which data the store has, and follows it if this node may.
+/// Reads the incarnation of etcd's data, and follows it if this node may.
 ///
-/// Errors: why it may not, or is not known to.
+/// # Errors
+/// Returns the reason if this node may not follow the data, or if it could not read the incarnation.
 async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Result<(), String> {
     let reading = match store.get(&followed.key()).await {
         Ok(reading) => reading,
-        // Permissions of etcd from before there were incarnations: what is not known is followed as before.
+        // etcd permissions from before incarnations existed do not allow this reading. The node then follows the data
+        // as before.
         Err(StoreError::Refused(why)) if followed.refused().is_none() => {
             tracing::warn!(
                 why,
@@ -92,7 +94,7 @@ async fn follow(store: &EtcdStore, followed: &Followed, inputs: &Inputs) -> Resu
         Verdict::Begins(incarnation) => (incarnation, true),
         Verdict::Refused(why) => return Err(why),
     };
-    // Nobody listens any more once the loop has ended.
+    // Sending fails only once the loop has ended.
     let _ = inputs.send(Input::Follows { incarnation, begins });
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! The agent's side of the watchdog daemon: requests with acknowledgements, and what happens unasked.
+//! The agent's side of the connection to the watchdog daemon: requests with acknowledgments, and unrequested events.
 //!
 //! # Guarantees
 //! - Requests reach the daemon in the order in which they are made; each is answered once, or fails.
 //! - The loss of the daemon is an event of its own, after which every request fails with [`ClientError::Lost`].
 //!
-//! # What a lost daemon means
-//! Nothing is acknowledged any more, so nothing may be started. A device that was armed goes on by the last
-//! deadline. After connecting again: arm, with the deadline proven last (or, on an empty node, without one and
-//! release), for the new daemon may know nothing of the device that the old one left running.
+//! # After the loss of the daemon
+//! Nothing is acknowledged any more, so nothing may be started. An armed device continues by its last deadline. After
+//! reconnecting, the agent arms with the deadline proven last (or, on an empty node, without one, and releases). That
+//! is necessary because the new daemon may know nothing of the device that the old one left running.
 
 use super::moment::Moment;
 use super::protocol::{
@@ -25,63 +25,62 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
-/// How long an answer may take before the request counts as unanswered. The daemon answers within a
-/// millisecond; it is silent only when it is stopped or starved.
+/// Time limit of an answer. The daemon answers within a millisecond unless it is stopped or starved.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// Requests that may wait to be sent.
+/// Number of requests that may wait to be sent.
 const QUEUE: usize = 16;
 
-/// Events that may wait to be read.
+/// Number of events that may wait to be read.
 const EVENTS: usize = 64;
 
-/// Why a request failed.
+/// The error of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No daemon listens on the socket.
     #[error(
         "ha-watchdogd does not answer at its socket ({0}): is it running (systemctl status ha-watchdogd)?"
     )]
     Unreachable(Errno),
-    /// The daemon refuses, and says why.
+    /// The daemon refused the request.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// No answer in time; whether the request was or will be done is unknown.
+    /// There was no answer in time. Whether the request was or will be executed is unknown.
     #[error("ha-watchdogd did not answer within {} s", ANSWER_WITHIN.as_secs())]
     Unanswered,
-    /// The connection is gone.
+    /// The connection is lost.
     #[error("the connection to ha-watchdogd is lost")]
     Lost,
-    /// What came is no message.
+    /// The received data is not a valid message.
     #[error("ha-watchdogd sent what is no answer: {0}")]
     Protocol(DecodeError),
 }
 
-/// What happens without being asked for.
+/// An event that the daemon reports without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The deadline passed: no more pets, the machine is about to be reset.
+    /// The deadline has passed: the daemon stops petting, and the machine is about to be reset.
     Expired(Status),
-    /// The device did not take a pet; the daemon goes on trying.
+    /// The device did not take a pet; the daemon keeps trying.
     DeviceFailed {
-        /// The error number the kernel gave.
+        /// The error number from the kernel.
         errno: u32,
-        /// How things stand.
+        /// The daemon's status.
         status: Status,
     },
-    /// The device counts as fixed from now on: W must be computed anew and committed.
+    /// The device counts as fixed from now on: W must be computed again and committed.
     NotSliding(Status),
-    /// The daemon is gone. The last event of a connection.
+    /// The daemon is gone. This is the last event of a connection.
     Lost,
 }
 
-/// A connection to the daemon; clones share it. It ends when the last one is dropped.
+/// A connection to the daemon, shared by its clones. It ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     requests: mpsc::Sender<Pending>,
 }
 
-/// A request on its way, and where its answer goes.
+/// A request in progress, and the channel for its answer.
 #[derive(Debug)]
 struct Pending {
     request: Request,
@@ -89,15 +88,15 @@ struct Pending {
 }
 
 impl Client {
-    /// Connects; returns when the daemon has said that it serves this process, with how things stand and
-    /// the events to come.
+    /// Connects, and returns once the daemon has confirmed that it serves this process. Returns the daemon's status and
+    /// the stream of its events.
     ///
     /// # Errors
-    /// [`Refusal::AnotherPeer`] and [`Refusal::PreviousPeerAlive`] end when the process named there does:
-    /// try again.
+    /// [`Refusal::AnotherPeer`] and [`Refusal::PreviousPeerAlive`] last until the process that they name ends: try
+    /// again.
     pub async fn connect(socket: &Path) -> Result<(Self, Status, mpsc::Receiver<Event>), ClientError> {
         let socket = seqpacket::connect_nonblocking(socket).map_err(ClientError::Unreachable)?;
-        // Only its readiness is used as a stream's; messages go through `seqpacket`.
+        // The stream is used only for its readiness; messages are sent through `seqpacket`.
         let socket =
             UnixStream::from_std(socket.into()).map_err(|_| ClientError::Unreachable(Errno::EMFILE))?;
         let greeting = tokio::time::timeout(ANSWER_WITHIN, receive(&socket));
@@ -112,34 +111,34 @@ impl Client {
         Ok((Self { requests }, reply.status, happened))
     }
 
-    /// Opens the device and starts petting, or changes the timing of an armed one.
+    /// Opens the device and starts petting, or changes the timing of an armed device.
     ///
-    /// Acknowledged, the device runs: by the deadline given, or without one on an empty node.
+    /// After the acknowledgment the device runs: by the given deadline, or without one on an empty node.
     pub async fn arm(&self, arm: Arm) -> Result<Status, ClientError> {
         self.ask(Request::Arm(arm)).await
     }
 
-    /// A heartbeat committed: pet until `deadline` only. Acknowledged, the device follows this deadline.
+    /// Sets the deadline after a committed heartbeat. After the acknowledgment the device follows this deadline.
     pub async fn deadline(&self, deadline: Moment) -> Result<Status, ClientError> {
         self.ask(Request::Deadline(deadline)).await
     }
 
-    /// The node is empty: pet without a deadline.
+    /// Lets the daemon pet without a deadline, because the node is empty.
     pub async fn stay(&self) -> Result<Status, ClientError> {
         self.ask(Request::Stay).await
     }
 
-    /// A heartbeat with `armed: false` committed: stop the device.
+    /// Stops the device, after a heartbeat with `armed: false` was committed.
     pub async fn release(&self) -> Result<Status, ClientError> {
         self.ask(Request::Release).await
     }
 
-    /// How things stand.
+    /// Returns the daemon's status.
     pub async fn status(&self) -> Result<Status, ClientError> {
         self.ask(Request::Query).await
     }
 
-    /// Makes any request; see [`Request`].
+    /// Sends any request; see [`Request`].
     pub async fn ask(&self, request: Request) -> Result<Status, ClientError> {
         let (answer, answered) = oneshot::channel();
         let exchange = async {
@@ -179,17 +178,17 @@ impl Connection {
                 },
             }
         };
-        // Requests made from here on fail: the receiving end is gone before the event is seen.
+        // Later requests fail, because the receiving end is dropped before the event is sent.
         drop(requests);
         tracing::warn!(%reason, "the connection to ha-watchdogd has ended");
         for (_, answer) in self.waiting {
-            // Who asked may have given up.
+            // Sending fails if the requester has given up.
             let _ = answer.send(Err(reason));
         }
         let _ = self.events.send(Event::Lost).await;
     }
 
-    /// A daemon that does not take what it is sent, for hundreds of messages, is as good as lost.
+    /// Sends a request. A daemon that does not accept hundreds of messages counts as lost.
     fn send(&mut self, pending: Pending) -> Result<(), ClientError> {
         let number = self.next_number;
         self.next_number += 1;
@@ -215,13 +214,13 @@ impl Connection {
             Outcome::Notice(Notice::DeviceFailed { errno }) => Event::DeviceFailed { errno, status },
             Outcome::Notice(Notice::NotSliding) => Event::NotSliding(status),
         };
-        // An agent that reads no events any more still gets the status with each answer.
+        // An agent that does not read events still gets the status with each answer.
         let _ = self.events.try_send(event);
         Ok(())
     }
 }
 
-/// The next reply.
+/// Returns the next reply.
 async fn receive(socket: &UnixStream) -> Result<Reply, ClientError> {
     loop {
         socket.readable().await.map_err(|_| ClientError::Lost)?;

@@ -1,9 +1,9 @@
-//! Reads the two clocks that deadlines count on.
+//! Reads the two clocks on which deadlines count.
 
 use super::moment::Moment;
 use nix::time::{ClockId, clock_gettime};
 
-/// Now, on both clocks. Where one cannot be read it counts as at the end of time: no pet, no deadline.
+/// Returns the present time on both clocks. An unreadable clock counts as the end of time: no pet, no deadline.
 pub fn now() -> Moment {
     Moment {
         monotonic_raw_ns: read(ClockId::CLOCK_MONOTONIC_RAW),

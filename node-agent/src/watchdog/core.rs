@@ -1,23 +1,23 @@
-//! The watchdog daemon as a pure state machine: when to pet, and with how much time.
+//! The watchdog daemon as a pure state machine: it decides when to pet, and with which timeout.
 //!
 //! # Why a late deadline still counts
-//! A deadline D rests on one committed heartbeat: D = s + Th, where s was read before the commit. Whoever
-//! waits for this node counts W from that commit or later, so petting until D is safe whatever came before,
-//! also if an earlier deadline has passed meanwhile. [`State::Expired`] therefore ends when a *later proven*
-//! deadline arrives that still lies in the future; nothing else but an empty node or a release ends it, and
-//! an attempt whose outcome is unknown never reaches the daemon, because the agent has no deadline to send.
-//! The converse holds too: a deadline earlier than the one in force (Th was lowered) counts at once.
+//! A deadline D depends on one committed heartbeat: D = s + Th, where s was read before the commit. An observer that
+//! waits for this node counts W from that commit or later. So petting until D is safe in every case, even if
+//! an earlier deadline has passed meanwhile. Therefore [`State::Expired`] ends when a *later proven* deadline arrives
+//! that is still in the future. Besides that, only an empty node or a release ends it. A heartbeat with an unknown
+//! outcome never reaches the daemon, because it gives the agent no deadline to send. Conversely, a deadline earlier
+//! than the active one (Th was lowered) counts immediately.
 //!
 //! # Guarantees
-//! - A pet is asked for only while now ≤ D on both clocks, or without any D while the node is empty, or,
-//!   where the device cannot be stopped (`nowayout`), while nothing is armed.
-//! - With sliding timeouts the time asked for never reaches beyond D, and none is asked for with less left
-//!   than the driver's smallest timeout.
-//! - *Done* for a deadline is said after a pet under that deadline.
+//! - The core asks for a pet only while now ≤ D on both clocks. Exceptions: the node is empty, so that there is no D,
+//!   or the device cannot be stopped (`nowayout`) and nothing is armed.
+//! - With sliding timeouts, a requested timeout never extends past D. The core requests none with less time left than
+//!   the driver's smallest timeout.
+//! - The answer *Done* to a deadline follows a pet under that deadline.
 //!
 //! # Assumptions
-//! - The shell runs effects in order and hands in the result of [`Effect::Open`], [`Effect::Pet`] and
-//!   [`Effect::Close`] before it hands in another message or tick.
+//! - The shell runs effects in order. It passes the result of [`Effect::Open`], [`Effect::Pet`] and [`Effect::Close`]
+//!   before it passes another message or tick.
 
 mod requests;
 
@@ -27,10 +27,10 @@ use super::protocol::{
 };
 use std::collections::VecDeque;
 
-/// How often the device is petted, in milliseconds; `FENCING.md` 4 asks for every 250 or faster.
+/// Interval between pets, milliseconds; `FENCING.md` 4 requires 250 or less.
 pub const PET_INTERVAL_MS: u64 = 200;
 
-/// How often a reset that has not happened is tried again, in milliseconds.
+/// Interval at which a failed reset is tried again, milliseconds.
 const RESET_RETRY_MS: u64 = 1000;
 
 /// Nanoseconds in a second.
@@ -39,65 +39,65 @@ const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 /// Nanoseconds in a millisecond.
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
-/// Room for effects: no input asks for more at once, so the queue never grows.
+/// Capacity of the effect queue. No input causes more effects, so the queue never grows.
 const EFFECTS: usize = 16;
 
 /// Everything that can happen to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A verified peer is served from now on; its requests are numbered from 1.
+    /// The daemon serves a verified peer from now on; its requests are numbered from 1.
     Connected,
-    /// The peer is gone. What it armed stays until its last deadline.
+    /// The peer is gone. A device that it armed stays armed until its last deadline.
     Disconnected,
-    /// The peer asks for something.
+    /// The peer sent a request.
     Message {
-        /// The number the peer gave it.
+        /// The peer's number of the request.
         number: u64,
-        /// What it asks for.
+        /// The decoded request.
         request: Request,
     },
     /// The result of [`Effect::Open`].
     Opened(Result<DeviceFacts, Refusal>),
-    /// The result of [`Effect::Pet`]: the timeout read back in seconds, or the error number.
+    /// The result of [`Effect::Pet`]: the timeout read back, seconds, or the error number.
     Petted(Result<u32, u32>),
     /// The result of [`Effect::Close`]: an error number if it failed.
     Closed(Result<(), u32>),
     /// Time has passed.
     Tick,
-    /// The daemon is told to end.
+    /// The daemon was told to exit.
     ShutDown,
 }
 
-/// Everything the daemon can ask of its shell.
+/// Everything that the daemon can ask of its shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Open the device, set this timeout, read it back and find out what the driver can do.
+    /// Open the device, set this timeout, read it back, and determine the driver's abilities.
     Open {
-        /// The timeout to ask for, in seconds.
+        /// The requested timeout, seconds.
         timeout_seconds: u32,
     },
     /// Pet the device: set this timeout (which pets), or only pet.
     Pet {
-        /// The timeout to set, in seconds; `None`: leave it as it is.
+        /// The timeout to set, seconds; `None` leaves it unchanged.
         timeout_seconds: Option<u32>,
     },
     /// Stop the device and close it.
     Close,
-    /// Keep this for the next daemon.
+    /// Keep this state for the next daemon.
     Save(Saved),
     /// Answer the peer.
     Reply(Reply),
     /// Close the connection.
     Disconnect,
-    /// Reset the machine now, without the device: it refuses pets, so perhaps it does not count either.
+    /// Reset the machine now without the device: it refuses pets, so its countdown may not run either.
     Reset,
 }
 
-/// The request whose effect is under way.
+/// The request whose effect is in progress.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Nothing,
-    /// `again`: in the place of a device that refuses pets.
+    /// `again`: this opening replaces a device that refuses pets.
     Open {
         number: u64,
         arm: Arm,
@@ -114,7 +114,7 @@ enum Pending {
     },
 }
 
-/// What to do if the pet that completes a request fails.
+/// The way to proceed if the pet that completes a request fails.
 #[derive(Clone, Copy, Debug)]
 enum Undo {
     Nothing,
@@ -124,27 +124,27 @@ enum Undo {
         arm: Arm,
     },
     Close,
-    /// The pet under the timing before, after a change was refused.
+    /// The pet was made under the previous timing, after a change was refused.
     Again {
         arm: Arm,
     },
-    /// The device was opened again: there is nothing to go back to.
+    /// The device was opened again, so there is no earlier state to restore.
     Reopened,
 }
 
-/// Whether the device takes pets (FENCING R4.17 to R4.24).
+/// The device's history of pets (FENCING R4.17 to R4.24).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pets {
     Taken,
-    /// It has refused one.
+    /// The device has refused a pet.
     Refused,
-    /// It was armed again after it had refused one, and has taken every pet since.
+    /// The device was armed again after a refusal, and has taken every pet since.
     Returning {
         since: Moment,
     },
 }
 
-/// The daemon's state.
+/// The state machine of the daemon.
 #[derive(Debug)]
 pub struct Core {
     state: State,
@@ -165,7 +165,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// A daemon that holds nothing. Its privileges are only shown in its status.
+    /// Creates a daemon that holds no device. The privileges are only shown in its status.
     pub fn new(privileges: Privileges) -> Self {
         Self {
             state: State::Released,
@@ -186,8 +186,8 @@ impl Core {
         }
     }
 
-    /// Goes on where an earlier daemon ended that left an open device behind. Without a legible record of
-    /// what it was doing nothing is petted until the agent speaks: an unknown deadline counts as passed.
+    /// Continues with an open device that an earlier daemon left behind. Without a readable record of its state, the
+    /// daemon does not pet until the agent sends a request: an unknown deadline counts as passed.
     pub fn resume(&mut self, now: Moment, device: DeviceFacts, saved: Option<Saved>) {
         self.pet_due = now;
         self.device = Some(device);
@@ -204,12 +204,12 @@ impl Core {
             self.device = saved.device;
         }
         if self.state == State::Released && !self.cannot_be_stopped() {
-            // The earlier daemon died between deciding to release and closing.
+            // The earlier daemon ended between the decision to release and the close.
             self.close(0, Outcome::Done);
         }
     }
 
-    /// How things stand.
+    /// Returns the daemon's status.
     pub fn status(&self) -> Status {
         Status {
             state: self.state,
@@ -218,19 +218,19 @@ impl Core {
             smallest_margin_ms: self.smallest_margin_ms,
             privileges: self.privileges,
             worst_lateness_ms: self.worst_lateness_ms,
-            // The device says these itself.
+            // The device itself reports these.
             time_left_seconds: None,
             pretimeout_seconds: None,
             takes_no_pets: !self.takes_pets(),
         }
     }
 
-    /// The next thing to do.
+    /// Returns the next effect.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// When to call with [`Input::Tick`] again, in nanoseconds of `CLOCK_MONOTONIC_RAW`, and why.
+    /// Returns when to call with [`Input::Tick`] again, in nanoseconds of `CLOCK_MONOTONIC_RAW`, and why.
     pub fn deadline(&self) -> Option<(u64, &'static str)> {
         self.device?;
         match self.state {
@@ -248,12 +248,12 @@ impl Core {
         }
     }
 
-    /// Whether the device is known to refuse no pets.
+    /// Returns `true` if the device has refused no pet, or has recovered from a refusal.
     fn takes_pets(&self) -> bool {
         self.pets == Pets::Taken
     }
 
-    /// Takes in what has happened.
+    /// Applies one input to the state.
     pub fn handle(&mut self, now: Moment, input: Input) {
         match input {
             Input::Connected => {
@@ -298,14 +298,14 @@ impl Core {
                 (now.monotonic_raw_ns - self.pet_due.monotonic_raw_ns) / NANOSECONDS_PER_MILLISECOND;
             let late_ms = u32::try_from(late_ms).unwrap_or(u32::MAX);
             self.worst_lateness_ms = Some(self.worst_lateness_ms.map_or(late_ms, |seen| seen.max(late_ms)));
-            // A pet that does not fit any more must not leave the loop with a moment that is past.
+            // A pet that no longer fits must not leave the loop with a due time in the past.
             self.pet_due = now.plus_ms(PET_INTERVAL_MS);
             self.pet(now, false);
         }
     }
 
-    /// The deadline has passed: a device that refuses pets may not reset the machine, so the daemon does. Should that fail,
-    /// it is tried again.
+    /// Resets the machine after the deadline if the device refuses pets, because such a device may not reset it. A
+    /// failed reset is tried again.
     fn reset_if_unguarded(&mut self, now: Moment) {
         if !self.takes_pets() {
             self.pet_due = now.plus_ms(RESET_RETRY_MS);
@@ -313,7 +313,7 @@ impl Core {
         }
     }
 
-    /// Asks for a pet if one is allowed now. `set` sets the timeout also where it is fixed.
+    /// Asks for a pet if one is allowed now. With `set`, it sets the timeout even of a fixed device.
     fn pet(&mut self, now: Moment, set: bool) -> bool {
         let Some(device) = self.device else { return false };
         let full = self.full_timeout_seconds(&device);
@@ -331,7 +331,7 @@ impl Core {
         true
     }
 
-    /// Whether a pet under this deadline is allowed at this moment.
+    /// Returns `true` if a pet under this deadline is allowed now.
     fn pet_fits(&self, now: Moment, deadline: Moment) -> bool {
         let smallest_seconds = self
             .device
@@ -347,7 +347,7 @@ impl Core {
         self.device.is_some_and(|device| device.nowayout)
     }
 
-    /// Books a pet that the device has taken or refused.
+    /// Records a pet that the device has taken or refused.
     fn petted(&mut self, now: Moment, result: Result<u32, u32>) {
         let asked = self.asked_seconds.take();
         if let Ok(read_back) = result {
@@ -371,14 +371,14 @@ impl Core {
             (Pending::Pet { number, outcome, undo }, result) => {
                 self.petted_for_request(now, number, outcome, undo, asked, result);
             }
-            // The pet before closing is a courtesy; an opening in progress pets nothing.
+            // The pet before closing has no consequences; an opening in progress causes no pet.
             (pending @ (Pending::Open { .. } | Pending::Close { .. }), Ok(_) | Err(_)) => {
                 self.pending = pending;
             }
         }
     }
 
-    /// Pets that succeed for a whole timeout after the device was armed again make good an earlier refusal.
+    /// Clears an earlier refusal once pets have succeeded for a whole timeout after the device was armed again.
     fn pet_was_taken(&mut self, now: Moment) {
         let Pets::Returning { since } = self.pets else { return };
         let seconds = self.device.map_or(0, |device| self.full_timeout_seconds(&device));
@@ -388,7 +388,7 @@ impl Core {
         }
     }
 
-    /// Notes that the device has refused a pet; whether that is news.
+    /// Records that the device has refused a pet. Returns `true` if that is new.
     fn pet_was_refused(&mut self) -> bool {
         let is_news = self.pets != Pets::Refused;
         if is_news {
@@ -398,7 +398,8 @@ impl Core {
         is_news
     }
 
-    /// A driver that gives more than it was asked for does not slide, whatever it seemed when it was opened.
+    /// Marks a device as fixed if it accepts a longer timeout than requested, even if it seemed sliding when it was
+    /// opened.
     fn check_sliding(&mut self, asked: Option<u32>, read_back: u32) {
         if let (Some(device), Some(asked)) = (&mut self.device, asked)
             && device.sliding
@@ -419,7 +420,7 @@ impl Core {
         }));
     }
 
-    /// Answers if there is still somebody to answer to.
+    /// Answers the peer, unless the peer is gone.
     fn reply(&mut self, answers: u64, outcome: Outcome) {
         let nobody_asked = answers == 0 && !matches!(outcome, Outcome::Notice(_));
         if self.connected && !nobody_asked {

@@ -1,7 +1,7 @@
 //! ha-watchdogd: owns the watchdog device and pets it only until the deadline that the agent last proved.
 //!
-//! The thin shell around `core`: everything that allocates, logs or may block happens before its loop starts
-//! or while nothing is armed.
+//! This is the thin shell around `core`. Everything that allocates, logs or may block happens before its loop starts or
+//! while nothing is armed.
 
 mod driver_module;
 mod event_loop;
@@ -32,13 +32,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tracing::{error, info, warn};
 
-/// The first-in-first-out priority: below the kernel's own highest threads, above all else.
+/// The FIFO scheduling priority: below the kernel's highest threads, above everything else.
 const REAL_TIME_PRIORITY: i32 = 98;
 
-/// The name of the device among stored descriptors.
+/// The device's name among stored descriptors.
 const STORED_DEVICE: &str = "watchdog";
 
-/// The name of the record among stored descriptors.
+/// The record's name among stored descriptors.
 const STORED_RECORD: &str = "record";
 
 /// Owns the watchdog of this node and pets it only until the deadline that the agent last proved.
@@ -68,12 +68,12 @@ pub struct Options {
     pub logging: LogOptions,
 }
 
-/// Runs until it is told to end (SIGTERM, SIGINT).
+/// Runs until told to exit (SIGTERM, SIGINT).
 ///
 /// # Guarantees
-/// - It never ends by itself while something is armed, except when the loop's own wait fails.
-/// - Ended while a deadline is in force, it leaves the device running: the next daemon takes it over from
-///   the service manager's store, or the machine is reset by the deadline.
+/// - The daemon never exits on its own while a device is armed, except when the loop's own wait fails.
+/// - A daemon that exits under an active deadline leaves the device running. The next daemon takes it over from the
+///   service manager's store, or the deadline resets the machine.
 pub fn run(options: &Options) -> Result<()> {
     logging::init(&options.logging)?;
     let _lock = lock(&options.socket)?;
@@ -119,7 +119,7 @@ pub fn run(options: &Options) -> Result<()> {
     ended.map(drop).map_err(|errno| anyhow!("wait for events: {errno}"))
 }
 
-/// Keeps a second daemon away from the same socket.
+/// Prevents a second daemon on the same socket.
 fn lock(socket: &Path) -> Result<Flock<File>> {
     if let Some(folder) = socket.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("make folder {}", folder.display()))?;
@@ -131,7 +131,7 @@ fn lock(socket: &Path) -> Result<Flock<File>> {
     })
 }
 
-/// This machine's modules, by modprobe.
+/// This machine's modules, loaded by modprobe.
 struct Machine;
 
 impl Modules for Machine {
@@ -148,7 +148,7 @@ impl Modules for Machine {
     }
 }
 
-/// Only root, or the user allowed besides, reaches the socket; credentials are checked again on each connection.
+/// Restricts the socket to root and the allowed user. Credentials are checked again on each connection.
 fn restrict(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
     fchmodat(nix::fcntl::AT_FDCWD, socket, Mode::from_bits_truncate(0o600), FchmodatFlags::FollowSymlink)
         .with_context(|| format!("restrict {}", socket.display()))?;
@@ -159,7 +159,7 @@ fn restrict(socket: &Path, allowed_uid: Option<u32>) -> Result<()> {
     Ok(())
 }
 
-/// SIGTERM and SIGINT as a descriptor; SIGHUP and SIGPIPE end nothing.
+/// Returns a descriptor for SIGTERM and SIGINT; SIGHUP and SIGPIPE are ignored.
 fn ending_signals() -> Result<SignalFd> {
     let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
     let mut blocked = set;
@@ -191,7 +191,7 @@ fn gain_privileges() -> Privileges {
     Privileges { real_time, memory_locked }
 }
 
-/// Goes on with the device that an earlier daemon left running, if there is one.
+/// Continues with the device that an earlier daemon left running, if there is one.
 fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &Record) -> Option<Device> {
     let (device, facts) = match (place, stored) {
         (Place::Kernel(path), Some(descriptor)) => match KernelDevice::inherit(descriptor, path) {
@@ -199,7 +199,7 @@ fn take_over(core: &mut Core, place: &Place, stored: Option<OwnedFd>, record: &R
             Err((errno, descriptor)) => {
                 error!(errno, "the stored descriptor does not answer as a watchdog device");
                 let saved = record.read()?;
-                // Its deadline goes on without it: nothing else would end what it has guarded.
+                // The deadline continues without the device: nothing else would end the services that it has protected.
                 let (State::Armed { .. } | State::Expired { .. }, Some(facts)) = (saved.state, saved.device)
                 else {
                     return None;
@@ -224,7 +224,8 @@ fn announce(place: &Place, manager: &ServiceManager, core: &Core) {
             for problem in system_conf::problems(Path::new("/")) {
                 warn!("{problem}");
             }
-            // One that was taken over is ours; of another one is said now what arming it would be refused with.
+            // A device that was taken over is this daemon's own. For another device, the log shows why arming would be
+            // refused.
             if status.device.is_none()
                 && let Some(refusal) = place.refusal()
             {

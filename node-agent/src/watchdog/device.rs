@@ -1,4 +1,4 @@
-//! The device that resets the machine: a kernel watchdog, or the stand-in for the sandbox and tests.
+//! The device that resets the machine: a kernel watchdog, or the simulated watchdog of the sandbox and tests.
 
 mod kernel;
 mod owner;
@@ -14,17 +14,18 @@ use nix::errno::Errno;
 use nix::sys::stat::stat;
 use std::path::PathBuf;
 
-/// Where the device is.
+/// The location of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A watchdog device of the kernel: a path, or the name that its driver gives itself.
+    /// A watchdog device of the kernel: its path, or the identity that its driver reports.
     Kernel(PathBuf),
-    /// The socket of a stand-in process.
+    /// The socket of a simulated watchdog.
     StandIn(PathBuf),
 }
 
 impl Place {
-    /// Why it could not be armed now, as far as that shows without opening it, which would start it.
+    /// Returns why the device could not be armed now, as far as that is visible without opening it, which would start
+    /// it.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let (path, shown) = match self {
             Place::Kernel(place) => (sysfs::resolve(place), place),
@@ -44,7 +45,7 @@ impl Place {
         }
     }
 
-    /// Whether something is there that could be opened.
+    /// Returns `true` if there is a device that could be opened.
     pub(super) fn is_there(&self) -> bool {
         match self {
             Place::Kernel(place) => {
@@ -59,14 +60,12 @@ impl Place {
 /// An open device.
 #[derive(Debug)]
 pub(super) enum Device {
-    /// Of the kernel.
     Kernel(KernelDevice),
-    /// A stand-in.
     StandIn(StandInDevice),
 }
 
 impl Device {
-    /// Opens the device (which starts it), sets the timeout and finds out what the driver can do.
+    /// Opens the device (which starts it), sets the timeout, and determines the driver's abilities.
     pub(super) fn open(
         place: &Place,
         timeout_seconds: u32,
@@ -80,7 +79,7 @@ impl Device {
         }
     }
 
-    /// Pets: sets this timeout, or leaves it as it is. Returns the timeout read back, or the error number.
+    /// Pets: sets this timeout, or leaves it unchanged. Returns the timeout read back, or the error number.
     pub(super) fn pet(&mut self, timeout_seconds: Option<u32>) -> Result<u32, u32> {
         match self {
             Self::Kernel(device) => device.pet(timeout_seconds),
@@ -88,7 +87,7 @@ impl Device {
         }
     }
 
-    /// What the device itself says at this moment: seconds until the reset, and the pretimeout; `None` where it does not.
+    /// Returns the seconds until the reset and the pretimeout as the device reports them; `None` if it does not.
     pub(super) fn says(&self) -> (Option<u32>, Option<u32>) {
         match self {
             Self::Kernel(device) => device.says(),
@@ -96,7 +95,7 @@ impl Device {
         }
     }
 
-    /// Resets what the device should have reset: the machine, or the simulated node. Returns only if that failed.
+    /// Resets the machine, or the simulated node, in place of the device. Returns only if that failed.
     pub(super) fn reset_machine(&mut self) {
         match self {
             Self::Kernel(_) => system_calls::reset_machine(),
@@ -126,7 +125,7 @@ mod tests {
         missing(Place::Kernel("/dev/no-such-watchdog".into()), "/dev/no-such-watchdog");
         missing(Place::Kernel("No such identity".into()), "No such identity");
         missing(Place::StandIn("/no/socket".into()), "/no/socket");
-        // A device that somebody has open, if none that is a watchdog.
+        // An open device of this process stands for a busy watchdog.
         let held = std::fs::File::open("/dev/null").unwrap();
         let busy = Place::Kernel("/dev/null".into()).refusal();
         assert!(matches!(busy, Some(Refusal::DeviceBusy { pid: 1.., .. })), "{busy:?}");

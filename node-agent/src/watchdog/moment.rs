@@ -1,4 +1,4 @@
-//! A moment on both clocks that a deadline counts on.
+//! A moment on both clocks on which a deadline counts.
 
 use ha_api_types::time::Now;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::fmt;
 /// Nanoseconds in a millisecond.
 const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
-/// A moment of this boot, read on two clocks at once.
+/// A moment of this boot, read on two clocks together.
 ///
-/// `CLOCK_MONOTONIC_RAW` keeps the rate that the hardware has (no time daemon slews it) but stands still
-/// while the machine is suspended; `CLOCK_BOOTTIME` counts the suspend. A deadline counts on both and the
-/// earlier wins (`FENCING.md` 3), so neither a slewed clock nor a suspend can lengthen it.
+/// `CLOCK_MONOTONIC_RAW` keeps the rate of the hardware (no time daemon slews it) but stops while the machine is
+/// suspended; `CLOCK_BOOTTIME` includes the suspend. A deadline counts on both, and the earlier one wins (`FENCING.md`
+/// 3). So neither a slewed clock nor a suspend can lengthen it.
 ///
 /// Agent and daemon must share the time namespace; a deadline from another one is refused as too far away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// `CLOCK_MONOTONIC_RAW`, in nanoseconds.
+    /// `CLOCK_MONOTONIC_RAW`, nanoseconds.
     pub monotonic_raw_ns: u64,
-    /// `CLOCK_BOOTTIME`, in nanoseconds.
+    /// `CLOCK_BOOTTIME`, nanoseconds.
     pub boottime_ns: u64,
 }
 
 impl Moment {
-    /// The same moment read as `ns` on both clocks, for tests and simulated worlds without suspend.
+    /// Creates a moment with the same value on both clocks, for tests and simulations without suspend.
     pub const fn both(ns: u64) -> Self {
         Self { monotonic_raw_ns: ns, boottime_ns: ns }
     }
 
-    /// This moment moved into the future by `ms` milliseconds on both clocks (it stops at the end of time).
+    /// Returns the moment `ms` milliseconds later on both clocks, saturating at the largest value.
     #[must_use]
     pub const fn plus_ms(self, ms: u64) -> Self {
         let ns = ms.saturating_mul(NANOSECONDS_PER_MILLISECOND);
@@ -37,7 +37,7 @@ impl Moment {
         }
     }
 
-    /// Nanoseconds from this moment to `deadline` on the clock that gets there first; `None` once either
+    /// Returns the nanoseconds from this moment to `deadline` on the clock that reaches it first; `None` once either
     /// clock is past it. Exactly at the deadline it is `Some(0)`.
     pub const fn left_ns(self, deadline: Self) -> Option<u64> {
         match (
@@ -49,21 +49,22 @@ impl Moment {
         }
     }
 
-    /// Nanoseconds from this moment to `later` on the clock that says more; 0 when `later` is not later.
-    /// The bound to use where too long is the dangerous side.
+    /// Returns the nanoseconds from this moment to `later` on the clock with the larger difference; 0 if `later` is not
+    /// later. This is the bound for cases in which a longer time is the dangerous one.
     pub const fn longest_ns(self, later: Self) -> u64 {
         let raw = later.monotonic_raw_ns.saturating_sub(self.monotonic_raw_ns);
         let boot = later.boottime_ns.saturating_sub(self.boottime_ns);
         if raw > boot { raw } else { boot }
     }
 
-    /// Whether this moment comes before `other` on at least one clock.
+    /// Returns `true` if this moment is before `other` on at least one clock.
     pub const fn is_earlier_on_a_clock(self, other: Self) -> bool {
         self.monotonic_raw_ns < other.monotonic_raw_ns || self.boottime_ns < other.boottime_ns
     }
 }
 
-/// Rounded down to milliseconds, as a core's present is: a deadline counted from it is never too late.
+/// Rounds down to milliseconds, as the core's clock readings do, so a deadline that counts from the moment is never too
+/// late.
 impl From<&Now> for Moment {
     fn from(now: &Now) -> Self {
         Self {

@@ -1,13 +1,13 @@
-//! What agent and watchdog daemon say to each other: numbered, versioned messages of one fixed size.
+//! The protocol between agent and watchdog daemon: numbered, versioned messages of one fixed size.
 //!
-//! Transport: a `SOCK_SEQPACKET` Unix socket. The daemon speaks first: it greets with [`Notice::Welcome`] or
-//! says why it does not serve this peer, and closes. After that every [`Request`] gets exactly one [`Reply`],
-//! in order; a [`Reply`] that answers number 0 is a notice that nobody asked for.
+//! Transport: a `SOCK_SEQPACKET` Unix socket. The daemon sends first: it greets with [`Notice::Welcome`], or it refuses
+//! the peer with a reason and closes. After that every [`Request`] gets exactly one [`Reply`], in order. A [`Reply`]
+//! that answers number 0 is an unrequested notice.
 //!
 //! # Guarantees
-//! - A request that was acknowledged with [`Outcome::Done`] holds, and its effect on the device has already
-//!   happened: after a deadline the device runs with a timeout that this deadline allows.
-//! - What was armed outlives the connection: the daemon goes on petting until the last deadline, no longer.
+//! - A request that was acknowledged with [`Outcome::Done`] holds, and its effect on the device has already happened:
+//!   after a deadline the device runs with a timeout that this deadline allows.
+//! - An armed device outlives the connection: the daemon keeps petting until the last deadline, and no longer.
 //!
 //! # Assumptions
 //! - Requests are numbered 1, 2, 3 … on each connection; a gap or a repetition ends the connection.
@@ -25,48 +25,48 @@ use super::moment::Moment;
 use ha_api_types::record::{WatchdogKind, WatchdogReport};
 use ha_api_types::timing::{Timings, WatchdogBounds};
 
-/// The version of the messages; both sides must speak the same one.
+/// The version of the messages; both sides must use the same one.
 pub const VERSION: u16 = 1;
 
-/// Where the daemon listens unless told otherwise.
+/// The daemon's default socket.
 pub const DEFAULT_SOCKET: &str = "/run/hactl/watchdog.sock";
 
-/// What the agent asks of the daemon.
+/// A request from the agent to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Open the device, set its timeout and start petting; on an armed device, change its timing.
     Arm(Arm),
-    /// A heartbeat committed: pet until this moment and not longer, whatever was said before.
+    /// Pet until this moment and no longer, because a heartbeat committed. It replaces every earlier deadline.
     ///
-    /// Legal only with a deadline that a commit has proven (`FENCING.md` 3). One that comes after the last
-    /// deadline has passed is good as long as it lies in the future itself: each deadline stands on its own
-    /// commit, and every observer counts from that commit or later.
+    /// Only a deadline that a commit has proven is legal (`FENCING.md` 3). A deadline that arrives after the last one
+    /// has passed is valid as long as it is in the future itself. Each deadline depends on its own commit, and every
+    /// observer counts from that commit or later.
     Deadline(Moment),
-    /// The node is empty (no exclusive service, worker or permit outstanding): pet without a deadline.
+    /// Pet without a deadline, because the node is empty (no exclusive service, worker or permit is outstanding).
     Stay,
-    /// A heartbeat with `armed: false` committed: stop the device.
+    /// Stop the device, because a heartbeat with `armed: false` committed.
     Release,
-    /// Say how things stand; changes nothing.
+    /// Report the status; changes nothing.
     Query,
 }
 
-/// How to arm: what to ask of the device and what the agent's timing can bear.
+/// The parameters of arming: the device's timeout, and the limits of the agent's timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arm {
-    /// The timeout to ask of the device (Tw), in seconds.
+    /// The timeout to request from the device (Tw), seconds.
     pub timeout_seconds: u32,
-    /// The largest timeout, as read back, that the agent's W bears.
+    /// The largest timeout, as read back, that the agent's W allows.
     pub largest: LargestTimeouts,
-    /// How long a committed heartbeat is good for (Th), in milliseconds: no deadline can be further away.
+    /// Validity of a committed heartbeat (Th), milliseconds: no deadline can be further away.
     pub heartbeat_valid_ms: u32,
-    /// The deadline proven last. `None` claims that the node is empty, like [`Request::Stay`]: a first
-    /// deadline must follow, and be acknowledged, before anything may start.
+    /// The deadline proven last. `None` claims that the node is empty, like [`Request::Stay`]: a first deadline must
+    /// follow, and be acknowledged, before any service may start.
     pub deadline: Option<Moment>,
 }
 
 impl Arm {
-    /// Arms with these timings: the device must take the timeout as configured, so that the W that an
-    /// operator computes from the configuration is the W in force.
+    /// Returns the parameters for these timings. The device must accept the configured timeout, so that the W that an
+    /// operator computes from the configuration is the active W.
     pub fn of_timings(timings: &Timings, deadline: Option<Moment>) -> Self {
         let whole = |ms: u64| u32::try_from(ms).unwrap_or(u32::MAX);
         let timeout_seconds = whole(timings.watchdog_timeout_ms.div_ceil(1000));
@@ -83,20 +83,20 @@ impl Arm {
     }
 }
 
-/// The largest timeouts that keep the inequality of `FENCING.md` 4 true, one per kind of device, in whole
-/// seconds; 0 means that this kind cannot be borne at all.
+/// The largest timeouts that satisfy the inequality of `FENCING.md` 4, one per kind of device, in whole seconds; 0
+/// excludes that kind of device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargestTimeouts {
     /// For sliding timeouts with a retained descriptor.
     pub sliding_retained_seconds: u32,
     /// For a fixed timeout with a retained descriptor.
     pub fixed_retained_seconds: u32,
-    /// For a descriptor that nobody keeps when the daemon dies.
+    /// For a descriptor that is not retained when the daemon dies.
     pub not_retained_seconds: u32,
 }
 
 impl LargestTimeouts {
-    /// The limit that holds for a device of these properties, in seconds.
+    /// Returns the limit for a device with these properties, seconds.
     pub const fn of(self, sliding: bool, retained: bool) -> u32 {
         match (retained, sliding) {
             (true, true) => self.sliding_retained_seconds,
@@ -106,135 +106,135 @@ impl LargestTimeouts {
     }
 }
 
-/// What the daemon says.
+/// A message from the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The number of the request that this answers; 0 for a notice.
     pub answers: u64,
-    /// How it went, or what happened.
+    /// The outcome of the request, or the notice.
     pub outcome: Outcome,
-    /// How things stand after it.
+    /// The daemon's status after it.
     pub status: Status,
 }
 
-/// How a request went, or what a notice is about.
+/// The outcome of a request, or a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done as asked; the device already follows it.
+    /// The request was executed; the device already follows it.
     Done,
-    /// Not done, and nothing has changed unless the refusal says otherwise.
+    /// The request was not executed. Nothing has changed unless the refusal says otherwise.
     Refused(Refusal),
-    /// Nobody asked: this happened.
+    /// An unrequested notice.
     Notice(Notice),
 }
 
-/// What the daemon tells without being asked.
+/// A notice that the daemon sends without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The connection is served.
+    /// The daemon serves the connection.
     Welcome,
-    /// The deadline passed: no more pets, the machine is about to be reset.
+    /// The deadline has passed: the daemon stops petting, and the machine is about to be reset.
     Expired,
-    /// The device did not take a pet (an errno); the daemon goes on trying while it may.
+    /// The device did not take a pet; the daemon keeps trying while it may.
     DeviceFailed {
-        /// The error number the kernel gave.
+        /// The error number from the kernel.
         errno: u32,
     },
-    /// The device was found to give more time than it was asked for: it counts as fixed from now on.
+    /// The device accepted a longer timeout than requested: it counts as fixed from now on.
     NotSliding,
 }
 
-/// How things stand.
+/// The daemon's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// What the daemon does at the moment.
+    /// The present state.
     pub state: State,
-    /// The device, while it is held open.
+    /// The device, while it is open.
     pub device: Option<DeviceFacts>,
-    /// When the device was last petted with success.
+    /// Time of the last successful pet.
     pub last_pet: Option<Moment>,
-    /// The least time that was left on the device when it was petted, since it was armed, in milliseconds.
+    /// The least time left on the device at any pet since arming, milliseconds.
     pub smallest_margin_ms: Option<u32>,
-    /// What the daemon was permitted.
+    /// The privileges that the daemon has.
     pub privileges: Privileges,
-    /// By how much the latest pet since it was armed came too late, in milliseconds: how late the loop was woken.
+    /// The longest delay of a pet since arming, milliseconds: how late the loop was woken.
     pub worst_lateness_ms: Option<u32>,
-    /// Seconds until the reset as the driver itself says; `None` where it does not.
+    /// Seconds until the reset as the driver reports them; `None` if it does not.
     pub time_left_seconds: Option<u32>,
-    /// The pretimeout in force, in seconds; it should be 0. `None` where the driver has none.
+    /// The active pretimeout, seconds; it should be 0. `None` if the driver has none.
     pub pretimeout_seconds: Option<u32>,
-    /// The device has refused a pet, and has not taken pets for a whole timeout since it was armed again. The daemon resets
-    /// the machine itself when the deadline passes.
+    /// `true` if the device has refused a pet, and has not taken pets for a whole timeout since it was armed again. The
+    /// daemon then resets the machine itself when the deadline passes.
     pub takes_no_pets: bool,
 }
 
-/// What the system permitted the daemon; it works without, but less surely on a starved machine.
+/// The daemon's privileges. It works without them, but less reliably on a starved machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Privileges {
-    /// It runs with real-time priority.
+    /// `true` if the daemon runs with real-time priority.
     pub real_time: bool,
-    /// Its memory is locked.
+    /// `true` if the daemon's memory is locked.
     pub memory_locked: bool,
 }
 
-/// What the daemon does.
+/// The state of the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is guarded. The device is closed, or, where it cannot be stopped any more (`nowayout`), it
-    /// is petted without a deadline.
+    /// Nothing is guarded. The device is closed or, if it cannot be stopped any more (`nowayout`), petted without a
+    /// deadline.
     #[default]
     Released,
-    /// Petting until the deadline.
+    /// The daemon pets until the deadline.
     Armed {
         /// The deadline proven last (D).
         deadline: Moment,
     },
-    /// The node is empty: petting without a deadline.
+    /// The daemon pets without a deadline, because the node is empty.
     Staying,
-    /// The deadline has passed: not petting, the reset is near. A later proven deadline or an empty node
-    /// still ends it, should the device leave time for that.
+    /// The deadline has passed: the daemon does not pet, and the reset is near. A later proven deadline or an empty
+    /// node still ends this state, if the device leaves time for that.
     Expired {
         /// The deadline that passed.
         deadline: Moment,
     },
 }
 
-/// What sort of device it is.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// A watchdog device of the kernel.
     Kernel,
-    /// The stand-in process, for the sandbox and tests.
+    /// The simulated watchdog, for the sandbox and tests.
     StandIn,
 }
 
-/// What is known of an open device.
+/// The facts about an open device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// What sort it is.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// The name the driver gives itself, padded with zeros.
+    /// The driver's identity, padded with zeros.
     pub identity: Name,
-    /// Where it is: its path, or the end of a longer one.
+    /// The device's path, or the end of a longer one.
     pub place: Name,
-    /// The timeout as read back when it was last set in full (Tw), in seconds.
+    /// The timeout as read back when it was last set in full (Tw), seconds.
     pub timeout_seconds: u32,
-    /// The smallest timeout the driver takes, in seconds.
+    /// The smallest timeout that the driver accepts, seconds.
     pub smallest_timeout_seconds: u32,
-    /// The largest timeout the driver takes, in seconds.
+    /// The largest timeout that the driver accepts, seconds.
     pub largest_timeout_seconds: u32,
-    /// Whether setting a timeout pets as well and is taken as asked, so that the timeout can follow the
-    /// deadline; else it is fixed.
+    /// `true` if setting a timeout also pets and is accepted unchanged, so that the timeout can follow the deadline.
+    /// Otherwise the timeout is fixed.
     pub sliding: bool,
-    /// Whether the descriptor outlives the daemon (the service manager keeps it), so that the daemon's
-    /// death does not give the device another period.
+    /// `true` if the descriptor outlives the daemon (the service manager keeps it), so that the daemon's death does not
+    /// give the device another period.
     pub descriptor_retained: bool,
-    /// Whether the device cannot be stopped once started.
+    /// `true` if the device cannot be stopped once started.
     pub nowayout: bool,
 }
 
 impl DeviceFacts {
-    /// What the agent reports of the device.
+    /// Returns the device's part of the node report.
     pub fn report(&self) -> WatchdogReport {
         WatchdogReport {
             kind: match self.kind {
@@ -250,7 +250,7 @@ impl DeviceFacts {
         }
     }
 
-    /// What W is computed from.
+    /// Returns the properties from which W is computed.
     pub fn bounds(&self) -> WatchdogBounds {
         WatchdogBounds {
             timeout_ms: u64::from(self.timeout_seconds) * 1000,
@@ -260,15 +260,15 @@ impl DeviceFacts {
     }
 }
 
-/// A short name in a fixed place: no allocation, at most 31 bytes of UTF-8.
+/// A short name of fixed size: no allocation, at most 31 bytes of UTF-8.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Name([u8; Name::BYTES]);
 
 impl Name {
-    /// The room it takes; the last byte is always 0.
+    /// Size of a name, bytes; the last byte is always 0.
     pub const BYTES: usize = 32;
 
-    /// Takes what fits of `bytes`, up to the first zero.
+    /// Creates a name from the bytes up to the first zero, truncated if necessary.
     pub fn new(bytes: &[u8]) -> Self {
         let mut name = [0; Self::BYTES];
         for (to, from) in
@@ -279,12 +279,13 @@ impl Name {
         Self(name)
     }
 
-    /// Takes the end of `bytes` if they do not fit, as the end of a path says most.
+    /// Creates a name from the end of `bytes` if they are too long, because the end of a path is its most specific
+    /// part.
     pub fn tail(bytes: &[u8]) -> Self {
         Self::new(bytes.get(bytes.len().saturating_sub(Self::BYTES - 1)..).unwrap_or_default())
     }
 
-    /// The text; what is not UTF-8 at its end is left out.
+    /// Returns the text, without an incomplete character at its end.
     pub fn as_str(&self) -> &str {
         let used = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
         match str::from_utf8(used) {
@@ -308,27 +309,27 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// The timing in force, as the agent gave it.
+/// The active timing, as the agent set it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// The timeout of a full pet (Tw), in seconds.
+    /// The timeout of a full pet (Tw), seconds.
     pub timeout_seconds: u32,
     /// The limits of the agent's W.
     pub largest: LargestTimeouts,
-    /// Th, in milliseconds.
+    /// Th, milliseconds.
     pub heartbeat_valid_ms: u32,
 }
 
-/// What the daemon keeps outside itself next to the retained descriptor, so that the next daemon goes on
+/// The state that the daemon keeps outside its process, with the retained descriptor, so that the next daemon continues
 /// exactly where this one ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
     /// The state.
     pub state: State,
-    /// The device, while open.
+    /// The device, while it is open.
     pub device: Option<DeviceFacts>,
     /// The timing, once armed.
     pub timing: Option<Timing>,
-    /// The device has refused a pet, as in [`Status::takes_no_pets`].
+    /// `true` if the device has refused a pet, as in [`Status::takes_no_pets`].
     pub takes_no_pets: bool,
 }

@@ -1,4 +1,4 @@
-//! Unix sockets that keep messages apart: what agent, daemon and stand-in talk over.
+//! Unix sockets with message boundaries, used between agent, daemon and simulated watchdog.
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-/// How many connections may wait to be looked at.
+/// Number of connections that may wait to be accepted.
 const BACKLOG: i32 = 8;
 
 fn new_socket() -> Result<OwnedFd, Errno> {
@@ -23,7 +23,7 @@ pub(super) fn connect(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Connects to the socket at this path without ever blocking, neither here nor later.
+/// Connects to the socket at this path; neither the connection nor its later use blocks.
 pub(super) fn connect_nonblocking(path: &Path) -> Result<OwnedFd, Errno> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
@@ -31,8 +31,8 @@ pub(super) fn connect_nonblocking(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Listens at this path, without blocking. What an earlier process left there is removed: the caller holds
-/// the lock that keeps a second one away.
+/// Listens at this path without blocking. The socket file of an earlier process is removed: the caller holds the lock
+/// that excludes a second process.
 pub(super) fn listen_at(path: &Path) -> Result<UnixListener, Errno> {
     match nix::unistd::unlink(path) {
         Ok(()) | Err(Errno::ENOENT) => {}
@@ -51,18 +51,17 @@ pub(super) fn send(socket: &impl AsRawFd, message: &[u8]) -> Result<(), Errno> {
     send_message(socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL).map(drop)
 }
 
-/// Sends one message as a whole or fails at once.
+/// Sends one message as a whole, or fails immediately.
 pub(super) fn send_now(socket: &impl AsRawFd, message: &[u8]) -> Result<(), Errno> {
     send_message(socket.as_raw_fd(), message, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT).map(drop)
 }
 
-/// Receives one message, waiting for it; its real length, which may exceed the buffer. 0: the other side
-/// has closed.
+/// Waits for one message. Returns its real length, which may exceed the buffer; 0 if the other side has closed.
 pub(super) fn receive(socket: &impl AsRawFd, message: &mut [u8]) -> Result<usize, Errno> {
     recv(socket.as_raw_fd(), message, MsgFlags::MSG_TRUNC)
 }
 
-/// Receives one message if there is one, else `EAGAIN`.
+/// Receives one message if there is one, otherwise fails with `EAGAIN`.
 pub(super) fn receive_now(socket: &impl AsRawFd, message: &mut [u8]) -> Result<usize, Errno> {
     recv(socket.as_raw_fd(), message, MsgFlags::MSG_TRUNC | MsgFlags::MSG_DONTWAIT)
 }

@@ -1,15 +1,14 @@
-//! The stand-in watchdog: a process outside a node's tree that kills the tree as a kernel's watchdog resets a machine.
+//! The simulated watchdog: a process outside a node's tree that kills the tree as a kernel's watchdog resets a machine.
 //!
-//! For the sandbox and tests only; a leader accepts it only with `fencing.allowStandIn`.
+//! It is for the sandbox and tests only; a leader accepts it only with `fencing.allowStandIn`.
 //!
 //! # Guarantees
-//! - Its timer runs on whatever becomes of the daemon that started it: a dropped connection neither stops
-//!   nor restarts it (so the descriptor counts as retained), and it fires also when the daemon is dead.
-//! - A process that it is told to kill is held by a process descriptor: a later process of the same number
-//!   is never hit.
+//! - The timer is independent of the daemon that started it. A lost connection neither stops nor restarts the timer (so
+//!   the descriptor counts as retained), and the timer also fires when the daemon is dead.
+//! - Each process to kill is held by a pidfd: a later process with the same pid is never killed.
 //!
 //! # Caveats
-//! It proves nothing about a machine: whoever stops or kills it has taken the fence away.
+//! The simulated watchdog proves nothing about a machine: stopping or killing this process removes the protection.
 
 mod target;
 pub(crate) mod timer;
@@ -56,7 +55,7 @@ pub struct Options {
     pub log: Option<PathBuf>,
 }
 
-/// Runs until the timer has fired, the targets are gone, or it is told to end.
+/// Runs until the timer has fired, the targets are gone, or a signal tells it to exit.
 pub fn run(options: &Options) -> Result<()> {
     let mut targets = Targets::of(options)?;
     let listener = seqpacket::listen_at(&options.socket)
@@ -67,7 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     let ended = Loop { listener, signals, holder: None, timer: Timer::new() }.run(&mut targets)?;
     match ended {
         Ended::Fired => {
-            // Kill first, talk later.
+            // The kill comes before any output.
             let failures = targets.kill();
             log.line("expired: the node's tree is killed");
             for failure in failures {
@@ -86,15 +85,15 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// The signals that mean something here, as a descriptor: SIGTERM and SIGINT end the program; SIGUSR1 makes the device refuse
-/// every pet, SIGUSR2 makes it take pets again.
+/// Returns a descriptor for the signals that this program handles. SIGTERM and SIGINT end it. SIGUSR1 makes the device
+/// refuse every pet; SIGUSR2 makes it take pets again.
 fn signals() -> Result<SignalFd> {
     let set = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1, Signal::SIGUSR2]);
     set.thread_block().context("block signals")?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).context("receive signals")
 }
 
-/// Why the loop ended.
+/// The reason for which the loop ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Fired,
@@ -169,12 +168,12 @@ impl Loop {
         }
     }
 
-    /// One holder at a time, as with a kernel's device.
+    /// Accepts one holder at a time, as a kernel's device does.
     fn accept(&mut self) {
         while let Ok((peer, _)) = self.listener.accept() {
             if self.holder.is_some() {
                 let busy = Answer::Failed((Errno::EBUSY as i32).unsigned_abs());
-                // The peer may have gone already; then there is nobody to tell.
+                // Sending fails if the peer is already gone, which needs no handling.
                 let _ = seqpacket::send_now(&peer, &wire::encode_answer(0, busy));
             } else {
                 self.holder = Some(peer);
@@ -183,7 +182,7 @@ impl Loop {
     }
 }
 
-/// Lines for tests and people, with the time, on standard output and in a file.
+/// A log with timestamps, for tests and operators, on standard output and in a file.
 struct Log {
     file: Option<File>,
 }
@@ -205,7 +204,7 @@ impl Log {
         let wall_ms = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis());
         let wall = ha_api_types::time::Timestamp::from_unix_ms(i128::try_from(wall_ms).unwrap_or(0));
         let line = format!("{wall} boottime_ms={now} pid={} {text}\n", std::process::id());
-        // Nobody may listen on standard output any more; that must not keep it from its work.
+        // Standard output may be closed; that must not stop the program.
         let _ = std::io::stdout().write_all(line.as_bytes());
         if let Some(file) = &mut self.file {
             let _ = file.write_all(line.as_bytes());

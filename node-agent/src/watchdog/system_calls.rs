@@ -1,6 +1,6 @@
-//! The system calls that no safe wrapper exists for: the watchdog's ioctls, real-time priority, process descriptors.
+//! System calls without a safe wrapper: the watchdog's ioctls, real-time priority, pidfds.
 //!
-//! The only file of the project with unsafe code; what it offers is safe.
+//! This is the only file of the project with unsafe code; its functions are safe.
 #![allow(unsafe_code, reason = "ioctls and system calls without a safe wrapper, each with its reason")]
 
 use nix::errno::Errno;
@@ -23,7 +23,7 @@ pub(super) const OPTION_KEEP_ALIVE: u32 = 0x8000;
 pub(super) struct WatchdogInfo {
     /// The options, as bits.
     pub(super) options: u32,
-    /// The version of the firmware, where there is one.
+    /// The version of the firmware, if there is one.
     pub(super) firmware_version: u32,
     /// The name of the driver, padded with zeros.
     pub(super) identity: [u8; 32],
@@ -42,7 +42,7 @@ mod ioctl {
     nix::ioctl_read!(get_time_left, b'W', 10, c_int);
 }
 
-/// `WDIOC_GETSUPPORT`: options and identity.
+/// Returns options and identity (`WDIOC_GETSUPPORT`).
 pub(super) fn get_support(device: &impl AsFd) -> Result<WatchdogInfo, Errno> {
     let mut info = WatchdogInfo::default();
     // SAFETY: the descriptor is open for the length of the call and `info` has the kernel's layout.
@@ -50,7 +50,7 @@ pub(super) fn get_support(device: &impl AsFd) -> Result<WatchdogInfo, Errno> {
     Ok(info)
 }
 
-/// `WDIOC_KEEPALIVE`: pets without changing the timeout.
+/// Pets without changing the timeout (`WDIOC_KEEPALIVE`).
 pub(super) fn keep_alive(device: &impl AsFd) -> Result<(), Errno> {
     let mut unused = 0;
     // SAFETY: the descriptor is open for the length of the call; the kernel writes an int at most.
@@ -58,8 +58,8 @@ pub(super) fn keep_alive(device: &impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `WDIOC_SETTIMEOUT`: sets the timeout in seconds, pets (with drivers on the kernel's watchdog core), and
-/// says what the driver made of it.
+/// Sets the timeout, seconds, and pets (with drivers on the kernel's watchdog core). Returns the timeout that the
+/// driver has chosen (`WDIOC_SETTIMEOUT`).
 pub(super) fn set_timeout(device: &impl AsFd, seconds: u32) -> Result<u32, Errno> {
     let mut timeout = libc::c_int::try_from(seconds).map_err(|_| Errno::EINVAL)?;
     // SAFETY: the descriptor is open for the length of the call; the kernel reads and writes one int.
@@ -67,7 +67,7 @@ pub(super) fn set_timeout(device: &impl AsFd, seconds: u32) -> Result<u32, Errno
     u32::try_from(timeout).map_err(|_| Errno::ERANGE)
 }
 
-/// `WDIOC_GETTIMEOUT`: the timeout in force, in seconds.
+/// Returns the active timeout, seconds (`WDIOC_GETTIMEOUT`).
 pub(super) fn get_timeout(device: &impl AsFd) -> Result<u32, Errno> {
     let mut timeout = 0;
     // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
@@ -75,7 +75,7 @@ pub(super) fn get_timeout(device: &impl AsFd) -> Result<u32, Errno> {
     u32::try_from(timeout).map_err(|_| Errno::ERANGE)
 }
 
-/// `WDIOC_GETTIMELEFT`: seconds until the reset, where the driver knows.
+/// Returns the seconds until the reset, if the driver knows them (`WDIOC_GETTIMELEFT`).
 pub(super) fn get_time_left(device: &impl AsFd) -> Result<u32, Errno> {
     let mut left = 0;
     // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
@@ -83,7 +83,8 @@ pub(super) fn get_time_left(device: &impl AsFd) -> Result<u32, Errno> {
     u32::try_from(left).map_err(|_| Errno::ERANGE)
 }
 
-/// `WDIOC_SETPRETIMEOUT`: so many seconds before the reset the kernel does what its pretimeout governor says; 0: nothing.
+/// Sets how many seconds before the reset the kernel runs its pretimeout governor; 0 disables it
+/// (`WDIOC_SETPRETIMEOUT`).
 pub(super) fn set_pretimeout(device: &impl AsFd, seconds: u32) -> Result<(), Errno> {
     let mut pretimeout = libc::c_int::try_from(seconds).map_err(|_| Errno::EINVAL)?;
     // SAFETY: the descriptor is open for the length of the call; the kernel reads and writes one int.
@@ -91,7 +92,7 @@ pub(super) fn set_pretimeout(device: &impl AsFd, seconds: u32) -> Result<(), Err
     Ok(())
 }
 
-/// `WDIOC_GETPRETIMEOUT`: the pretimeout in force, in seconds.
+/// Returns the active pretimeout, seconds (`WDIOC_GETPRETIMEOUT`).
 pub(super) fn get_pretimeout(device: &impl AsFd) -> Result<u32, Errno> {
     let mut pretimeout = 0;
     // SAFETY: the descriptor is open for the length of the call; the kernel writes one int.
@@ -101,8 +102,8 @@ pub(super) fn get_pretimeout(device: &impl AsFd) -> Result<u32, Errno> {
 
 /// Resets the machine now, as its watchdog would. Returns only if the kernel refuses.
 ///
-/// The emergency restart of the kernel (`b` of its system request) asks no driver. `reboot(2)` comes second: it shuts devices
-/// down first, which takes time while services still run, and may hang with the very device that has failed.
+/// The kernel's emergency restart (`b` of its system request) involves no driver. `reboot(2)` comes second: it shuts
+/// devices down first. That takes time while services still run, and may hang on the very device that has failed.
 pub(super) fn reset_machine() {
     let flags = nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_CLOEXEC;
     if let Ok(request) = nix::fcntl::open(c"/proc/sysrq-trigger", flags, nix::sys::stat::Mode::empty()) {
@@ -112,9 +113,9 @@ pub(super) fn reset_machine() {
     unsafe { libc::reboot(libc::RB_AUTOBOOT) };
 }
 
-/// Gives this thread first-in-first-out real-time priority, not inherited by children.
+/// Gives this thread FIFO real-time priority, which children do not inherit.
 ///
-/// The kernel itself is asked: musl's function of that name refuses always, since it cannot do what POSIX says of it.
+/// This calls the kernel directly: musl's function of that name always fails, because it cannot do what POSIX requires.
 pub(super) fn become_real_time(priority: i32) -> Result<(), Errno> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: process 0 is this thread; the kernel's `sched_param` is one int, which lives over the call.
@@ -122,17 +123,17 @@ pub(super) fn become_real_time(priority: i32) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// `pidfd_open`: a descriptor of this process that a later process of the same number is not.
+/// Returns a pidfd of this process, which never refers to a later process with the same pid (`pidfd_open`).
 pub(super) fn open_process(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::ESRCH)?;
-    // SAFETY: the call takes two integers; a descriptor that it returns belongs to nobody else.
+    // SAFETY: the call takes two integers; a descriptor that it returns has no other owner.
     unsafe {
         let descriptor = Errno::result(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
         Ok(OwnedFd::from_raw_fd(i32::try_from(descriptor).map_err(|_| Errno::EBADF)?))
     }
 }
 
-/// `pidfd_send_signal`: kills the process of this descriptor.
+/// Kills the process of this pidfd (`pidfd_send_signal`).
 pub(super) fn kill_process(process: &impl AsFd) -> Result<(), Errno> {
     let no_info = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the descriptor is open for the length of the call; no information is passed.
@@ -142,15 +143,15 @@ pub(super) fn kill_process(process: &impl AsFd) -> Result<(), Errno> {
     Errno::result(result).map(drop)
 }
 
-/// The descriptors that the service manager hands over (`LISTEN_FDS`), with their names; only the first
-/// call gets them.
+/// Returns the descriptors that the service manager passes (`LISTEN_FDS`), with their names. Only the first call gets
+/// them.
 pub(super) fn inherited_descriptors() -> std::io::Result<Vec<(String, OwnedFd)>> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::SeqCst) {
         return Ok(Vec::new());
     }
     let listed = sd_notify::listen_fds_with_names()?;
-    // SAFETY: the service manager opened these for this process alone, `listen_fds_with_names` checked
-    // that they are open, and `TAKEN` makes sure that each is taken once.
+    // SAFETY: the service manager opened these for this process alone, `listen_fds_with_names` checked that they are
+    // open, and `TAKEN` ensures that each is taken once.
     Ok(listed.map(|(raw, name)| (name, unsafe { OwnedFd::from_raw_fd(raw) })).collect())
 }

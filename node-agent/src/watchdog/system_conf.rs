@@ -1,16 +1,16 @@
-//! Whether the service manager's configuration leaves the watchdog to ha-watchdogd.
+//! Checks whether the service manager's configuration leaves the watchdog to ha-watchdogd.
 //!
-//! It reads systemd's files and asks nobody, so that it never waits for a service manager that hangs.
+//! The checks read systemd's files and ask no process, so they never wait for a service manager that hangs.
 
 use super::protocol::Refusal;
 use crate::doctor::ManagerSettings;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Where systemd looks, the strongest first.
+/// The directories of systemd's configuration, highest precedence first.
 const FOLDERS: [&str; 4] = ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
 
-/// Ways to sleep: the setting that allows one, and the target that begins it.
+/// Kinds of sleep: the setting that allows each, and the target that begins it.
 const SLEEPS: [(&str, &str); 4] = [
     ("AllowSuspend", "suspend.target"),
     ("AllowHibernation", "hibernate.target"),
@@ -18,17 +18,17 @@ const SLEEPS: [(&str, &str); 4] = [
     ("AllowSuspendThenHibernate", "suspend-then-hibernate.target"),
 ];
 
-/// The setting that pets the watchdog while the machine runs, and what it is if nobody sets it.
+/// The setting that makes systemd pet the watchdog while the machine runs, and its default.
 const RUNTIME: (&str, &str) = ("RuntimeWatchdogSec", "0");
 
-/// The setting that arms the watchdog anew at reboot, and what it is if nobody sets it.
+/// The setting that makes systemd arm the watchdog again at reboot, and its default.
 const REBOOT: (&str, &str) = ("RebootWatchdogSec", "10min");
 
-/// What of systemd's configuration takes the watchdog away from ha-watchdogd, one sentence each with the
-/// line that mends it. `root` is `/`, or a folder in a test.
+/// Returns the settings of systemd that conflict with ha-watchdogd, one sentence each with the suggested fix. `root` is
+/// `/`, or a directory in a test.
 ///
 /// # Caveats
-/// It says what the files say; a change counts after `systemctl daemon-reexec`.
+/// The result reflects the files; a change takes effect after `systemctl daemon-reexec`.
 pub fn problems(root: &Path) -> Vec<String> {
     let settings = settings(root);
     let problems =
@@ -36,14 +36,14 @@ pub fn problems(root: &Path) -> Vec<String> {
     problems.flatten().map(|(seen, help)| format!("{seen}: {help}")).collect()
 }
 
-/// Why the device may not be opened while systemd uses the watchdog too.
+/// Returns a refusal to open the device if systemd also uses the watchdog.
 pub fn refusal(root: &Path) -> Option<Refusal> {
     let settings = settings(root)?;
     let (runtime, reboot) = (settings.runtime_problem().is_some(), settings.reboot_problem().is_some());
     (runtime || reboot).then_some(Refusal::SharedWithManager { runtime, reboot })
 }
 
-/// systemd's own watchdogs as its files set them; `None` where systemd does not run.
+/// Returns systemd's own watchdog settings from its files; `None` if systemd does not run.
 pub fn settings(root: &Path) -> Option<ManagerSettings> {
     if !root.join("run/systemd/system").is_dir() {
         return None;
@@ -53,7 +53,8 @@ pub fn settings(root: &Path) -> Option<ManagerSettings> {
     Some(ManagerSettings { runtime: value(RUNTIME), reboot: value(REBOOT) })
 }
 
-/// Whether the service manager puts this machine to sleep in no way: its targets are masked, or its settings allow none.
+/// Returns `true` if the service manager cannot put this machine to sleep: its targets are masked, or its settings
+/// forbid all.
 pub fn sleep_is_off(root: &Path) -> bool {
     if !root.join("run/systemd/system").is_dir() {
         return false;
@@ -65,7 +66,7 @@ pub fn sleep_is_off(root: &Path) -> bool {
         })
     };
     if is_masked("sleep.target") {
-        // Every way to sleep requires it.
+        // Every kind of sleep requires this target.
         return true;
     }
     let set = values_of(root, "sleep.conf", &SLEEPS.map(|(setting, _)| setting));
@@ -78,12 +79,12 @@ fn is_no(value: &str) -> bool {
     ["no", "n", "false", "f", "off", "0"].iter().any(|no| value.eq_ignore_ascii_case(no))
 }
 
-/// The last value of each setting, in systemd's order: the main file, then the drop-ins by name.
+/// Returns the last value of each setting, in systemd's order: the main file, then the drop-ins by name.
 fn set_values(root: &Path) -> BTreeMap<String, String> {
     values_of(root, "system.conf", &[RUNTIME.0, REBOOT.0])
 }
 
-/// The same of any of systemd's configuration files.
+/// Returns the last value of each setting in any of systemd's configuration files.
 fn values_of(root: &Path, file_name: &str, wanted: &[&str]) -> BTreeMap<String, String> {
     let folders = || FOLDERS.iter().map(|folder| root.join(folder));
     let main = folders().map(|folder| folder.join(file_name)).find(|file| file.exists());
@@ -92,7 +93,7 @@ fn values_of(root: &Path, file_name: &str, wanted: &[&str]) -> BTreeMap<String, 
         for entry in std::fs::read_dir(folder.join(format!("{file_name}.d"))).into_iter().flatten().flatten()
         {
             if entry.path().extension().is_some_and(|extension| extension == "conf") {
-                // A file in a stronger folder hides one of the same name.
+                // A file in a directory of higher precedence hides one with the same name.
                 drop_ins.entry(entry.file_name()).or_insert_with(|| entry.path());
             }
         }
@@ -106,7 +107,7 @@ fn values_of(root: &Path, file_name: &str, wanted: &[&str]) -> BTreeMap<String, 
                 name => name,
             };
             if wanted.contains(&name) {
-                // Set to nothing: back to the default.
+                // An empty value restores the default.
                 match value.trim() {
                     "" => settings.remove(name),
                     value => settings.insert(name.to_owned(), value.to_owned()),
@@ -196,7 +197,7 @@ mod tests {
             &["RuntimeWatchdogSec=30", "10min"],
         );
         check(&[RUNNING, ("etc/systemd/system.conf", "[Manager]\nShutdownWatchdogSec = 0s\n")], &[]);
-        // The drop-in of the later name wins, and one in /etc hides its namesake in /usr/lib.
+        // The drop-in with the later name wins, and one in /etc hides the file of that name in /usr/lib.
         let vendor = ("usr/lib/systemd/system.conf.d/50-ha-watchdogd.conf", "RuntimeWatchdogSec=20s\n");
         check(&[RUNNING, shipped, vendor], &[]);
         check(&[RUNNING, shipped, ("run/systemd/system.conf.d/60-x.conf", "RebootWatchdogSec=off\n")], &[]);

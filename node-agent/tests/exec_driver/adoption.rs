@@ -1,4 +1,4 @@
-//! The agent ends and services go on: the next agent finds them, or how they ended.
+//! Services that outlive their agent: the next agent finds them, or how they ended.
 
 use crate::node::{Node, is_alive, signal, until};
 use ha_api_types::record::Observed;
@@ -80,7 +80,7 @@ async fn services_of_other_nodes_on_this_machine_are_left_alone() {
     second.driver.kill(&theirs).await.unwrap();
 }
 
-/// Writes a record as if the service ran as this process.
+/// Writes a record that names this process as the service.
 fn forge(node: &Node, boot_id: &str, pid: u32, started_ticks: u64) {
     let folder = node.path("state/exec/web");
     std::fs::create_dir_all(&folder).unwrap();
@@ -98,12 +98,12 @@ fn started_ticks(pid: u32) -> u64 {
 async fn a_pid_that_is_used_again_is_not_the_service() {
     let node = Node::new(false);
     let service = node.shell("exec tail -f $1/token");
-    // A session leader, as a main process is.
+    // The process is a session leader, as a main process is.
     let mut innocent =
         Command::new("setsid").args(["sleep", "1000000"]).stdin(Stdio::null()).spawn().unwrap();
     let pid = innocent.id();
     let ticks = started_ticks(pid);
-    // Another start time; and the right one, but of an earlier boot.
+    // The record has another start time, or the right one but of an earlier boot.
     for (boot_id, ticks) in [("boot1", ticks + 1), ("boot0", ticks)] {
         forge(&node, boot_id, pid, ticks);
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);

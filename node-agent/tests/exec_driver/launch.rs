@@ -1,4 +1,4 @@
-//! What a program finds when it begins, and why it may not begin.
+//! The environment of a program at its start, and the reasons for which it may not start.
 
 use crate::node::{Node, script, until};
 use ha_api_types::reason::Reason;
@@ -42,7 +42,7 @@ async fn what_cannot_run_here_says_why() {
     check_refused(&node, &json!({}), wrong, Reason::BadConfiguration, "command").await;
 }
 
-/// Starts it and returns the value of a line of its /proc/PID/status.
+/// Starts the service and returns the value of a line of its /proc/PID/status.
 fn status(node: &Node, key: &str) -> String {
     let text = fs::read_to_string(format!("/proc/{}/status", node.main_process().unwrap())).unwrap();
     text.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned()
@@ -54,7 +54,7 @@ fn forever(node: &Node) -> ServiceDefinition {
 
 #[tokio::test]
 async fn a_program_begins_clean() {
-    // An agent that was started with signals ignored, as by nohup, and leaks a descriptor.
+    // The agent was started with ignored signals, as by nohup, and leaks a descriptor.
     let wrapper = tempfile::tempdir().unwrap();
     let shim = wrapper.path().join("shim");
     let real = env!("CARGO_BIN_EXE_ha-exec-shim");
@@ -75,7 +75,7 @@ async fn a_program_begins_clean() {
     descriptors.sort();
     assert_eq!(descriptors, ["0", "1", "2"]);
     assert_eq!(fs::read_link(format!("/proc/{main}/fd/0")).unwrap().to_str(), Some("/dev/null"));
-    // Two signals belong to the C library, which lets nobody change them.
+    // Two signals belong to the C library, which does not allow changes to them.
     let of_the_library = 1 << 31 | 1 << 32;
     for mask in ["SigIgn:", "SigBlk:"] {
         let signals = u64::from_str_radix(&status(&node, mask), 16).unwrap();
@@ -100,7 +100,7 @@ async fn a_program_sees_its_environment_and_nothing_of_the_agent() {
     let seen = node.read("seen");
     let mut names: Vec<&str> = seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.sort_unstable();
-    // PWD, OLDPWD, SHLVL and _ are the shell's own.
+    // The shell itself sets PWD, OLDPWD, SHLVL and _.
     names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
     assert_eq!(names, ["COLOUR", "HA_NODE", "HA_RESOURCE", "HA_RESOURCE_UID", "HA_SERVICE_FOLDER", "PATH"]);
     for line in ["COLOUR=blue green", "HA_NODE=node1", "HA_RESOURCE=web", "HA_RESOURCE_UID=uid-1"] {

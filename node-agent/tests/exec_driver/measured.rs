@@ -1,4 +1,4 @@
-//! What a real service uses is what is measured, with and without a control group.
+//! The measured usage is that of the service, with and without a control group.
 
 use crate::node::{Node, until};
 use ha_api_types::resource::ServiceDefinition;
@@ -19,7 +19,7 @@ fn cpu_us(sample: &Sample) -> u64 {
     }
 }
 
-/// What the kernel has counted for a process itself, in microseconds.
+/// Returns the kernel's CPU time of the process alone, microseconds.
 fn of_process(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = text.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -31,7 +31,7 @@ fn of_process(pid: i32) -> u64 {
 async fn cpu_and_memory_are_those_of_the_service() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
-        // 64 MiB that are in memory; then one child works for ever, and one has worked and ended.
+        // 48 MiB stay in memory. One child works and ends; then the main process works indefinitely.
         let service = node.shell(
             "text=$(head -c 50331648 /dev/zero | tr '\\0' x); (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); \
              touch ready; while :; do :; done; echo $text",
@@ -43,7 +43,7 @@ async fn cpu_and_memory_are_those_of_the_service() {
         until("it has worked", || of_process(main) > 500_000).await;
         let before = of_process(main);
         let measured = sample(&node, &service).await.unwrap_or_else(|| panic!("nothing, cgroups {cgroups}"));
-        // What its children have used is in it, too, and nothing is counted twice.
+        // The usage includes that of the children, and nothing is counted twice.
         let most = 2 * of_process(main) + 5_000_000;
         let cpu = cpu_us(&measured);
         assert!((before..most).contains(&cpu), "{cpu} µs, {before}, {most}, cgroups {cgroups}");

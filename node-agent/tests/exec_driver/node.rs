@@ -1,4 +1,4 @@
-//! What the tests share: a node with its driver, services, and a view of processes that is not the driver's.
+//! Shared helpers: a node with its driver, services, and a view of processes that is independent of the driver.
 
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::resource::{Resource, ServiceDefinition};
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Long enough for the slowest machine; only what fails waits for it.
+/// A limit that suffices for the slowest machine; only a failing test reaches it.
 const CEILING: Duration = Duration::from_secs(60);
 
-/// A node's state directory and the driver on it.
+/// A node's state directory and its driver.
 pub(crate) struct Node {
     pub(crate) folder: Folder,
     pub(crate) driver: ExecDriver,
@@ -38,7 +38,7 @@ impl Node {
                 cgroups: true,
                 log_bytes_max: 1024 * 1024,
             },
-            // What is noticed is noticed without polling.
+            // Changes must be noticed without polling.
             monitor_interval: Duration::from_secs(3600),
             journal: false,
         };
@@ -48,7 +48,7 @@ impl Node {
         Node { folder, driver, events, settings }
     }
 
-    /// The agent ends; another one comes.
+    /// Ends the agent and starts another one.
     pub(crate) fn restart_agent(self) -> Node {
         self.restart_agent_with(|_| {})
     }
@@ -69,13 +69,13 @@ impl Node {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// A service that runs a shell script in the node's folder; `tail -f token` in it runs for ever and is seen by
-    /// [`Node::processes`].
+    /// Returns a service that runs a shell script in the node's directory. Its `tail -f token` runs indefinitely, and
+    /// [`Node::processes`] sees it.
     pub(crate) fn shell(&self, script: &str) -> ServiceDefinition {
         self.service(&json!({"command": ["/bin/sh", "-c", script, "sh", self.folder.path()]}))
     }
 
-    /// A service of this exec driver spec, in the node's folder.
+    /// Returns a service with this exec driver spec, in the node's directory.
     pub(crate) fn service(&self, exec: &Value) -> ServiceDefinition {
         let mut exec = exec.clone();
         let fields = exec.as_object_mut().unwrap();
@@ -87,17 +87,17 @@ impl Node {
         ServiceDefinition::of(&resource)
     }
 
-    /// Living processes that the node's services are made of: those with its folder on their command line.
+    /// Returns the living processes of the node's services: those with the node's directory on their command line.
     pub(crate) fn processes(&self) -> Vec<i32> {
         living("cmdline", |command| command.contains(&self.folder.path().display().to_string()))
     }
 
-    /// The supervisor, or none.
+    /// Returns the pid of the supervisor, if any.
     pub(crate) fn supervisor(&self) -> Option<i32> {
         self.recorded("supervisor")
     }
 
-    /// The main process, as recorded.
+    /// Returns the pid of the main process, as recorded.
     pub(crate) fn main_process(&self) -> Option<i32> {
         self.recorded("main")
     }
@@ -111,19 +111,18 @@ impl Node {
         fs::read_to_string(self.driver.log("web")).unwrap_or_default()
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
-    /// Nothing is left, as seen from outside, and so the driver says.
+    /// Asserts that nothing is left, as seen from outside and by the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.processes(), Vec::<i32>::new());
         assert_eq!(self.driver.probe(service).await, ha_api_types::record::Observed::NotRunning);
     }
 }
 
-/// The node's folder.
+/// The node's directory.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -133,7 +132,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// A test that failed must not leave processes behind.
+    /// Kills leftover processes, because a failed test must not leave any behind.
     fn drop(&mut self) {
         let path = self.path().display().to_string();
         for file in ["cmdline", "environ"] {
@@ -149,7 +148,7 @@ fn driver(settings: &ExecSettings) -> (ExecDriver, UnboundedReceiver<DriverEvent
     (ExecDriver::new(settings.clone(), sender).unwrap(), events)
 }
 
-/// The living processes with such a file in /proc.
+/// Returns the living processes whose file of this name in /proc matches.
 fn living(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap() {
@@ -166,7 +165,6 @@ fn living(file: &str, wanted: impl Fn(&str) -> bool) -> Vec<i32> {
     found
 }
 
-/// Whether a process lives.
 pub(crate) fn is_alive(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
@@ -180,7 +178,7 @@ pub(crate) fn signal(pid: i32, name: &str) {
         .status();
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
@@ -189,11 +187,11 @@ pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Makes an executable script.
+/// Creates an executable script.
 pub(crate) fn script(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
-    // Written under another name: a process forked meanwhile by another test could keep the file open for writing,
-    // and the kernel refuses to execute it then.
+    // Another process writes the file: a process that another test forks meanwhile could keep this one's descriptor
+    // open for writing. The kernel would then refuse to execute the file.
     let status = std::process::Command::new("/bin/sh")
         .args(["-c", r#"printf '%s' "$1" > "$2""#, "sh", text])
         .arg(path)

@@ -1,4 +1,5 @@
-//! Services whose secondary is replaced while they run: the command beside the service, its ends, and what is left of it.
+//! Services whose secondary is replaced while they run: the command in parallel to the service, its ends, and its
+//! remains.
 
 use crate::node::{Node, until};
 use ha_api_types::reason::Reason;
@@ -7,7 +8,8 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
 
-/// A service of either kind that runs for ever, with this script to replace its secondary; `$0` is the node's folder.
+/// Returns a service of either kind that runs indefinitely and replaces its secondary with this script; `$0` is the
+/// node's directory.
 fn service(node: &Node, supervised: bool, script: &str) -> ServiceDefinition {
     let sh = |script: &str| json!(["/bin/sh", "-c", script, node.folder.path()]);
     node.service(&if supervised {
@@ -22,7 +24,7 @@ fn service(node: &Node, supervised: bool, script: &str) -> ServiceDefinition {
     })
 }
 
-/// What goes on for a while, out of its process group too, and says when it is under way.
+/// A script that runs indefinitely, also outside its process group, and creates a file once it has begun.
 const COPIES: &str =
     "(setsid sh -c 'touch $0/copies; exec tail -f $0/token $0/token' $0 &); tail -f $0/token $0/token";
 
@@ -65,7 +67,7 @@ async fn it_says_why_it_failed() {
     assert_eq!(failure.message, "it has no replaceSecondary command");
 }
 
-/// A service that runs, and a copy that was cancelled, of which something is left.
+/// Returns a running service with a canceled copy of which something is left.
 async fn cancelled(supervised: bool) -> (Node, ServiceDefinition, Vec<i32>) {
     let node = Node::new(true);
     let service = service(&node, supervised, COPIES);
@@ -106,7 +108,7 @@ async fn what_is_left_of_it_is_not_the_service_and_goes_with_it() {
                 .unwrap();
         }
         until("the service has ended", || node.processes().len() == 1).await;
-        // A killed process is there until somebody takes note of its end.
+        // A killed process remains until its parent has reaped it.
         while node.driver.probe(&service).await == Observed::Running {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }

@@ -7,7 +7,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::json;
 
-/// A daemon with a pid file, in the classic way. `$0` is the node's folder.
+/// Returns a classic daemon with a pid file. `$0` is the node's directory.
 fn daemon(node: &Node) -> ServiceDefinition {
     let sh = |script: &str| json!(["/bin/sh", "-c", script, node.folder.path()]);
     node.service(&json!({
@@ -92,7 +92,7 @@ async fn a_start_under_way_when_the_agent_died_is_not_taken_for_stopped() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
         let service = node.service(&json!({
-            // It leaves its process group, as if nobody had been there to kill it.
+            // The program leaves its process group, so a kill of that group does not reach it.
             "start": ["/bin/sh", "-c", "(setsid sh -c 'touch $0/left; exec tail -f $0/token' $0 &); exec tail -f $0/token",
                 node.folder.path()],
             "stop": ["true"],

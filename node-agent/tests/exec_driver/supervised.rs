@@ -6,7 +6,7 @@ use ha_api_types::record::{FailureClass, Observed};
 use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::json;
 
-/// Runs for ever.
+/// A script that runs indefinitely.
 const RUN: &str = "tail -f $1/token & wait";
 
 fn exited(event: DriverEvent) -> String {
@@ -85,7 +85,7 @@ async fn what_ignores_sigterm_is_killed_when_the_time_is_up() {
     }
 }
 
-/// Daemons: forked twice, in sessions of their own, one with its environment emptied.
+/// Daemons: forked twice, in sessions of their own, one with an empty environment.
 const DAEMONS: &str =
     "(setsid tail -f $1/token &) ; (env -i setsid tail -f $1/token &) ; exec tail -f $1/token";
 
@@ -122,8 +122,8 @@ async fn daemons_do_not_outlive_the_main_process() {
 async fn daemons_that_lost_their_supervisor_are_found_all_the_same() {
     for cgroups in [true, false] {
         let node = Node::new(cgroups);
-        // Without control groups an emptied environment in another session is out of reach once the supervisor is gone.
-        // They print nowhere: tail ends by itself when nobody listens any more.
+        // Without control groups, a process with an empty environment in another session cannot be found once the
+        // supervisor is gone. The daemons write to /dev/null, because tail ends when its output is closed.
         let daemon = "tail -f $1/token >/dev/null 2>&1";
         let service = node.shell(&format!("(setsid {daemon} &) ; ({daemon} &) ; exec {daemon}"));
         node.driver.start(&service).await.unwrap();
@@ -245,7 +245,7 @@ async fn a_cancelled_start_leaves_nothing_after_a_stop() {
             }));
             {
                 let mut starting = std::pin::pin!(node.driver.start(&service));
-                // Cancelled at different points: before, during and after the launch.
+                // The start is canceled at different points: before, during and after the launch.
                 let cancel = tokio::time::sleep(std::time::Duration::from_millis(turns * 3));
                 tokio::select! {
                     _ = &mut starting => panic!("it never becomes ready"),

@@ -1,4 +1,4 @@
-//! Drivers that answer nothing, garbage, or too late; and moves, measures and what a driver leaves behind.
+//! Drivers that answer with nothing, garbage, or too late; migration, measurement, and the remains of drivers.
 
 use crate::node::{Node, service, until};
 use ha_api_types::reason::Reason;
@@ -8,7 +8,7 @@ use ha_node_agent::core::Meter;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
 
-/// A driver that keeps a file while the service runs. What a test puts before it goes first.
+/// A driver script that keeps a file while the service runs. A test can prepend other cases.
 const FILE: &str = r#"
 printf '%s\n' "$request" >> $HERE/asked
 case $action in
@@ -76,7 +76,7 @@ async fn what_cannot_serve_a_node_says_why() {
     assert_eq!(node.driver.able().await.unwrap_err(), "test: the kernel module is missing");
     let failure = node.driver.start(&of_test()).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (FailureClass::NeverHere, Reason::NotInstalled));
-    // Installed beside it, and mended.
+    // Another driver is installed in the second directory, and the first one is fixed.
     node.install("second", "other", r#"echo '{"result":"done","name":"other"}'"#);
     assert_eq!(node.driver.serves().await.unwrap(), ["external:other"]);
     node.install("first", "test", FILE);
@@ -188,7 +188,7 @@ async fn a_monitor_that_ends_is_begun_again_and_ends_with_the_watch() {
     let event = node.event().await;
     let ha_node_agent::driver::DriverEvent::Exited { message, .. } = event else { panic!("it ended") };
     assert_eq!(message, "no more file", "what a probe does not confirm is not told");
-    // It follows the token for ever by now, and ends with the agent.
+    // The monitor follows the token indefinitely by now, and ends with the agent.
     until("the monitor follows", || !node.processes().is_empty()).await;
     let node = node.restart_agent();
     until("the monitor has ended", || node.processes().is_empty()).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 fn with_example(monitor_interval: Duration) -> Node {
     let node = Node::new("node1", monitor_interval);
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/examples/drivers/directory");
-    // As an administrator would install it.
+    // The driver is installed as an administrator would install it.
     let status = std::process::Command::new("cp").arg(example).arg(node.path("second/directory")).status();
     assert!(status.unwrap().success());
     node
@@ -31,7 +31,7 @@ async fn a_service_is_started_watched_and_stopped() {
     node.driver.start(&service).await.unwrap();
     assert_eq!(fs::read_link(&link).unwrap(), node.path("data"));
 
-    // It is told by the driver itself, and whether by hand: there is no polling within the hour.
+    // The driver itself reports the change, and whether it was made by hand: polling would take an hour.
     let missed = |event: &DriverEvent| matches!(event, DriverEvent::Exited { message, by_hand: true, .. } if message == "the link is gone");
     wait_for_monitor(&node).await;
     fs::remove_file(&link).unwrap();

@@ -1,4 +1,4 @@
-//! The driver `external` with the driver of manifests/examples, and with some that do everything wrong.
+//! The driver `external` with the example driver of manifests/examples, and with drivers that fail in every way.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
 

@@ -1,4 +1,4 @@
-//! What the tests share: a node with its driver, and third parties' drivers in its folder.
+//! Shared helpers: a node with its driver, and external drivers in its directory.
 
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::resource::{Resource, ServiceDefinition};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Long enough for the slowest machine; only what fails waits for it.
+/// A limit that suffices for the slowest machine; only a failing test reaches it.
 const CEILING: Duration = Duration::from_secs(60);
 
-/// A node's folders and the driver on it.
+/// A node's directories and its driver.
 pub(crate) struct Node {
     folder: Folder,
     pub(crate) driver: ExternalDriver,
@@ -24,7 +24,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node that asks for what runs so often.
+    /// Creates a node that polls its services at this interval.
     pub(crate) fn new(name: &str, monitor_interval: Duration) -> Node {
         let folder = Folder(tempfile::tempdir().unwrap());
         let settings = ExternalSettings {
@@ -47,15 +47,15 @@ impl Node {
         Node { folder, driver, events, settings }
     }
 
-    /// A node with a driver `test`: a shell script that finds the action in `$action`, the request in `$request` and the node's
-    /// folder in `$HERE`.
+    /// Creates a node with a driver `test`: a shell script with the action in `$action`, the request in `$request` and
+    /// the node's directory in `$HERE`.
     pub(crate) fn with_driver(script: &str) -> Node {
         let node = Node::new("node1", Duration::from_secs(3600));
         node.install("second", "test", script);
         node
     }
 
-    /// The agent ends; another one comes.
+    /// Ends the agent and starts another one.
     pub(crate) fn restart_agent(self) -> Node {
         let Node { folder, driver: old, events, settings } = self;
         drop((old, events));
@@ -63,14 +63,14 @@ impl Node {
         Node { folder, driver, events, settings }
     }
 
-    /// Writes a driver.
+    /// Installs a driver.
     pub(crate) fn install(&self, folder: &str, name: &str, script: &str) {
         let text = format!(
             "#!/bin/sh\nHERE={}\nrequest=$(cat)\naction=${{request#*'\"action\":\"'}}; action=${{action%%'\"'*}}\n{script}\n",
             self.folder.path().display()
         );
-        // Written under another name: a process forked meanwhile by another test could keep it open for writing, and the kernel
-        // refuses to execute it then.
+        // The file is written under another name: a process that another test forks meanwhile could keep it open for
+        // writing. The kernel would then refuse to execute it.
         let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
         let program = self.path(folder).join(name);
         let status =
@@ -86,18 +86,16 @@ impl Node {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
-    /// Living processes with the node's folder on their command line.
+    /// Returns the living processes with the node's directory on their command line.
     pub(crate) fn processes(&self) -> Vec<i32> {
         living("cmdline", self.folder.path())
     }
 }
 
-/// A service of this driver with these settings.
 pub(crate) fn service(driver: &str, settings: &Value) -> ServiceDefinition {
     let mut resource = Resource::default();
     resource.metadata.name = "web".into();
@@ -107,7 +105,7 @@ pub(crate) fn service(driver: &str, settings: &Value) -> ServiceDefinition {
     ServiceDefinition::of(&resource)
 }
 
-/// The node's folder.
+/// The node's directory.
 struct Folder(TempDir);
 
 impl Folder {
@@ -117,7 +115,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// A test that failed must not leave processes behind.
+    /// Kills leftover processes, because a failed test must not leave any behind.
     fn drop(&mut self) {
         for file in ["cmdline", "environ"] {
             for pid in living(file, self.path()) {
@@ -152,7 +150,7 @@ pub(crate) fn kill(pid: i32) {
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {

@@ -1,4 +1,4 @@
-//! IPaddr2: a real address, in a network namespace.
+//! IPaddr2 with a real address, in a network namespace.
 
 use crate::node::{Node, of_agent};
 use ha_api_types::reason::Reason;
@@ -7,7 +7,7 @@ use ha_node_agent::driver::{Driver, DriverEvent};
 use serde_json::json;
 use std::process::Command;
 
-/// Gives the calling thread, and what it starts, a network of its own with one link.
+/// Moves the calling thread, and the processes that it starts, to a network namespace with one link.
 fn own_network() {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).expect("root may make network namespaces");
     for arguments in [
@@ -41,7 +41,7 @@ async fn an_address_comes_goes_and_is_missed() {
     assert_eq!(node.driver.probe(&address).await, Observed::Running);
     ip("address del 192.0.2.10/24 dev here");
     assert!(matches!(node.event().await, DriverEvent::Exited { .. }));
-    // As the core does it.
+    // The core kills a service before it starts it again.
     node.driver.kill(&address).await.unwrap();
     node.driver.start(&address).await.unwrap();
     assert!(held());
@@ -62,7 +62,7 @@ async fn a_wrong_parameter_is_a_wrong_configuration() {
         (json!({"ip": "192.0.2.10", "cidr_netmask": "none"}), "exit status 6 (not configured)"),
     ] {
         let address = of_agent("heartbeat:IPaddr2", &parameters);
-        // Nothing was begun with them, so nothing runs.
+        // No action was begun with these parameters, so nothing runs.
         assert_eq!(node.driver.probe(&address).await, Observed::NotRunning, "{parameters}");
         let failure = node.driver.start(&address).await.unwrap_err();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Installed agents: Dummy, which only pretends, and anything, which runs any program as a daemon.
+//! Installed agents: Dummy, which only simulates a service, and anything, which runs any program as a daemon.
 
 use crate::node::{Node, kill, of_agent, service, until};
 use ha_api_types::reason::Reason;
@@ -51,7 +51,7 @@ async fn a_service_moves_live_in_two_steps() {
     assert!(one.log("web").contains("Migrating web to node2"), "{}", one.log("web"));
     two.driver.stop(&moving, 20_000).await.unwrap();
 
-    // One that was never meant to, and one that cannot.
+    // A service for which migration is not allowed, and an agent that cannot migrate.
     let staying = service(&json!({"agent": "heartbeat:Dummy"}));
     assert_eq!(one.driver.migrate(&staying, "node2").await.unwrap_err().reason, Reason::MoveFailed);
     let unable = service(&json!({"agent": "heartbeat:IPaddr2", "allowMigrate": true}));
@@ -74,7 +74,7 @@ async fn a_killed_process_is_noticed() {
         node.driver.start(&service).await.unwrap();
         assert_eq!(node.driver.probe(&service).await, Observed::Running);
         if interval > 1000.0 && !has_group() {
-            // Without groups only the agent can tell, by the hour.
+            // Without control groups only the agent's monitor notices the end, once an hour.
             node.driver.stop(&service, 20_000).await.unwrap();
             continue;
         }
@@ -91,7 +91,7 @@ async fn a_killed_process_is_noticed() {
     }
 }
 
-/// Whether agents can make control groups on this machine.
+/// Returns `true` if agents can create control groups on this machine.
 fn has_group() -> bool {
     ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].iter().any(|mount| {
         let group = std::path::Path::new(mount).join(format!("ha-ocf-test-{}", std::process::id()));
@@ -109,7 +109,7 @@ async fn what_is_not_installed_runs_nowhere_and_never_here() {
             "heartbeat:NoSuchAgent",
             "ocf:heartbeat:NoSuchAgent is not installed on this node: /usr/lib/ocf/resource.d/heartbeat/NoSuchAgent: No such file or directory",
         ),
-        // The agent is there, and what it manages is not.
+        // The agent is installed, but the software that it manages is not.
         ("heartbeat:asterisk", "exit status 5 (not installed)"),
     ] {
         let service = of_agent(agent, &json!({}));

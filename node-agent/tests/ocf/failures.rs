@@ -5,7 +5,7 @@ use ha_api_types::reason::Reason;
 use ha_api_types::record::{FailureClass, Observed};
 use ha_node_agent::driver::{Driver, DriverEvent};
 
-/// An agent that keeps a file while it runs; what a test puts before it goes first.
+/// An agent script that keeps a file while the service runs. A test can prepend other cases.
 const FILE: &str = r#"
 echo "$1" >> $HERE/asked
 case $1 in
@@ -133,10 +133,10 @@ async fn a_failing_service_counts_as_running_and_is_told_of() {
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
     let DriverEvent::Exited { message, .. } = node.event().await else { panic!("it failed") };
     assert_eq!(message, "the agent's monitor: exit status 1: it hangs");
-    // Another boot knows nothing of it, and so cannot tell.
+    // After a reboot nothing is known of the service, so the probe is inconclusive.
     let node = node.restart_agent("boot2");
     assert!(matches!(node.driver.probe(&service).await, Observed::Unknown(_)));
-    // What fails is stopped before it is started again, and that has to work.
+    // A failed service is stopped before it is started again, and that stop must succeed.
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!(failure.reason, Reason::StopFailed);
     node.agent(&before(
@@ -175,7 +175,7 @@ async fn a_stop_that_fails_is_followed_by_a_kill_and_counts_only_if_the_monitor_
 
 #[tokio::test]
 async fn a_process_without_its_environment_is_killed_with_its_parent() {
-    // As the children of a server that writes titles over it.
+    // The environment is missing, as for the children of a server that overwrites it with process titles.
     let hiding = "setsid sh -c 'env -i tail -f $0/token & exec tail -f $0/token' $HERE > /dev/null 2>&1 &";
     let node = Node::without_groups(&before(&format!("[ $1 != start ] || {{ {hiding} }}")));
     let service = own();

@@ -1,4 +1,4 @@
-//! The ocf driver with the real agents of ClusterLabs' resource-agents, and with some that fail in every way.
+//! The ocf driver with the real agents of ClusterLabs' resource-agents, and with agents that fail in every way.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
 

@@ -1,4 +1,4 @@
-//! What the tests share: a node with its driver, and agents of its own beside those that are installed.
+//! Shared helpers: a node with its driver, and test agents in addition to the installed ones.
 
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::resource::{Resource, ServiceDefinition};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Long enough for the slowest machine; only what fails waits for it.
+/// A limit that suffices for the slowest machine; only a failing test reaches it.
 const CEILING: Duration = Duration::from_secs(60);
 
-/// A node's folders and the driver on it.
+/// A node's directories and its driver.
 pub(crate) struct Node {
     folder: Folder,
     pub(crate) driver: OcfDriver,
@@ -25,19 +25,19 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A node with the agents that are installed on this machine.
+    /// Creates a node with the agents that are installed on this machine.
     pub(crate) fn new(name: &str, cgroups: bool) -> Node {
         Node::with_root(name, cgroups, Some("/usr/lib/ocf".into()))
     }
 
-    /// A node with one agent, `test:Agent`: a shell script that does this for each action.
+    /// Creates a node with one agent, `test:Agent`: a shell script that runs `body` for each action.
     pub(crate) fn with_agent(body: &str) -> Node {
         let node = Node::with_root("node1", true, None);
         node.agent(body);
         node
     }
 
-    /// As [`Node::with_agent`], where processes are found without control groups.
+    /// Like [`Node::with_agent`], but processes are found without control groups.
     pub(crate) fn without_groups(body: &str) -> Node {
         let node = Node::with_root("node1", false, None);
         node.agent(body);
@@ -63,7 +63,7 @@ impl Node {
         Node { folder, driver, events, settings }
     }
 
-    /// The agent ends; another one comes, perhaps in another boot.
+    /// Ends the agent and starts another one, perhaps in another boot.
     pub(crate) fn restart_agent(self, boot_id: &str) -> Node {
         let Node { folder, driver: old, events, mut settings } = self;
         drop((old, events));
@@ -72,13 +72,13 @@ impl Node {
         Node { folder, driver, events, settings }
     }
 
-    /// Writes the agent anew. In the script, `$1` is the action and `$HERE` the node's folder.
+    /// Rewrites the agent. In the script, `$1` is the action and `$HERE` the node's directory.
     pub(crate) fn agent(&self, body: &str) {
         let program = self.settings.root.join("resource.d/test/Agent");
         fs::create_dir_all(program.parent().unwrap()).unwrap();
         let text = format!("#!/bin/sh\nHERE={}\n{body}\n", self.folder.path().display());
-        // Written under another name: a process forked meanwhile by another test could keep it open for writing, and the kernel
-        // refuses to execute it then.
+        // The file is written under another name: a process that another test forks meanwhile could keep it open for
+        // writing. The kernel would then refuse to execute it.
         let command = r#"printf '%s' "$1" > "$2.new" && chmod 755 "$2.new" && mv "$2.new" "$2""#;
         let status =
             std::process::Command::new("sh").args(["-c", command, "sh", &text]).arg(&program).status();
@@ -94,23 +94,22 @@ impl Node {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
-    /// What the service's agent printed.
+    /// Returns the output of the service's agent.
     pub(crate) fn log(&self, resource: &str) -> String {
         fs::read_to_string(self.driver.log(resource)).unwrap_or_default()
     }
 
-    /// Living processes with the node's folder on their command line.
+    /// Returns the living processes with the node's directory on their command line.
     pub(crate) fn processes(&self) -> Vec<i32> {
         living("cmdline", self.folder.path())
     }
 }
 
-/// The node's folder.
+/// The node's directory.
 struct Folder(TempDir);
 
 impl Folder {
@@ -120,7 +119,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// A test that failed must not leave processes behind.
+    /// Kills leftover processes, because a failed test must not leave any behind.
     fn drop(&mut self) {
         for file in ["cmdline", "environ"] {
             for pid in living(file, self.path()) {
@@ -130,17 +129,16 @@ impl Drop for Folder {
     }
 }
 
-/// A service of this agent with these parameters.
 pub(crate) fn of_agent(agent: &str, parameters: &Value) -> ServiceDefinition {
     service(&json!({"agent": agent, "parameters": parameters}))
 }
 
-/// A service of a node's own agent.
+/// Returns a service of the node's test agent.
 pub(crate) fn own() -> ServiceDefinition {
     of_agent("test:Agent", &json!({}))
 }
 
-/// A service of this ocf driver spec.
+/// Returns a service with this ocf driver spec.
 pub(crate) fn service(ocf: &Value) -> ServiceDefinition {
     let mut resource = Resource::default();
     resource.metadata.name = "web".into();
@@ -174,7 +172,7 @@ pub(crate) fn kill(pid: i32) {
     let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {

@@ -1,4 +1,4 @@
-//! What the driver notices by itself: crashes, and what is done by hand.
+//! Changes that the driver notices without a command: crashes and manual operations.
 
 use crate::node::{Node, RUN, is_alive, kill};
 use ha_api_types::record::Observed;
@@ -18,7 +18,7 @@ async fn a_crash_is_told_with_its_last_words_and_it_can_be_started_again() {
         let _ = std::process::Command::new("kill").args(["-s", "USR1", &process.to_string()]).status();
         assert_eq!(node.exit().await, ("exit status 5: out of luck".to_owned(), false));
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
-        // As the agent does before it starts it again.
+        // The agent also kills the service before it starts it again.
         node.driver.kill(&service).await.unwrap();
     }
     node.driver.start(&service).await.unwrap();
@@ -49,7 +49,7 @@ async fn one_that_was_restarted_by_hand_is_watched_on() {
     node.driver.start(&service).await.unwrap();
     let process = node.podman.process(NAME);
     node.podman.run(&["restart", NAME]);
-    // Between its end and its start it may have been seen ended, by hand.
+    // Between the end and the start, the driver may have seen a manual stop.
     let _ = tokio::time::timeout(Duration::from_secs(2), node.events.recv()).await;
     assert!(!is_alive(process));
     assert_eq!(node.driver.probe(&service).await, Observed::Running);
@@ -76,7 +76,7 @@ async fn what_happens_while_podmans_service_is_away_is_seen_when_it_is_back() {
 
 #[tokio::test]
 async fn a_container_whose_conmon_was_killed_too_is_no_longer_taken_for_running() {
-    // Podman makes no event of it, and says for ever that it runs.
+    // Podman emits no event for this, and continues to report the container as running.
     let mut node = Node::with_poll(Duration::from_millis(200)).await;
     let service = Node::shell(RUN);
     node.driver.start(&service).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_container_whose_conmon_was_killed_too_is_no_longer_taken_for_running(
     assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
     node.driver.start(&service).await.unwrap();
     assert!(is_alive(node.podman.process(NAME)));
-    // And a kill ends what has lost its conmon.
+    // A kill also ends a container that has lost its conmon.
     let process = node.podman.process(NAME);
     kill(node.podman.inspect(NAME, ".State.ConmonPid").parse().unwrap());
     node.driver.kill(&service).await.unwrap();

@@ -1,4 +1,4 @@
-//! Containers that somebody else made.
+//! Containers that were created outside hactl.
 
 use crate::node::{IMAGE, Node, RUN, is_alive, service};
 use ha_api_types::reason::Reason;
@@ -7,7 +7,7 @@ use ha_api_types::resource::ServiceDefinition;
 use ha_node_agent::driver::Driver;
 use serde_json::json;
 
-/// Makes a container `db` by hand, and a service of it.
+/// Creates a container `db` by hand, and returns a service that uses it.
 pub(crate) fn made_by_hand(node: &Node, more: &[&str]) -> ServiceDefinition {
     let mut arguments = vec![
         "create",
@@ -38,7 +38,7 @@ async fn it_is_started_and_stopped_and_stays() {
         assert_eq!(node.driver.probe(&service).await, Observed::NotRunning);
         assert_eq!(node.podman.inspect("db", ".Id"), id, "it is not removed");
     }
-    // A crash after a start that followed a stop is a crash: what the stop left in podman's events is no sign.
+    // A crash after a stop and a new start counts as a crash: the stop's entries in podman's events must not count.
     node.driver.start(&service).await.unwrap();
     crate::node::kill(node.podman.process("db"));
     assert!(!node.exit().await.1);
@@ -65,7 +65,7 @@ async fn one_that_others_look_after_is_refused_with_what_to_do() {
     }
 }
 
-/// Newer podmans take the policy away from an existing container.
+/// Newer versions of podman can remove the restart policy of an existing container.
 #[tokio::test]
 async fn one_that_podman_restarts_itself_does_so_no_more_or_is_refused() {
     let node = Node::new().await;

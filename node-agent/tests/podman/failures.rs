@@ -1,4 +1,4 @@
-//! Starts that fail, in their classes, and what they leave: nothing.
+//! Starts that fail, in each class of failure, without anything left behind.
 
 use crate::node::{IMAGE, Node, service};
 use ha_api_types::reason::Reason;
@@ -6,7 +6,7 @@ use ha_api_types::record::FailureClass;
 use ha_node_agent::driver::Driver;
 use serde_json::{Value, json};
 
-/// What this changes of a container that would run makes its start fail so, in these words.
+/// Checks that this change to a valid container makes its start fail with this class, reason and text.
 async fn check(node: &Node, change: Value, class: FailureClass, reason: Reason, told: &str) {
     let mut podman = json!({"image": IMAGE, "command": ["/bin/sleep", "1000"]});
     podman.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -14,7 +14,7 @@ async fn check(node: &Node, change: Value, class: FailureClass, reason: Reason, 
     let failure = node.driver.start(&service).await.unwrap_err();
     assert_eq!((failure.class, failure.reason), (class, reason), "{change}: {}", failure.message);
     assert!(failure.message.contains(told), "{change}: {}", failure.message);
-    // As the agent does after a failure.
+    // The agent stops the service after a failure.
     node.driver.stop(&service, 1000).await.unwrap();
     node.assert_nothing_left(&service).await;
 }
@@ -42,7 +42,7 @@ async fn starts_fail_in_classes() {
         (json!({"network": "nope"}), NeverHere, Reason::BadConfiguration, "nope"),
         (json!({"image": "localhost/none:1"}), NeverHere, Reason::NotInstalled, "is not on this node"),
         (json!({"image": "UPPER:::x"}), ConfigurationWrong, Reason::BadConfiguration, "reference"),
-        // Nothing listens there.
+        // No registry listens at this address.
         (json!({"image": "127.0.0.1:9/none:1"}), TryElsewhere, Reason::StartFailed, "127.0.0.1:9"),
     ] {
         check(&node, change, class, reason, told).await;

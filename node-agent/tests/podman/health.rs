@@ -1,4 +1,4 @@
-//! Health checks that the agent asks.
+//! Health checks that the agent runs.
 
 use crate::node::{IMAGE, Node, service};
 use ha_api_types::reason::Reason;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
 
-/// A service that is well while the file `ok` exists in the node's folder.
+/// Returns a service that is healthy while the file `ok` exists in the node's directory.
 fn checked(node: &Node, command: &Value) -> ServiceDefinition {
     let folder = node.podman.path("state");
     fs::create_dir_all(&folder).unwrap();
@@ -21,7 +21,7 @@ fn checked(node: &Node, command: &Value) -> ServiceDefinition {
     service
 }
 
-/// The processes whose command line matches, one a line.
+/// Returns the processes whose command line matches, one per line.
 fn processes(pattern: &str) -> String {
     let output = std::process::Command::new("pgrep").args(["-f", pattern]).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()

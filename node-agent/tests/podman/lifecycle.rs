@@ -1,4 +1,4 @@
-//! Containers that are made of an image: start, stop, kill, adopt, measure.
+//! Containers that are created from an image: start, stop, kill, adopt, measure.
 
 use crate::node::{IMAGE, Node, RUN, is_alive, service, until};
 use ha_api_types::record::Observed;
@@ -79,7 +79,7 @@ async fn what_ignores_sigterm_is_killed_when_the_time_is_up_or_at_once() {
     node.driver.start(&service).await.unwrap();
     node.driver.stop(&service, 1).await.unwrap();
     node.assert_nothing_left(&service).await;
-    // A kill does not wait for a graceful stop that is under way.
+    // A kill does not wait for a graceful stop in progress.
     node.driver.start(&service).await.unwrap();
     let begin = Instant::now();
     let stop = node.driver.stop(&service, 300_000);
@@ -102,7 +102,7 @@ async fn cancelled_commands_leave_what_a_stop_finds() {
         let limit = Duration::from_millis(pause_ms);
         let _ = tokio::time::timeout(limit, node.driver.start(&service)).await;
         node.driver.kill(&service).await.unwrap();
-        // What podman had begun goes on without whoever asked for it; the agent kills until a probe agrees.
+        // Podman continues an operation after its client is gone; the agent kills until a probe finds nothing.
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             tokio::time::sleep(Duration::from_millis(300)).await;

@@ -1,4 +1,4 @@
-//! The podman driver with the real podman: needs root, and Debian's packages podman, runc and busybox-static.
+//! The podman driver with the real podman. Requires root and Debian's packages podman, runc and busybox-static.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where its helpers do")]
 

@@ -1,4 +1,5 @@
-//! What the tests share: a node with a podman of its own, its driver, services, and a view of containers that is not the driver's.
+//! Shared helpers: a node with its own podman, its driver, services, and a view of containers independent of the
+//! driver.
 
 use ha_api_types::driver::DriverSpec;
 use ha_api_types::record::Observed;
@@ -14,15 +15,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Long enough for the slowest machine; only what fails waits for it.
+/// A limit that suffices for the slowest machine; only a failing test reaches it.
 const CEILING: Duration = Duration::from_secs(60);
 
 /// The image that every node has.
 pub(crate) const IMAGE: &str = "localhost/test:1";
-/// Runs until it is asked to end.
+/// A script that runs until it is asked to end.
 pub(crate) const RUN: &str = "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done";
 
-/// A node: a podman with folders and a socket of its own, its service, and the driver.
+/// A node: a podman with its own directories and socket, the podman service, and the driver.
 pub(crate) struct Node {
     pub(crate) driver: PodmanDriver,
     pub(crate) events: UnboundedReceiver<DriverEvent>,
@@ -38,7 +39,7 @@ pub(crate) struct Podman {
 
 impl Node {
     pub(crate) async fn new() -> Node {
-        // What is noticed is noticed by events.
+        // Changes must be noticed by events.
         Node::with_poll(Duration::from_secs(3600)).await
     }
 
@@ -50,22 +51,21 @@ impl Node {
         Node { driver, events, podman, settings }
     }
 
-    /// The agent ends; another one comes.
+    /// Ends the agent and starts another one.
     pub(crate) fn restart_agent(&mut self) {
         (self.driver, self.events) = driver(&self.settings);
     }
 
-    /// A service that runs a shell script in a container of its own.
+    /// Returns a service that runs a shell script in its own container.
     pub(crate) fn shell(script: &str) -> ServiceDefinition {
         service(&json!({"image": IMAGE, "command": ["/bin/sh", "-c", script]}))
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> DriverEvent {
         tokio::time::timeout(CEILING, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
-    /// The next event, which is the end of the service: its sentence, and whether it was by hand.
+    /// Returns the next event, which must be the end of the service: its message, and whether it was stopped by hand.
     pub(crate) async fn exit(&mut self) -> (String, bool) {
         match self.event().await {
             DriverEvent::Exited { name, uid, message, by_hand } => {
@@ -80,14 +80,14 @@ impl Node {
         }
     }
 
-    /// Nothing is left, as podman and the driver say.
+    /// Asserts that nothing is left, as seen by podman and by the driver.
     pub(crate) async fn assert_nothing_left(&self, service: &ServiceDefinition) {
         assert_eq!(self.podman.run(&["ps", "--all", "--quiet"]), "");
         assert_eq!(self.driver.probe(service).await, Observed::NotRunning);
     }
 }
 
-/// A service of this podman spec, with limits that a sandbox allows.
+/// Returns a service with this podman spec, with limits that a sandbox allows.
 pub(crate) fn service(podman: &Value) -> ServiceDefinition {
     let mut podman = podman.clone();
     let fields = podman.as_object_mut().unwrap();
@@ -105,7 +105,7 @@ pub(crate) fn service(podman: &Value) -> ServiceDefinition {
 impl Podman {
     fn new() -> Podman {
         let podman = Podman { folder: tempfile::tempdir().unwrap(), service: None };
-        // A root file system of one program under several names.
+        // The root file system consists of one program with several names.
         let root = podman.path("files");
         for folder in ["bin", "dev", "etc", "proc", "sys", "tmp"] {
             fs::create_dir_all(root.join(folder)).unwrap();
@@ -130,7 +130,7 @@ impl Podman {
         self.path("podman.sock")
     }
 
-    /// This podman, for a command.
+    /// Returns a podman command line for this instance.
     fn command(&self) -> Command {
         let mut command = Command::new("podman");
         for (flag, folder) in [("--root", "root"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
@@ -153,7 +153,7 @@ impl Podman {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// A part of what podman knows of the container, by its path; empty when there is none.
+    /// Returns a field of podman's description of the container; empty if there is no such container.
     pub(crate) fn inspect(&self, container: &str, what: &str) -> String {
         let format = format!("{{{{{what}}}}}");
         let output =
@@ -161,7 +161,7 @@ impl Podman {
         String::from_utf8_lossy(&output.unwrap().stdout).trim().to_owned()
     }
 
-    /// The first process of a container.
+    /// Returns the pid of the container's first process.
     pub(crate) fn process(&self, container: &str) -> i32 {
         self.inspect(container, ".State.Pid").parse().unwrap()
     }
@@ -177,7 +177,7 @@ impl Podman {
         until("podman's service answers", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
     }
 
-    /// Ends podman's service; containers go on.
+    /// Ends podman's service; containers keep running.
     pub(crate) fn end_service(&mut self) {
         if let Some(mut service) = self.service.take() {
             let _ = service.kill();
@@ -188,7 +188,7 @@ impl Podman {
 }
 
 impl Drop for Podman {
-    /// A test that failed must not leave processes or mounts behind.
+    /// Removes all containers, because a failed test must not leave processes or mounts behind.
     fn drop(&mut self) {
         self.end_service();
         let events = fs::read_to_string(self.path("tmp/events/events.log")).unwrap_or_default();
@@ -202,7 +202,7 @@ impl Drop for Podman {
     }
 }
 
-/// Removes the empty control groups that podman leaves behind where it did not see a container's end.
+/// Removes the empty control groups that podman leaves behind if it did not see a container's end.
 fn remove_groups(events: &str) {
     let events = events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ids: BTreeSet<String> = events.filter_map(|event| event["ID"].as_str().map(str::to_owned)).collect();
@@ -220,18 +220,17 @@ fn driver(settings: &PodmanSettings) -> (PodmanDriver, UnboundedReceiver<DriverE
     (PodmanDriver::new(settings.clone(), sender), events)
 }
 
-/// Whether a process lives.
 pub(crate) fn is_alive(pid: i32) -> bool {
     fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"))
         .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with(['Z', 'X']))
 }
 
-/// Kills from outside.
+/// Kills a process from outside.
 pub(crate) fn kill(pid: i32) {
     let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {

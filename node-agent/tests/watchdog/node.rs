@@ -1,4 +1,4 @@
-//! A node to be killed: victims in a process namespace, a stand-in watchdog outside of it, and a daemon.
+//! A simulated node: processes to kill in a pid namespace, a simulated watchdog outside of it, and a daemon.
 
 use ha_node_agent::watchdog::client::{Client, ClientError, Event};
 use ha_node_agent::watchdog::protocol::{Refusal, Status};
@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
-/// How long a condition may take before a test fails.
+/// Time limit of a condition before a test fails.
 const CEILING: Duration = Duration::from_secs(30);
 
 /// Waits for a condition.
@@ -23,7 +23,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Connects as soon as the daemon listens and the one before is let go of.
+/// Connects as soon as the daemon listens and serves no previous connection.
 pub(crate) async fn served(socket: &Path) -> (Client, Status, Receiver<Event>) {
     let start = Instant::now();
     loop {
@@ -37,7 +37,7 @@ pub(crate) async fn served(socket: &Path) -> (Client, Status, Receiver<Event>) {
     }
 }
 
-/// Everything is killed when it is dropped.
+/// A simulated node. Dropping it kills all its processes.
 pub(crate) struct Node {
     folder: tempfile::TempDir,
     namespace: Child,
@@ -96,7 +96,7 @@ impl Node {
         self.daemon = self.daemon_command().spawn().unwrap();
     }
 
-    /// Starts a daemon that is handed the record, as the service manager does it.
+    /// Starts a daemon that receives the record, as the service manager passes it.
     pub(crate) fn start_daemon_with_record(&mut self, record: std::fs::File) {
         let daemon = self.daemon_command();
         let mut shell = Command::new("sh");
@@ -106,7 +106,7 @@ impl Node {
         self.daemon = shell.stdin(record).spawn().unwrap();
     }
 
-    /// The record that the daemon keeps in memory, by the daemon's own descriptor.
+    /// Opens the daemon's in-memory record through the daemon's own descriptor.
     pub(crate) fn open_record(&self) -> std::fs::File {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.daemon.id())).unwrap();
         let is_record = |path: &PathBuf| {
@@ -135,7 +135,7 @@ impl Node {
         self.daemon.wait().unwrap()
     }
 
-    /// Whether the tree lives: its process 1 and what runs below it.
+    /// Returns `true` if process 1 of the tree is alive.
     pub(crate) fn lives(&self) -> bool {
         state_of(self.init).is_some_and(|state| state != 'Z')
     }
@@ -146,7 +146,7 @@ impl Node {
         wait_until("the stand-in ends", || self.stand_in.try_wait().unwrap().is_some());
     }
 
-    /// When the stand-in fired, in milliseconds of the boot clock.
+    /// Returns when the simulated watchdog fired, milliseconds of the boot clock.
     pub(crate) fn expired_at_ms(&self) -> Option<u64> {
         let log = std::fs::read_to_string(self.folder.path().join("standin.log")).unwrap();
         let line = log.lines().find(|line| line.contains("expired: the node's tree is killed"))?;
@@ -175,7 +175,7 @@ fn command(folder: &Path, service_manager: bool) -> Command {
     command
 }
 
-/// The process 1 of a new namespace, as seen from here.
+/// Returns the pid of process 1 of a new namespace, as seen from outside.
 fn first_child(parent: &mut Child) -> u32 {
     let mut found = None;
     wait_until("the namespace has a process 1", || {
@@ -189,7 +189,7 @@ fn first_child(parent: &mut Child) -> u32 {
     found.unwrap()
 }
 
-/// The state letter of a process, if it exists.
+/// Returns the state letter of a process, if it exists.
 fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.trim().chars().next()
@@ -203,7 +203,7 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts it and waits until it is served.
+    /// Starts the process and waits until the daemon serves it.
     pub(crate) fn connect(socket: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "helper_process", "--ignored", "--nocapture"])
@@ -222,7 +222,7 @@ impl Helper {
         self.child.id()
     }
 
-    /// It closes its connection and lives on.
+    /// Makes the process close its connection and stay alive.
     pub(crate) fn drop_connection(&mut self) {
         self.input.write_all(b"drop\n").unwrap();
         self.expect("dropped");
@@ -253,7 +253,7 @@ impl Drop for Helper {
     }
 }
 
-/// What the helper process does: what it is told, line by line.
+/// Runs the helper process: it executes commands from its input, one per line.
 pub(crate) async fn helper_main() {
     let socket = std::env::var_os("HELPER_SOCKET").expect("started by a test only");
     let (client, _, mut events) = served(Path::new(&socket)).await;
@@ -261,7 +261,7 @@ pub(crate) async fn helper_main() {
     let mut byte = [0];
     std::io::stdin().read_exact(&mut byte).unwrap();
     drop(client);
-    // The task that owns the connection has ended when its events have.
+    // The task that owns the connection has ended once its events have.
     while events.recv().await.is_some() {}
     println!("dropped");
     let mut rest = String::new();

@@ -1,4 +1,5 @@
-//! Wrong settings: the daemon says at its start what arming will be refused with, and refuses it with the same sentence.
+//! Wrong settings: at its start the daemon logs the refusal that arming will cause, and arming is refused with the same
+//! text.
 
 use super::arm;
 use super::node::{served, wait_until};
@@ -8,14 +9,14 @@ use nix::unistd::geteuid;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A daemon for a kernel device, and what it logs.
+/// A daemon for a kernel device, with its log.
 struct Daemon {
     folder: tempfile::TempDir,
     process: Child,
 }
 
 impl Daemon {
-    /// Runs it for this device; after this shell command, in file systems of its own, if there is one.
+    /// Runs the daemon for this device, optionally after a shell command in a mount namespace of its own.
     fn start(device: &str, before: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
@@ -42,7 +43,7 @@ impl Daemon {
         Self { folder, process }
     }
 
-    /// Waits until it serves, and checks what it said before and what it refuses to arm with.
+    /// Waits until the daemon serves, and checks its log and the refusal to arm.
     async fn refuses(&self, at_start: &[&str], refusal: Refusal) {
         let socket = self.folder.path().join("watchdogd.sock");
         wait_until("the daemon listens", || Path::new(&socket).exists());
@@ -74,7 +75,7 @@ async fn a_missing_device_is_named() {
 
 #[tokio::test]
 async fn a_device_that_somebody_has_open_is_named_with_its_owner() {
-    // Nobody may open a watchdog here; that it is none shows only once it is opened.
+    // No watchdog may be opened here. /dev/null turns out not to be a watchdog only once it is opened.
     let held = std::fs::File::open("/dev/null").unwrap();
     let expected = ["the watchdog cannot be armed: the watchdog device is held by process"];
     Daemon::start("/dev/null", None).refuses(&expected, Refusal::DeviceFailed { errno: 25 }).await;
@@ -98,7 +99,7 @@ async fn a_service_manager_that_uses_the_watchdog_too_is_named() {
     Daemon::start("/dev/null", Some(&manager(reboot)))
         .refuses(&["10min at reboot"], Refusal::SharedWithManager { runtime: false, reboot: true })
         .await;
-    // Both off: it goes on to the device, which is none.
+    // Both settings are off, so the daemon tries the device, which is not a watchdog.
     let off = "RuntimeWatchdogSec=off\\nRebootWatchdogSec=0\\n";
     Daemon::start("/dev/null", Some(&manager(off))).refuses(&[], Refusal::DeviceFailed { errno: 25 }).await;
 }

@@ -1,4 +1,4 @@
-//! FENCING 6 and 7: taking over after a restart, adopting, probing.
+//! Tests of FENCING 6 and 7: taking over after a restart, adopting, probing.
 
 use super::*;
 use ha_api_types::record::Mode;
@@ -90,7 +90,7 @@ impl World {
         self.advance(1_000);
         self.hold.clear();
         self.ran.clear();
-        // The permit stands; what the process did after it is taken back.
+        // The permit stays; the journal entries that the process wrote after it are removed.
         self.journal = Journal { services: journal.services, ..self.journal.clone() };
         uid
     }

@@ -1,4 +1,4 @@
-//! What many tests begin with: a node in some state, and processes that end and start.
+//! Common starting points of tests: a node in some state, and processes that end and start.
 
 use super::*;
 use ha_api_types::quantity::Amounts;
@@ -20,7 +20,7 @@ pub(super) fn config(instance: &str, boot_id: &str) -> Config {
 }
 
 impl World {
-    /// A node that is registered under epoch 1, with nothing to do.
+    /// Creates a node that is registered under epoch 1 and has no services.
     pub(super) fn active() -> World {
         let mut world = World::new();
         world.open();
@@ -29,7 +29,7 @@ impl World {
         world
     }
 
-    /// A node on which `web` runs under a permit.
+    /// Creates a node on which `web` runs under a permit.
     pub(super) fn running() -> World {
         let mut world = World::active();
         world.resource("web");
@@ -40,7 +40,7 @@ impl World {
         world
     }
 
-    /// A node on which `web` was found running, without a permit, and which armed for it.
+    /// Creates a node on which `web` was found running, without a permit, and which armed for it.
     pub(super) fn found_running() -> World {
         let mut world = World::active();
         world.copies.entry("web".into()).or_default().running = true;
@@ -55,7 +55,7 @@ impl World {
         world
     }
 
-    /// Another agent process on the same machine; the old one is gone without a word.
+    /// Starts another agent process on the same machine; the old one ended without any clean-up.
     pub(super) fn restart_agent(&mut self, boot_id: &str) {
         self.actions += 1;
         self.config = config(&format!("i{}", self.actions + 1), boot_id);
@@ -75,7 +75,7 @@ impl World {
         self.boot_core();
     }
 
-    /// The next agent process of this boot, which the store does not reach.
+    /// Starts the next agent process of this boot, which cannot reach etcd.
     pub(super) fn restart_agent_without_a_store(&mut self) {
         self.net = Net::Down;
         self.config = config("i9", "boot-1");
@@ -83,7 +83,7 @@ impl World {
         self.reconnect();
     }
 
-    /// The daemon dies; what it petted last stays as it is.
+    /// Ends the daemon; the device keeps its last timeout.
     pub(super) fn lose_the_daemon(&mut self) {
         self.daemon_up = false;
         self.input(Input::Watchdog(WatchdogNews::Disconnected { message: "it is gone".into() }));

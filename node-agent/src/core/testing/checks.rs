@@ -1,10 +1,10 @@
-//! What must hold at every moment and of every effect.
+//! Invariants that hold at every moment and for every effect.
 
 use super::*;
 
 impl World {
-    /// FENCING 5 (a): an observer that waited W after the last heartbeat, while the report says armed, finds nothing
-    /// exclusive running, or the machine reset.
+    /// Asserts FENCING 5 (a): once an observer has waited W after the last heartbeat, while the report says armed, no
+    /// exclusive service runs, or the machine was reset.
     pub(super) fn observe(&mut self) {
         let alive = self.state.get(&self.keys.alive(NODE)).entries.first().map(|entry| entry.mod_revision);
         if alive != self.observed.0 && alive.is_some() {
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// FENCING 6: no start without its permit in the store, its action in the journal, and now < D − Ts.
+    /// Asserts FENCING 6: a start has its permit in etcd and its action in the journal, and happens while now < D − Ts.
     pub(super) fn check_command(&self, command: &Command, service: &ServiceDefinition) {
         match command {
             Command::Start | Command::Receive | Command::Arrive { .. } => {}
@@ -58,7 +58,8 @@ impl World {
         }
     }
 
-    /// No replacement of a secondary but one that is committed as begun, once, while the service runs in time.
+    /// Asserts that a replacement of a secondary is committed as begun, happens once, and happens while the service
+    /// runs in time.
     fn check_replacement(&self, service: &ServiceDefinition) {
         let report = self.service(&service.name);
         let begun = report.replacement.expect("begun before it is");
@@ -70,7 +71,7 @@ impl World {
         assert!(self.now_ms + timings.stop_margin_ms < proven + timings.heartbeat_valid_ms, "after D − Ts");
     }
 
-    /// FENCING 1, 3 and 6: every agent write carries its guards.
+    /// Asserts FENCING 1, 3 and 6: every write of the agent carries its guards.
     pub(super) fn check_transaction(&self, transaction: &Transaction) {
         let keys = &self.keys;
         for key in transaction.writes().keys() {

@@ -1,4 +1,4 @@
-//! The watchdog daemon's core with a device.
+//! The watchdog daemon's core with a simulated device.
 
 use super::*;
 

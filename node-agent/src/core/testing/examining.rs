@@ -1,4 +1,4 @@
-//! What was found is written beside the protocol, and what happened before a reset is told after it.
+//! Tests of the doctor's report and of the shutdown record, which is reported after a reset.
 
 use super::*;
 use crate::core::commits::Purpose;
@@ -48,7 +48,7 @@ fn what_is_found_is_written_once() {
     assert_eq!(world.state.get(&world.keys.doctor_report(NODE)).entries[0].mod_revision, revision);
     world.examine(MachineFacts::default());
     assert_eq!(verdict(&world.doctor().expect("written"), "watchdog-owner"), Some(Verdict::Ok));
-    // Permits guard the node's report: it must not change for this.
+    // Permits guard the node's report, so it must not change for the doctor.
     assert_eq!(world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision, node_report);
 }
 
@@ -95,7 +95,7 @@ fn a_report_that_was_under_way_when_the_epoch_was_lost_holds_up_no_other() {
     let mut world = World::active();
     world.examine(MachineFacts::default());
     let report = world.doctor().expect("written");
-    // Nobody answers it any more.
+    // This commit is never answered.
     world.core.commits.insert(CommitId(u64::MAX), Purpose::Doctor { report });
     world.close();
     world.advance(500);
@@ -130,7 +130,7 @@ fn last_words_are_on_disk_before_the_deadline_and_told_by_the_next_boot() {
     }
     let words = world.journal.last_words.clone().expect("written before the reset");
     assert!(words.boot_id == "boot-1" && words.message.contains("web had not ended yet"), "{words:?}");
-    // The machine is on again; its disk is as it was.
+    // The machine is on again; its disk is unchanged.
     world.copies.clear();
     world.net = Net::Up;
     world.reset = false;
@@ -153,7 +153,7 @@ fn last_words_are_on_disk_before_the_deadline_and_told_by_the_next_boot() {
     assert_eq!(last_end.boot_id, "boot-1");
     assert!(last_end.message.contains("web had not ended yet"), "{last_end:?}");
     assert_eq!(world.journal.last_words, None);
-    // Another process of the same boot knows it from the store alone.
+    // Another process of the same boot knows the last end only from etcd.
     world.restart_agent("boot-2");
     world.advance(2_000);
     world.examine(MachineFacts { crash_records: vec!["x".to_owned()], ..MachineFacts::default() });

@@ -1,4 +1,5 @@
-//! FENCING 4: nothing exclusive is begun, and nothing counts as empty, without a deadline that the watchdog follows.
+//! Tests of FENCING 4: without a deadline that the watchdog follows, no exclusive service is begun and no node counts
+//! as empty.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
@@ -10,7 +11,7 @@ use ha_api_types::timing::Profile;
 fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadline_again() {
     let mut world = World::running();
     world.resource("mail");
-    // The permit is applied, its answer does not come back, and the store stays away past D − Ts.
+    // The permit is applied, but its answer does not come back, and etcd stays unreachable past D − Ts.
     world.net = Net::Deaf;
     world.assign("mail", Action::Start);
     let key = world.keys.assignment("mail");
@@ -23,7 +24,7 @@ fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadlin
     world.advance(10_000);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
     assert_eq!(world.count("mail", "start"), 0);
-    // Heartbeats commit again, and the daemon has not answered yet.
+    // Heartbeats commit again, but the daemon has not answered yet.
     world.daemon_up = false;
     world.net = Net::Up;
     world.advance(2_000);
@@ -38,7 +39,7 @@ fn a_permit_from_before_a_stay_starts_nothing_until_the_daemon_follows_a_deadlin
 #[test]
 fn an_agent_that_starts_without_a_store_does_not_keep_alive_a_device_that_nobody_pets() {
     let mut world = World::running();
-    // Both processes are replaced, and nobody has kept the descriptor: the device runs on by itself.
+    // Both processes are replaced, and the descriptor was not kept: the device keeps counting.
     world.daemon = daemon::Core::new(protocol::Privileges::default());
     world.restart_agent_without_a_store();
     world.advance(60_000);
@@ -132,7 +133,7 @@ fn a_deadline_that_comes_too_late_for_the_daemon_is_asked_for_once() {
     let deadline = world.proven_ms.expect("a heartbeat") + t.heartbeat_valid_ms;
     world.advance(deadline - 500 - world.now_ms);
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
-    // Less is left than the device's smallest timeout when the node turns out not to be empty.
+    // When the node turns out not to be empty, less time is left than the device's smallest timeout.
     world.hold.insert("kill");
     world.requests.clear();
     world.copies.entry("mail".into()).or_default().running = true;
@@ -155,7 +156,7 @@ fn where_nobody_pets_services_are_stopped_and_told_of_before_the_reset() {
     let report = world.service("web");
     assert_eq!((report.phase, report.reason), (Phase::Stopped, Reason::WatchdogMissing));
     assert_eq!(world.report().watchdog.reason, Some(Reason::WatchdogMissing));
-    // Else the leader would start it again here.
+    // Otherwise the leader would start the service here again.
     let keys = [world.keys.node_report(NODE), world.keys.service_report(NODE, "web")];
     let wrote = |key: &String| {
         let of = |(transaction, _): &(Transaction, Outcome)| transaction.writes_key(key);
@@ -187,7 +188,7 @@ fn where_nobody_pets_nothing_is_begun_with_what_was_found() {
     world.lose_the_daemon();
     let (target, target_boot_id) = ("n2".to_owned(), "boot-n2".to_owned());
     world.assign("web", Action::Migrate { target, target_epoch: 1, target_boot_id });
-    // It would look for it, and be told to kill it, for ever.
+    // Otherwise the agent would alternate between probes and kills indefinitely.
     world.advance(2_500);
     assert!(!world.copies["web"].running && !world.reset, "{:?}", world.logs);
 }

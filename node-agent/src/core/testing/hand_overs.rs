@@ -1,4 +1,5 @@
-//! R8.5, R8.10 to R8.12, R4.40 and R4.41: what comes between a hand-over and its driver, and what may still arrive.
+//! Tests of R8.5, R8.10 to R8.12, R4.40 and R4.41: from the hand-over to its driver, and services that may still
+//! arrive.
 
 use super::migrations::to_peer;
 use super::*;
@@ -7,7 +8,7 @@ use ha_api_types::kind::Kind;
 use ha_api_types::reason::Reason;
 
 impl World {
-    /// A source that has committed HandingOver and whose reading of the target is not answered yet.
+    /// Creates a source that has committed HandingOver and whose reading of the target is not answered yet.
     fn handing_over() -> (World, String) {
         let mut world = World::running();
         world.peer_open();
@@ -76,7 +77,7 @@ fn the_driver_never_begins_when_the_target_has_changed_or_the_answer_is_late_or_
         }
         world.answer_held_reads();
         world.never_began();
-        // A new assignment continues it in place.
+        // A new assignment continues the service in place.
         world.assign("web", Action::Start);
         world.advance(1_000);
         assert_eq!((world.service("web").phase, world.copies["web"].starts), (Phase::Running, 1), "{what}");
@@ -99,14 +100,14 @@ fn a_hand_over_is_committed_only_with_a_worker_at_hand() {
     world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver, "the only worker is busy");
-    // The target is lost meanwhile: the hand-over is never committed.
+    // The target is lost meanwhile, so the hand-over is never committed.
     world.peer_fenced();
     world.hold.clear();
     world.finish_held();
     world.advance(3_000);
     assert_ne!(world.service("web").phase, Phase::HandingOver);
     assert_eq!(world.count("web", "migrate"), 0);
-    // With the target as it was, it goes through once the worker is free.
+    // Once the target is back and the worker is free, the hand-over succeeds.
     world.peer_open();
     world.peer_says("web", &uid, Phase::Receiving, Reason::Migrating);
     world.advance(3_000);
@@ -180,7 +181,7 @@ fn what_arrived_runs_only_under_a_permit_that_follows_the_hand_over() {
     let (permit, _) =
         world.commits.iter().rfind(|(permit, _)| permit.writes().contains_key(&key)).expect("a permit");
     assert!(permit.guards().contains_key(&world.keys.assignment("web")));
-    // Also when the agent is restarted in that moment.
+    // The same holds if the agent is restarted at that moment.
     world.hold.clear();
     world.restart_agent("boot-1");
     world.advance(3_000);
@@ -242,7 +243,7 @@ fn a_source_that_handed_over_and_left_is_heard_before_what_arrived_is_given_up()
     let uid = world.migrate_here();
     world.advance(2_000);
     world.copies.entry("web".into()).or_default().running = true;
-    // The fence is watched, the report is only read every now and then.
+    // The fence is watched, but the report is read only at intervals.
     world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
     world.peer_fenced();
     world.deliver();

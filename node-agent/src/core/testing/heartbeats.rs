@@ -1,4 +1,4 @@
-//! FENCING 3 and 4: what a heartbeat proves, what it guards, and what happens when it does not commit.
+//! Tests of FENCING 3 and 4: what a heartbeat proves and guards, and the consequences of one that does not commit.
 
 use super::*;
 use ha_api_types::cluster::Cluster;
@@ -123,7 +123,7 @@ fn a_restored_store_is_another_epoch() {
 fn a_store_that_goes_back_under_a_running_agent_is_read_anew_and_registered_with() {
     let mut world = World::running();
     let backup = world.state.clone();
-    // The backup does not know the registration after this.
+    // The backup does not contain the registration that follows.
     world.close();
     world.advance(5_000);
     world.open();
@@ -131,12 +131,12 @@ fn a_store_that_goes_back_under_a_running_agent_is_read_anew_and_registered_with
     world.advance(20_000);
     assert!(world.copies["web"].running, "{:#?}", world.logs);
     let seen = world.journal.revision;
-    // The bare backup, without `hactl restore`: every revision that the agent has seen is above it.
+    // The plain backup, restored without `hactl restore`, is below every revision that the agent has seen.
     world.state = backup;
     assert!(world.state.revision() < seen);
     world.advance(3_000);
     assert_eq!(world.running_copies(), 0, "{:#?}", world.logs);
-    // The shells list again within a minute, and see that the store went back.
+    // The shells list again within a minute, and see the older revision.
     world.sync();
     world.advance(3_000);
     assert_eq!(world.report().mode, Mode::Registering, "{:#?}", world.logs);
@@ -145,7 +145,7 @@ fn a_store_that_goes_back_under_a_running_agent_is_read_anew_and_registered_with
     world.advance(3_000);
     assert_eq!(world.report().mode, Mode::Active, "{:#?}", world.logs);
     assert!(world.journal.revision < seen, "the revisions of the lost store are forgotten");
-    // The next process of this boot goes on in the same store.
+    // The next process of this boot continues with the same etcd data.
     world.assign("web", Action::Start);
     world.advance(3_000);
     let stops = world.count("web", "stop") + world.count("web", "kill");

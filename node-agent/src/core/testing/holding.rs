@@ -1,4 +1,4 @@
-//! FENCING 9: Hold, as the agent sees it.
+//! Tests of FENCING 9: Hold on the agent's side.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnStoreLoss};
@@ -24,7 +24,7 @@ fn policy(world: &mut World, on_store_loss: OnStoreLoss) {
     world.write(&world.keys.spec(Kind::Cluster, "default"), &cluster);
 }
 
-/// A node that runs `web` under Hold, with controllers of these names.
+/// Creates a node that runs `web` under Hold, with controllers of these names.
 fn held_by(candidates: &[&str]) -> World {
     let mut world = World::running();
     policy(&mut world, OnStoreLoss::Hold);
@@ -38,7 +38,7 @@ fn held_by(candidates: &[&str]) -> World {
     world
 }
 
-/// Whether `web` runs after an outage of a minute, in which nothing may have been reset.
+/// Returns `true` if `web` runs after an outage of a minute. Asserts that the machine was not reset meanwhile.
 fn survives(world: &mut World) -> bool {
     world.net = Net::Down;
     world.advance(60_000);
@@ -61,7 +61,7 @@ fn while_every_controller_grants_nothing_stops() {
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= interval_ms), "no sooner than Ki: {times:?}");
     assert!(times.len() > 50, "again every Ki: {times:?}");
 
-    // The store returns: heartbeats commit, nothing was stopped, nothing is asked any more.
+    // etcd returns: heartbeats commit, nothing was stopped, and no controller is asked any more.
     world.net = Net::Up;
     world.advance(3_000);
     let asked = world.questions.len();
@@ -102,7 +102,7 @@ fn a_controller_that_left_is_asked_no_more_once_the_fence_was_seen_unchanged_sin
     world.advance(3_000);
     assert!(survives(&mut world), "{:#?}", world.logs);
 
-    // That it left is the last that is heard: it may have closed the epoch before.
+    // The departure of c2 is the last change that the node sees, so c2 may have closed the epoch before it left.
     let mut world = held_by(&["c1", "c2"]);
     world.controllers.insert("c1".to_owned(), granted());
     let key = world.keys.candidate("c2");
@@ -127,7 +127,7 @@ fn d_counts_from_the_asking_however_late_the_grants_come() {
     world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
     let moment = world.core.deadline_moment().expect("a deadline");
     assert_eq!(moment.monotonic_raw_ns / 1_000_000, asked + timings.heartbeat_valid_ms);
-    // A grant for an older question is none.
+    // A grant for an older question does not count.
     world.advance(timings.heartbeat_interval_ms);
     world.input(Input::HoldAnswered { id, candidate: "c1".to_owned(), answer: Ok(granted()) });
     assert_eq!(world.core.deadline_moment(), Some(moment));

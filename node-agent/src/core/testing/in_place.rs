@@ -1,8 +1,8 @@
-//! A definition that an operator has confirmed for the copy that runs here (FENCING, R6.10).
+//! Tests of definitions that an operator has confirmed for a running copy (FENCING, R6.10).
 
 use super::*;
 
-/// The leader rewrites the definition of the assignment under its action.
+/// Rewrites the definition of the assignment under the same action, as the leader does.
 fn rewrite(world: &mut World, in_place: Option<&str>, change: impl FnOnce(&mut ServiceDefinition)) {
     let key = world.keys.assignment("web");
     let mut assignment: Assignment = world.value(&key).expect("assigned");
@@ -32,7 +32,7 @@ fn a_confirmed_definition_is_taken_over_without_a_stop() {
         (1, 0, 0)
     );
     assert_eq!(world.service("web").phase, Phase::Running);
-    // The next process goes on under the same action.
+    // The next process continues under the same action.
     let uid = world.service("web").action_uid;
     world.restart_agent("boot-1");
     world.advance(3_000);

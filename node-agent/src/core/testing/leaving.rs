@@ -1,4 +1,5 @@
-//! A shutdown that waits for services to move away: policy Migrate, maintenance, time, and the operator's word.
+//! Tests of a shutdown that waits for services to move away: policy Migrate, maintenance, time limit, and operator's
+//! command.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ShutdownPolicy};
@@ -25,7 +26,7 @@ fn go_on(world: &mut World, name: &str, boot_id: &str) {
     world.deliver();
 }
 
-/// Shuts down, and says whether the service still runs a while later.
+/// Shuts down, and returns `true` if the service still runs after a minute.
 fn waits(world: &mut World, leave: Leave) -> bool {
     world.input(Input::Shutdown(Shutdown::Leave(leave)));
     world.advance(60_000);

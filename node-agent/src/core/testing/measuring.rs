@@ -1,4 +1,4 @@
-//! What is measured is written beside the protocol, and seldom.
+//! Tests of usage measurement: the figures have a key of their own and are written seldom.
 
 use super::*;
 use ha_api_types::quantity::Quantity;
@@ -9,7 +9,7 @@ impl World {
         self.value(&self.keys.usage_report(NODE))
     }
 
-    /// How often it was written.
+    /// Returns how often the usage report was written.
     fn writes(&self) -> usize {
         let key = self.keys.usage_report(NODE);
         self.commits.iter().filter(|(transaction, _)| transaction.writes().contains_key(&key)).count()
@@ -37,7 +37,7 @@ impl World {
         self.input(Input::Measured { id, measured });
     }
 
-    /// What is read from now on: cores in thousandths, memory in MiB.
+    /// Sets the usage that is read from now on: milli-cores and MiB of memory.
     fn load(&mut self, name: &str, cpu: u64, memory: u64) {
         self.loads.insert(name.to_owned(), (cpu, memory));
     }
@@ -68,7 +68,7 @@ fn what_moves_far_enough_is_written_and_nothing_else() {
     assert_eq!((world.cpu_of("web"), world.writes()), (Some(3000), 2));
     let memory = world.usage().expect("written").services["web"].usage.memory;
     assert_eq!(memory, Some(Quantity::from_units(4100 << 20)), "all figures are of one time");
-    // Permits guard the node's report: it must not change for this.
+    // Permits guard the node's report, so it must not change for the measurement.
     assert_eq!(world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision, node_report);
 }
 

@@ -1,4 +1,4 @@
-//! FENCING 8: live migration in both roles.
+//! Tests of FENCING 8: live migration in both roles.
 
 use super::*;
 use ha_api_types::driver::{DriverSpec, OcfDriver};
@@ -148,7 +148,7 @@ fn the_target_commits_receiving_armed_prepares_and_says_running_when_it_has_arri
     world.peer_says("web", &uid, Phase::HandedOver, Reason::Moved);
     world.advance(1_000);
     assert_eq!((world.service("web").phase, world.service("web").action_uid), (Phase::Running, Some(uid)));
-    // The leader then assigns it here for good.
+    // The leader then assigns the service to this node permanently.
     world.assign("web", Action::Start);
     world.advance(1_000);
     assert_eq!(world.service("web").phase, Phase::Running);
@@ -168,7 +168,7 @@ fn what_did_not_arrive_is_failed_and_what_stayed_at_the_source_is_not_kept_here(
     }
 }
 
-/// A resource agent: it has something to do on the target.
+/// Configures an OCF agent, whose driver has work to do on the target.
 fn agent(spec: &mut ResourceSpec) {
     let ocf = OcfDriver { agent: "heartbeat:Dummy".into(), allow_migrate: true, ..OcfDriver::default() };
     spec.driver = DriverSpec { ocf: Some(ocf), ..DriverSpec::default() };
@@ -233,7 +233,7 @@ fn a_target_without_watchdog_receives_nothing() {
 
 #[test]
 fn ignored_ends_no_hand_over_that_has_begun_and_begins_none() {
-    // The source, before it handed over and after.
+    // Tests the source, before and after it has committed HandingOver.
     for begun in [false, true] {
         let mut world = World::running();
         world.peer_open();
@@ -296,7 +296,8 @@ fn a_target_that_is_restarted_while_it_starts_anew_what_had_arrived_ends_the_mov
 
 #[test]
 fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
-    // The source is proven gone, or says that it handed over; or the leader was quicker and tells the target to start it.
+    // Three causes: the source is fenced, it reports HandedOver, or the leader orders the target to start the service
+    // before that.
     let cases = ["fenced", "handed over", "start"].into_iter().flat_map(|told| {
         [(told, false, false), (told, false, true), (told, true, false), (told, true, true)]
     });
@@ -318,7 +319,8 @@ fn a_target_keeps_what_has_arrived_and_clears_away_what_has_not() {
                 }
             }
             world.advance(3_000);
-            // R8.20: of a source that is lost, a gated driver has only a paused copy, which may be older than its data.
+            // R8.20: if the source is lost, a gated driver has only a paused copy, whose memory may be older than its
+            // data.
             let kept = arrived && (told == "handed over" || !gated);
             let expected = match (told, kept) {
                 (_, true) => (Phase::Running, 0),
@@ -354,7 +356,7 @@ fn what_a_broken_migration_left_at_the_source_is_killed_and_counts_as_handed_ove
 
 #[test]
 fn a_remnant_counts_as_running_until_it_is_cleared_away() {
-    // Found by the probe that adopts what ran before: it has crashed.
+    // Case 1: the remnant is found by the probe that adopts running copies, and counts as a crash.
     let mut world = World::running();
     let copy = world.copies.get_mut("web").expect("there");
     (copy.running, copy.remnant) = (false, true);
@@ -365,7 +367,7 @@ fn a_remnant_counts_as_running_until_it_is_cleared_away() {
         (Phase::Running, Reason::Restarted)
     );
     assert_eq!((world.count("web", "kill"), world.copies["web"].starts), (1, 2));
-    // Found by one that only looks.
+    // Case 2: the remnant is found by a probe for the leader.
     let mut world = World::active();
     world.copies.entry("web".into()).or_default().remnant = true;
     world.resource("web");

@@ -1,4 +1,4 @@
-//! The leader's and the user's pen: what others write into the store, and reading what stands there.
+//! Writes of the leader and of users to etcd, and readings of the stored values.
 
 use super::*;
 use ha_api_types::reason::Reason;
@@ -9,7 +9,7 @@ impl World {
             .get(key)
             .entries
             .first()
-            // What another version wrote counts as nothing here.
+            // A value of another version counts as absent here.
             .and_then(|entry| serde_json::from_slice(&entry.value).ok())
     }
 
@@ -45,7 +45,7 @@ impl World {
         self.value(&self.keys.alive(NODE))
     }
 
-    /// The leader opens an epoch for the request that stands.
+    /// Opens an epoch for the stored request, as the leader does.
     pub(super) fn open(&mut self) {
         let found = self.state.get(&self.keys.node_report(NODE)).entries;
         let entry = found.first().expect("a request");
@@ -62,14 +62,14 @@ impl World {
         self.deliver();
     }
 
-    /// The leader closes the epoch.
+    /// Closes the epoch, as the leader does.
     pub(super) fn close(&mut self) {
         let fence = self.fence();
         let closed = Fence { epoch: fence.epoch + 1, state: FenceState::Fencing, ..fence };
         self.write(&self.keys.fence(NODE), &closed);
     }
 
-    /// The leader orders the node to answer again, or ends the order.
+    /// Orders the node to answer again, or ends the order, as the leader does.
     pub(super) fn order_to_verify(&mut self, verify: bool) -> Revision {
         let ordered = Fence { verify, ..self.fence() };
         self.write(&self.keys.fence(NODE), &ordered)
@@ -100,7 +100,7 @@ impl World {
         )
     }
 
-    /// The leader assigns; answers the action's uid.
+    /// Assigns the service as the leader does. Returns the action's uid.
     pub(super) fn assign(&mut self, name: &str, action: Action) -> String {
         self.assign_to(name, NODE, action)
     }
@@ -138,7 +138,7 @@ impl World {
         self.state.get(&self.keys.alive(NODE)).entries[0].lease
     }
 
-    /// Another node, `n2`, is registered under epoch 1.
+    /// Registers another node, `n2`, under epoch 1.
     pub(super) fn peer_open(&mut self) {
         let fence =
             Fence { epoch: 1, boot_id: "peer-boot".into(), state: FenceState::Open, ..Fence::default() };
@@ -146,7 +146,7 @@ impl World {
         self.write(&key, &fence);
     }
 
-    /// `n2` is fenced.
+    /// Fences `n2`.
     pub(super) fn peer_fenced(&mut self) {
         let fence =
             Fence { epoch: 2, boot_id: "peer-boot".into(), state: FenceState::Fenced, ..Fence::default() };
@@ -154,7 +154,7 @@ impl World {
         self.write(&key, &fence);
     }
 
-    /// The agent of `n2` says something of a service.
+    /// Writes a service report of the agent of `n2`.
     pub(super) fn peer_says(&mut self, name: &str, uid: &str, phase: Phase, reason: Reason) {
         let report = ServiceReport {
             uid: format!("uid-{name}"),
@@ -170,7 +170,7 @@ impl World {
         self.write(&key, &report);
     }
 
-    /// The journal reaches the disk.
+    /// Completes the delayed writes of the journal.
     pub(super) fn write_held_journals(&mut self) {
         self.hold_journal = false;
         for (id, journal) in std::mem::take(&mut self.held_journals) {
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Readings are answered, with what is stored now.
+    /// Answers the delayed readings with the values that are stored now.
     pub(super) fn answer_held_reads(&mut self) {
         self.hold_reads = false;
         for (id, keys) in std::mem::take(&mut self.held_reads) {

@@ -1,9 +1,9 @@
-//! FENCING 6: start permits, what they guard, and what begins only once.
+//! Tests of FENCING 6: start permits, their guards, and actions that begin only once.
 
 use super::*;
 use ha_api_types::reason::Reason;
 
-/// One case: what is changed before the assignment, and whether anything may start.
+/// Checks one case: a change before the assignment, and whether the service may start.
 fn check(case: &str, prepare: impl FnOnce(&mut World), starts: bool) {
     let mut world = World::active();
     world.resource("web");
@@ -58,7 +58,7 @@ fn no_permit_overtakes_a_heartbeat_that_takes_armed_back() {
     let mut world = World::running();
     world.hold_beats = true;
     world.assign("web", Action::Stop { timeout_ms: None });
-    // The heartbeat is on its way by which the idle node is not armed any more; the permit would be applied before it.
+    // A heartbeat that withdraws *armed* from the idle node is on its way; the permit would be applied before it.
     world.advance(1_000);
     assert!(world.report().armed && !world.copies["web"].running, "{:?}", world.logs);
     world.assign("web", Action::Start);
@@ -138,7 +138,7 @@ fn a_permit_whose_assignment_changed_meanwhile_conflicts_and_starts_nothing() {
     world.assign("web", Action::Start);
     let mut world = World::active();
     world.resource("web");
-    // The leader's later word is in the store, but not yet in the agent's view.
+    // The leader's later assignment is in etcd, but not yet in the agent's view.
     world.net = Net::Down;
     world.assign("web", Action::Start);
     world.net = Net::Up;
@@ -149,7 +149,7 @@ fn a_permit_whose_assignment_changed_meanwhile_conflicts_and_starts_nothing() {
 }
 
 impl World {
-    /// Delivers an assignment whose successor (Stop) is already in the store.
+    /// Delivers an assignment whose successor (Stop) is already in etcd.
     fn deliver_assignment_late(&mut self, first: &Assignment) {
         let key = self.keys.assignment("web");
         let entry = self.state.get(&key).entries[0].clone();
@@ -171,7 +171,7 @@ fn an_unknown_permit_is_read_again_and_counts_if_it_was_applied() {
     world.assign("one", Action::Start);
     world.advance(1_000);
     world.resource("web");
-    // Only the permit's answer is lost.
+    // From here on, probes do not end.
     world.hold.insert("probe");
     world.assign("web", Action::Start);
     world.advance(2_000);
@@ -207,7 +207,7 @@ impl World {
         self.net = net;
     }
 
-    /// The watch still delivers while commits do not get through.
+    /// Delivers watch events while commits do not get through.
     fn deliver_anyway(&mut self) {
         let revision = self.state.revision();
         let reading = self.state.list(&self.keys.assignments());

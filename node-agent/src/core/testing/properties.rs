@@ -1,4 +1,5 @@
-//! Whatever happens, in whatever order: no panic, no start without its permit and its time, never running after W.
+//! Properties under any sequence of events: no panic, no start without its permit and in time, no exclusive service
+//! after W.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus};
@@ -9,7 +10,7 @@ use proptest::prelude::*;
 
 const NAMES: [&str; 3] = ["web", "mail", "twice"];
 
-/// What the other side of a migration may say.
+/// Possible reports of the other side of a migration.
 const PEER_SAYS: [(Phase, Reason); 6] = [
     (Phase::Receiving, Reason::Waiting),
     (Phase::Receiving, Reason::Migrating),
@@ -19,7 +20,7 @@ const PEER_SAYS: [(Phase, Reason); 6] = [
     (Phase::MoveFailed, Reason::MoveFailed),
 ];
 
-/// One thing that may happen.
+/// One random event.
 #[derive(Clone, Debug)]
 enum Happening {
     Wait(u64),
@@ -217,7 +218,7 @@ fn happen(world: &mut World, what: &Happening) {
         }
         Happening::Peer(name, what) => {
             let name = NAMES[*name];
-            // An assignment that nobody of this version can read names no action.
+            // An assignment that this version cannot read names no action.
             let found = world.state.get(&world.keys.assignment(name)).entries;
             let assignment =
                 found.first().and_then(|entry| serde_json::from_slice::<Assignment>(&entry.value).ok());
@@ -229,7 +230,7 @@ fn happen(world: &mut World, what: &Happening) {
     }
 }
 
-/// Answers that nobody asked for, and store contents that nobody of this version wrote.
+/// Injects answers without a question, and etcd contents of another version.
 fn strange(world: &mut World, seed: u64) {
     let id = seed >> 8;
     match seed % 10 {
@@ -257,7 +258,7 @@ fn strange(world: &mut World, seed: u64) {
     }
 }
 
-/// A hundred cases each; more with `PROPTEST_CASES`.
+/// Returns the configuration: a hundred cases per property, or as many as `PROPTEST_CASES` says.
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
     ProptestConfig { cases, max_shrink_iters: 2_000, failure_persistence: None, ..ProptestConfig::default() }
@@ -281,7 +282,7 @@ proptest! {
                 world.dead = true;
             }
         }
-        // However it ends: cut off for long enough, nothing exclusive runs, or the machine is reset.
+        // In every case: once the node is isolated long enough, no exclusive service runs, or the machine was reset.
         world.net = Net::Down;
         world.advance(60_000);
     }
@@ -298,7 +299,7 @@ proptest! {
                 return Ok(());
             }
         }
-        // Everything is mended; an agent is started if none is there; the leader does its part.
+        // All faults are cleared, an agent is started if there is none, and the leader acts.
         world.mend();
         for _ in 0..4 {
             world.advance(35_000);

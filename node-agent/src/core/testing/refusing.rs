@@ -1,17 +1,17 @@
-//! FENCING R4.17 to R4.24: a watchdog that refuses pets, as the agent sees it.
+//! Tests of FENCING R4.17 to R4.24: a watchdog that refuses pets, on the agent's side.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, FencingSpec, OnStoreLoss};
 use ha_api_types::reason::Reason;
 use ha_api_types::record::{Candidate, HoldAnswer, SleepProtection};
 
-/// The driver is unbound: the device refuses pets, and does not count any more.
+/// Unbinds the driver: the device refuses pets and stops counting.
 fn fail(world: &mut World) {
     world.pets_fail = true;
     world.fires_at_ms = None;
 }
 
-/// A node that runs `web`, and whose device refuses pets since a moment ago.
+/// Creates a node that runs `web` and whose device has just begun to refuse pets.
 fn refusing() -> World {
     let mut world = World::running();
     fail(&mut world);
@@ -36,7 +36,7 @@ fn no_permit_is_committed_from_the_first_refused_pet_on() {
     let mut world = World::running();
     world.resource("mail");
     world.pets_fail = true;
-    // Refused, and not committed yet: heartbeats are on their way.
+    // The refusal is not committed yet, because heartbeats are delayed on their way.
     world.hold_beats = true;
     world.advance(400);
     assert!(!world.report().watchdog_failed);
@@ -115,7 +115,7 @@ fn no_grant_extends_the_deadline_of_a_node_whose_watchdog_refuses_pets() {
         assert!(!world.reset, "it stopped in time, and stays");
     };
     check(false, false, true);
-    // Uncommitted, and committed.
+    // The refusal is uncommitted in the first case and committed in the second.
     check(false, true, false);
     check(true, true, false);
 }

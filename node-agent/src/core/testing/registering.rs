@@ -1,4 +1,4 @@
-//! FENCING 3, registration: what stops first, what guards what, and whose request counts.
+//! Tests of registration (FENCING 3): what stops first, the guards, and whose request counts.
 
 use super::*;
 use ha_api_types::record::Mode;
@@ -13,7 +13,7 @@ fn a_new_node_asks_guarding_that_nobody_was_there_and_creates_alive_only_for_its
     assert_eq!((world.report().mode, world.report().armed), (Mode::Registering, false));
     assert_eq!(world.alive(), None);
 
-    // An epoch opened for another request is not its own.
+    // An epoch that was opened for another request does not belong to this agent.
     let request = world.state.get(&world.keys.node_report(NODE)).entries[0].mod_revision;
     let fence = Fence {
         epoch: 1,
@@ -83,7 +83,7 @@ fn another_boot_stops_and_verifies_what_it_finds_before_it_registers() {
 fn an_idle_node_registers_with_what_it_could_not_stop_and_counts_it_as_running() {
     let mut world = World::running();
     world.copies.get_mut("web").expect("there").kill_fails = true;
-    // The machine has booted anew: its watchdog is idle.
+    // The machine has rebooted, so its watchdog is idle.
     world.daemon = daemon::Core::new(protocol::Privileges::default());
     world.fires_at_ms = None;
     world.restart_agent("boot-2");
@@ -162,7 +162,7 @@ fn a_closed_epoch_stops_every_exclusive_service_then_registers() {
 #[test]
 fn registering_stops_what_runs_under_each_definition_that_is_known() {
     let mut world = World::running();
-    // As after a restore: the spec names another thing, which runs here too.
+    // The situation after a restore: the spec names another identity, which also runs here.
     world.resource_with("web", |spec| {
         if let Some(simulated) = &mut spec.driver.simulated {
             simulated.identity = "other".into();
@@ -244,7 +244,7 @@ fn a_request_that_somebody_overwrote_is_made_anew_after_everything_was_looked_fo
     world.close();
     world.advance(1_000);
     assert_eq!(world.report().mode, Mode::Registering);
-    // Another process of this machine, which this one knows nothing of, starts the service and says so.
+    // Another process of this machine, unknown to this one, starts the service and reports that.
     world.copies.get_mut("web").expect("there").running = true;
     let report = NodeReport { instance: "other".into(), mode: Mode::Active, ..world.report() };
     world.write(&world.keys.node_report(NODE), &report);

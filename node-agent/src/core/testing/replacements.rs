@@ -1,4 +1,4 @@
-//! Replacing the secondary of a service that runs: beside it, begun once, answered for whatever happens.
+//! Tests of the replacement of a running service's secondary: in parallel to the service, begun once, always answered.
 
 use super::*;
 use ha_api_types::reason::Reason;
@@ -11,7 +11,7 @@ impl World {
         self.value(&self.keys.assignment(name)).expect("an assignment")
     }
 
-    /// The leader asks, beside the action that the service has.
+    /// Requests the replacement in addition to the service's action, as the leader does.
     fn ask_for(&mut self, replacement: &Replacement) {
         let assignment = Assignment { replacement: Some(replacement.clone()), ..self.assignment("web") };
         self.write(&self.keys.assignment("web"), &assignment);
@@ -38,7 +38,7 @@ impl World {
         (said.phase, said.reason)
     }
 
-    /// The service is where it was, under the permit that it had, and nobody has touched it.
+    /// Asserts that the service still runs under its permit and was neither stopped nor restarted.
     fn is_untouched(&self) {
         assert!(self.copies["web"].running);
         assert_eq!(self.copies["web"].starts, 1);
@@ -48,7 +48,7 @@ impl World {
     }
 }
 
-/// A node whose driver is at work on the replacement.
+/// Creates a node whose driver is running the replacement.
 fn replacing() -> World {
     let mut world = World::running();
     world.hold.insert(HOOK);
@@ -156,7 +156,7 @@ fn what_is_called_off_before_a_stop_ends_first_and_is_answered_for_with_it() {
 fn what_has_ended_well_before_it_is_called_off_is_done() {
     let mut world = replacing();
     let called_off = Replacement { called_off: true, ..world.replacement() };
-    // The driver's answer and the leader's word cross.
+    // The driver's answer and the leader's cancellation cross.
     let (id, _, _) = world.held.pop().expect("the hook");
     world.ask_for(&called_off);
     world.input(Input::Ended { id, result: CommandResult::Done });

@@ -1,4 +1,4 @@
-//! SEMANTICS 3 and FENCING 6: failures, crashes, restarts in place.
+//! Tests of SEMANTICS 3 and FENCING 6: failures, crashes, restarts in place.
 
 use super::*;
 use ha_api_types::reason::Reason;
@@ -13,7 +13,7 @@ fn exit(world: &mut World, name: &str, by_hand: bool) {
     }));
 }
 
-/// One row: how many starts fail first, `maxRestart`, and how it ends after how many attempts.
+/// Checks one case: number of failing starts, `maxRestart`, and the final phase after a number of attempts.
 fn check(fail_starts: u32, max_restart: u32, phase: Phase, attempts: usize) {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.max_restart = max_restart);
@@ -64,7 +64,7 @@ fn a_service_runs_under_the_definition_of_its_assignment() {
     let mut world = World::active();
     world.resource_with("web", |spec| spec.timeouts.stop_seconds = 5.0);
     world.assign("web", Action::Start);
-    // The spec is edited before the agent has begun, and once more while the service runs.
+    // The spec is edited before the agent has begun, and again while the service runs.
     world.resource_with("web", |spec| spec.timeouts.stop_seconds = 6.0);
     world.advance(3_000);
     let journaled = |world: &World| world.journal.services["web"].definition.timeouts.stop_ms();

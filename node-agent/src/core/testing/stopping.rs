@@ -1,4 +1,4 @@
-//! FENCING 4, stop then stay; Stopped is enforced; deletion; Leave; disarm; shutdown and restart.
+//! Tests of FENCING 4 (stop, then stay), of enforced Stopped, and of deletion, Leave, disarm, shutdown and restart.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec, ClusterStatus, Disarmed};
@@ -26,7 +26,8 @@ fn from_the_margin_on_everything_exclusive_is_killed_and_then_the_node_stays() {
     assert!(!world.reset, "empty, so it stays");
     assert_eq!(world.daemon.status().state, protocol::State::Staying);
 
-    // What was killed is spent: reported Stopped, and started again only under a new action.
+    // The action of a killed service is spent: the service is reported Stopped, and started again only under a new
+    // action.
     world.net = Net::Up;
     world.advance(3_000);
     let report = world.service("web");
@@ -298,7 +299,7 @@ fn a_stop_that_fails_at_shutdown_keeps_the_watchdog_armed() {
     assert_eq!(world.exit, None);
     assert!(world.report().armed);
     assert!(world.fires_at_ms.is_some());
-    // For as long as a shutdown may take at most (1800 s), then the machine goes down, guarded, without a clean leave.
+    // After the longest shutdown time (1800 s), the machine goes down with an armed watchdog and without a clean leave.
     world.advance(1_770_000);
     assert_eq!(world.exit, None);
     world.advance(100_000);

@@ -1,11 +1,11 @@
-//! Values that another version wrote and this one cannot read (FENCING, R1.15 to R1.23).
+//! Tests of values that another version wrote and this one cannot read (FENCING, R1.15 to R1.23).
 
 use super::*;
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, ClusterSpec, ClusterStatus, Disarmed};
 use ha_api_types::record::Mode;
 use serde_json::json;
 
-/// Writes a value with one field changed to a word of a version to come.
+/// Changes one field of a value to a word of a future version.
 fn with_novel(world: &mut World, key: &str, pointer: &str) {
     let mut value: serde_json::Value = world.value(key).expect("there");
     *value.pointer_mut(pointer).expect("the field is there") = json!("Novel");
@@ -41,7 +41,7 @@ fn an_unreadable_fence_counts_as_a_closed_epoch() {
 fn an_unreadable_cluster_neither_arms_nor_disarms() {
     let cluster = |disarmed| Cluster::new(CLUSTER_NAME, ClusterSpec { disarmed, ..ClusterSpec::default() });
     let status = |disarmed, active| ClusterStatus { disarm: disarmed, active, ..ClusterStatus::default() };
-    // With the active settings in the status, with the leader's word alone, and with neither.
+    // Three cases: the active settings in the status, only the leader's disarm state in the status, and neither.
     for case in 0..3 {
         for disarmed in [None, Some(Disarmed::Freeze)] {
             let mut world = World::running();
@@ -90,7 +90,8 @@ fn an_agent_replaces_or_deletes_what_it_cannot_read_of_its_own() {
     world.advance(10_000);
     assert_eq!(world.report().mode, Mode::Active);
     assert!(world.state.get(&lost).entries.is_empty());
-    // What it had said is not known any more, so the action was interrupted: it is stopped, verified, and told so.
+    // The earlier report is lost, so the action counts as interrupted: the service is stopped, verified, and reported
+    // so.
     let web: serde_json::Value = world.value(&web).expect("there");
     assert_eq!(
         (&web["phase"], &web["reason"]),
@@ -110,7 +111,7 @@ fn the_journal_remembers_the_data_that_is_followed() {
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert!(world.copies["web"].running, "the same data, boot and epoch: it goes on");
-    // Other data, by an operator's order: whatever is open there was not opened for this agent.
+    // An operator has ordered the node to follow other data. No epoch in those data was opened for this agent.
     world.dead = true;
     world.restart_agent("boot-1");
     world.core = AgentCore::new(world.config.clone(), world.journal.clone());

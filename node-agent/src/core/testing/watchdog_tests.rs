@@ -1,4 +1,5 @@
-//! `hactl node test-watchdog`: a reset that is let happen, remembered, and never of a node with something active.
+//! Tests of `hactl node test-watchdog`: the reset is caused and remembered, and never happens to a node with active
+//! services.
 
 use super::*;
 use ha_api_types::cluster::{Cluster, ClusterSpec};
@@ -35,7 +36,6 @@ impl World {
         self.deliver();
     }
 
-    /// Waits for the reset.
     fn until_reset(&mut self) {
         for _ in 0..100 {
             if !self.reset {
@@ -45,7 +45,7 @@ impl World {
         assert!(self.reset, "{:?}", self.logs);
     }
 
-    /// The machine is on again after a reset; its disk is as it was.
+    /// Boots the machine again after a reset; its disk is unchanged.
     fn boot_again(&mut self, boot_id: &str) {
         self.reset = false;
         self.fires_at_ms = None;
@@ -71,15 +71,16 @@ fn an_idle_node_lets_itself_be_reset_and_remembers_it() {
     let test = watchdog.last_test.expect("told");
     assert_eq!((test.boot_id.as_str(), test.next_boot_id.as_str()), ("boot-1", "boot-2"));
     assert_eq!((test.operation.as_str(), test.timeout_ms), ("t1", 5_000));
-    // Noted twice a second; a sliding device fires a second before the deadline at the earliest, and never after it.
+    // The time is recorded twice a second. A sliding device fires at most one second before the deadline, and never
+    // after it.
     assert!((1_000..=3_000).contains(&test.lasted_ms), "{test:?}");
     assert_eq!(world.journal.trial, None);
     let words = world.events.iter().find(|event| event.reason == Reason::WentDown).expect("told");
     assert!(words.message.contains("hactl node test-watchdog let test reset it"), "{words:?}");
-    // The request was about the boot that is gone: nothing is reset again.
+    // The request named the previous boot, so no further reset happens.
     world.advance(30_000);
     assert!(!world.reset);
-    // Another boot remembers it too; another timeout, driver or machine is another test.
+    // Later boots also remember the test. Another timeout, driver or machine needs another test.
     world.boot_again("boot-3");
     assert!(world.report().watchdog.tested);
     world.timings(TimingSpec { profile: Profile::Fast, ..TimingSpec::default() });
@@ -139,7 +140,7 @@ fn an_agent_that_is_told_to_end_gives_the_test_up() {
     world.input(Input::Shutdown(Shutdown::Restart));
     world.advance(30_000);
     assert!(!world.reset && world.fires_at_ms.is_none() && world.journal.trial.is_none(), "{:?}", world.logs);
-    // What reset the machine later was not the test.
+    // The later reset was not caused by the test.
     world.boot_again("boot-2");
     assert_eq!(world.report().watchdog.last_test, None);
 }
@@ -181,7 +182,7 @@ fn a_watchdog_that_does_not_fire_is_not_relied_on() {
     world.ask_for_test("boot-1", OperationPhase::Running);
     for _ in 0..600 {
         world.advance(100);
-        // softdog can be told not to reboot: everything looks as it should, and nothing happens.
+        // softdog can be configured not to reboot: then everything looks normal, but no reset happens.
         world.reset = false;
         world.fires_at_ms = None;
     }
@@ -189,7 +190,7 @@ fn a_watchdog_that_does_not_fire_is_not_relied_on() {
     assert!(watchdog.problem.contains("did not reset this machine"), "{watchdog:?} {:?}", world.logs);
     assert!(!watchdog.tested);
     assert_eq!(world.journal.trial, None);
-    // Nor does the next process rely on it.
+    // The next process does not rely on the watchdog either.
     world.restart_agent("boot-1");
     world.advance(3_000);
     assert!(world.report().watchdog.problem.contains("did not reset this machine"), "{:?}", world.logs);

@@ -1,22 +1,23 @@
-//! The settings of the cluster as an agent follows them: those of the object, or, while that cannot be read, the active ones.
+//! The cluster's settings as an agent follows them: those of the Cluster object or, if it cannot be read, the active
+//! ones.
 
 use super::View;
 use ha_api_types::cluster::{CLUSTER_NAME, Cluster, FencingSpec, OnStoreLoss};
 use ha_api_types::timing::{Timings, problems};
 
 impl View {
-    /// The settings of the cluster; `None`: there are none, so the defaults hold, or they are not known.
+    /// Returns the cluster's settings; `None` if there are none, so that the defaults apply, or if they are not known.
     pub(in crate::core) fn cluster(&self) -> Option<&Cluster> {
         self.active.as_ref()
     }
 
-    /// Returns `true` if the Cluster object exists, and neither it nor its active settings can be read: what this node does now
-    /// it goes on to do (FENCING, R1.15).
+    /// Returns `true` if the Cluster object exists, and neither it nor its active settings can be read. This node then
+    /// changes nothing (FENCING, R1.15).
     pub(in crate::core) fn is_cluster_unknown(&self) -> bool {
         self.active.is_none() && self.clusters.get(CLUSTER_NAME).is_some()
     }
 
-    /// What the cluster asks for while the whole store is away; `None`: that is not known.
+    /// Returns the cluster's setting for an etcd outage; `None` if it is not known.
     pub(in crate::core) fn on_store_loss(&self) -> Option<OnStoreLoss> {
         match self.cluster() {
             Some(cluster) => Some(cluster.spec.fencing.on_store_loss),
@@ -25,12 +26,12 @@ impl View {
         }
     }
 
-    /// Returns `true` if the Cluster object cannot be read, so that what its status says matters.
+    /// Returns `true` if the Cluster object cannot be read, so that its status matters.
     pub(super) fn is_cluster_unreadable(&self) -> bool {
         self.clusters.get(CLUSTER_NAME).is_some_and(|stored| stored.value.is_none())
     }
 
-    /// Takes the settings from what was read. Those of an object that cannot be read are the active ones in its status, else the
+    /// Determines the settings. If the object cannot be read, they are the active ones in its status, otherwise the
     /// last ones that this process has read.
     pub(super) fn work_out_cluster(&mut self) {
         self.active = match self.clusters.get(CLUSTER_NAME) {

@@ -1,4 +1,4 @@
-//! What each request does to the state, from the message to its answer.
+//! The effect of each request on the state, from the message to its answer.
 
 use super::{
     Arm, Core, DeviceFacts, Effect, Moment, NANOSECONDS_PER_MILLISECOND, Outcome, Pending, Pets, Refusal,
@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// The device is open: new timing, and perhaps a new deadline, take effect with one pet or not at all.
+    /// Changes an open device: new timing, and perhaps a new deadline, take effect with one pet or not at all.
     fn arm_again(&mut self, now: Moment, number: u64, arm: Arm, device: DeviceFacts) {
         let (smallest_seconds, largest_seconds) =
             (device.smallest_timeout_seconds, device.largest_timeout_seconds);
@@ -88,7 +88,7 @@ impl Core {
         if let Some(refusal) = too_long(&device, device.timeout_seconds, &arm) {
             return self.close(number, Outcome::Refused(refusal));
         }
-        // Opening takes time: the deadline may have passed, and an idle machine must not be reset for that.
+        // Opening takes time, so the deadline may have passed. An idle machine must not be reset for that.
         if arm.deadline.is_some_and(|deadline| !self.pet_fits(now, deadline)) {
             return self.close(number, Outcome::Refused(Refusal::DeadlinePassed));
         }
@@ -98,15 +98,15 @@ impl Core {
         self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Close };
     }
 
-    /// Opens the device that refuses pets again: a driver that was bound again has another one under the same name, and the
-    /// open one never works again.
+    /// Opens a device that refuses pets again. A driver that was bound again provides another device under the same
+    /// name, and the open one never works again.
     fn open_again(&mut self, number: u64, arm: Arm) {
         self.pending = Pending::Open { number, arm, again: true };
         self.effects.push_back(Effect::Open { timeout_seconds: arm.timeout_seconds });
     }
 
-    /// The device was there again, and takes the place of the one that refuses pets. Until it has taken pets for a whole
-    /// timeout it counts as failed, whatever it is like: it is not closed, so that the deadline goes on.
+    /// Replaces the device that refuses pets with the one that was opened again. Until it has taken pets for a whole
+    /// timeout, it counts as failed. It is not closed, so that the deadline continues.
     fn opened_again(&mut self, now: Moment, number: u64, arm: &Arm, device: DeviceFacts) {
         self.device = Some(device);
         self.fires_at = None;
@@ -144,8 +144,8 @@ impl Core {
         self.pending = Pending::Pet { number, outcome: Outcome::Done, undo: Undo::Nothing };
     }
 
-    /// Puts an earlier deadline in the place of the one in force, whatever else becomes of the request
-    /// that brought it: observers may count by it already.
+    /// Replaces the active deadline with an earlier one, even if the request that carried it fails: observers may
+    /// already count by it.
     fn shorten(&mut self, deadline: Moment) {
         if let State::Armed { deadline: in_force } = self.state
             && deadline.is_earlier_on_a_clock(in_force)
@@ -173,8 +173,8 @@ impl Core {
         self.close(number, Outcome::Done);
     }
 
-    /// Ends the guard and answers with `outcome` once the device is closed; a device that cannot be
-    /// stopped is kept and petted without a deadline.
+    /// Ends the protection and answers with `outcome` once the device is closed. A device that cannot be stopped is
+    /// kept and petted without a deadline.
     pub(super) fn close(&mut self, number: u64, outcome: Outcome) {
         let Some(device) = self.device else { return self.reply(number, outcome) };
         self.state = State::Released;
@@ -182,7 +182,7 @@ impl Core {
         if device.nowayout {
             return self.reply(number, outcome);
         }
-        // A full period first: whoever else holds the descriptor (the service manager) needs time to let go.
+        // A full period first: other holders of the descriptor (the service manager) need time to close it.
         let timeout_seconds = self.full_timeout_seconds(&device);
         self.asked_seconds = None;
         self.effects.push_back(Effect::Pet { timeout_seconds: Some(timeout_seconds) });
@@ -200,7 +200,7 @@ impl Core {
         };
         self.device = None;
         self.timing = None;
-        // Nothing is guarded by it any more.
+        // The device protects nothing any more.
         self.pets = Pets::Taken;
         self.fires_at = None;
         self.last_pet = None;
@@ -211,7 +211,7 @@ impl Core {
         }
     }
 
-    /// The pet that completes a request has been tried.
+    /// Handles the result of the pet that completes a request.
     pub(super) fn petted_for_request(
         &mut self,
         now: Moment,
@@ -223,7 +223,8 @@ impl Core {
     ) {
         let refusal = match result {
             Ok(read_back) => {
-                // For a deadline the pet was taken, if with too much time: that is a notice, not a refusal.
+                // For a deadline, the device took the pet, possibly with a longer timeout: that causes a notice, not a
+                // refusal.
                 match undo {
                     Undo::Nothing | Undo::Again { .. } => {
                         self.check_sliding(asked, read_back);
@@ -239,7 +240,7 @@ impl Core {
                 self.timeout_changed(read_back);
             }
             match undo {
-                // Armed again, and petted.
+                // The device was armed again and petted.
                 Undo::Restore { .. } | Undo::Reopened if self.pets == Pets::Refused => {
                     self.pets = Pets::Returning { since: now };
                 }
@@ -269,7 +270,7 @@ impl Core {
                 if result.is_err() && self.pets == Pets::Refused {
                     self.open_again(number, arm);
                 } else if self.pet(now, true) {
-                    // What it refuses may be the timeout alone.
+                    // The device may have refused only the new timeout.
                     let undo = if result.is_err() { Undo::Again { arm } } else { Undo::Nothing };
                     self.pending = Pending::Pet { number, outcome: Outcome::Refused(refusal), undo };
                 } else {
@@ -279,8 +280,8 @@ impl Core {
         }
     }
 
-    /// The full timeout is another one from now on. A sliding device was asked for less where the deadline
-    /// left less; a fixed one says itself what it took.
+    /// Records a new full timeout. A sliding device may have been asked for less because of the deadline; a fixed
+    /// device reports the timeout that it took.
     fn timeout_changed(&mut self, read_back: u32) {
         if let (Some(device), Some(timing)) = (&mut self.device, &mut self.timing) {
             if !device.sliding {
@@ -291,7 +292,7 @@ impl Core {
         }
     }
 
-    /// Whether the device took more time than asked while it was being armed.
+    /// Returns a refusal if the device took a longer timeout than requested while it was being armed.
     fn too_much(&self, asked: Option<u32>, read_back: u32) -> Option<Refusal> {
         let (device, timing) = (self.device?, self.timing?);
         let largest_seconds = timing.largest.of(device.sliding, device.descriptor_retained);
@@ -300,8 +301,8 @@ impl Core {
             .map(|_| Refusal::TimeoutTooLong { read_back_seconds: read_back, largest_seconds })
     }
 
-    /// Ends without leaving a running device behind an empty node. Where a deadline is in force the device
-    /// stays as it is: the next daemon goes on, or the machine is reset by the deadline.
+    /// Prepares the daemon's exit: stops the device of an empty node. Under an active deadline the device stays as it
+    /// is, so the next daemon continues or the deadline resets the machine.
     pub(super) fn shut_down(&mut self) {
         match self.state {
             State::Released | State::Staying => self.close(0, Outcome::Done),
@@ -321,7 +322,7 @@ fn state_of(arm: &Arm) -> State {
     }
 }
 
-/// No heartbeat proves more than Th from a moment that has already been.
+/// Returns a refusal if the deadline is more than Th ahead. No heartbeat proves more than Th from a past moment.
 fn too_far(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Refusal> {
     let ahead_ns = now.longest_ns(deadline);
     (ahead_ns > u64::from(heartbeat_valid_ms) * NANOSECONDS_PER_MILLISECOND).then(|| {
@@ -332,7 +333,8 @@ fn too_far(now: Moment, deadline: Moment, heartbeat_valid_ms: u32) -> Option<Ref
     })
 }
 
-/// The inequality of `FENCING.md` 4, as the agent worked it out for each kind of device.
+/// Returns a refusal if the timeout breaks the inequality of `FENCING.md` 4, which the agent computed for each kind of
+/// device.
 fn too_long(device: &DeviceFacts, timeout_seconds: u32, arm: &Arm) -> Option<Refusal> {
     let largest_seconds = arm.largest.of(device.sliding, device.descriptor_retained);
     (timeout_seconds > largest_seconds)

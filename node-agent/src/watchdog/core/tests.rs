@@ -1,4 +1,4 @@
-//! The daemon's core against a device under a virtual clock.
+//! The daemon's core with a simulated device under a virtual clock.
 
 mod properties;
 mod refusing;
@@ -15,19 +15,19 @@ struct World {
     facts: DeviceFacts,
     open: bool,
     timeout_seconds: u32,
-    /// When the device resets the machine.
+    /// Time at which the device resets the machine.
     fires_at: Option<Moment>,
     fired: bool,
     number: u64,
     last_reply: Option<Reply>,
     notices: Vec<Notice>,
     saved: Option<Saved>,
-    /// How long the process is stopped between deciding on a pet and petting, once.
+    /// Time for which the process is stopped between the decision to pet and the pet, once.
     stall_ns: u64,
     pets: usize,
-    /// The device refuses pets, and cannot be opened.
+    /// `true` if the device refuses pets and cannot be opened.
     refuses: bool,
-    /// The daemon has asked for a reset.
+    /// Number of resets that the daemon has requested.
     resets: usize,
 }
 
@@ -71,7 +71,7 @@ impl World {
     fn advance_ns(&mut self, ns: u64) {
         self.now.monotonic_raw_ns += ns;
         self.now.boottime_ns += ns;
-        // The device stands still while the machine is suspended.
+        // The device does not count while the machine is suspended.
         if self.fires_at.is_some_and(|at| self.now.monotonic_raw_ns >= at.monotonic_raw_ns) {
             self.fired = true;
         }
@@ -152,7 +152,7 @@ impl World {
         })
     }
 
-    /// Runs the daemon's loop for so long, or until the machine is reset.
+    /// Runs the daemon's loop for this time, or until the machine is reset.
     fn run_ms(&mut self, ms: u64) {
         let end = self.now.monotonic_raw_ns + ms * 1_000_000;
         while !self.fired {
@@ -228,7 +228,7 @@ fn the_worst_lateness_of_the_loop_is_remembered() {
         world.input(Input::Tick);
         assert_eq!(world.core.status().worst_lateness_ms, Some(worst_ms));
     }
-    // Armed afresh, it begins anew.
+    // A new arming restarts the measurement.
     assert_eq!(world.ask(Request::Release), Outcome::Done);
     assert_eq!(world.ask(world.arm(None)), Outcome::Done);
     assert_eq!(world.core.status().worst_lateness_ms, None);
@@ -268,7 +268,7 @@ fn the_connection_is_not_the_guard() {
 
 #[test]
 fn a_late_deadline_counts_if_it_lies_ahead() {
-    // Only a fixed timeout leaves room between the deadline and the reset.
+    // Only a fixed timeout leaves time between the deadline and the reset.
     let mut world = World::new(facts(false, false));
     let deadline = world.in_ms(6000);
     assert_eq!(world.ask(world.arm(Some(deadline))), Outcome::Done);
@@ -289,7 +289,7 @@ fn an_earlier_deadline_counts_at_once() {
     let earlier = world.in_ms(2500);
     assert_eq!(world.ask(Request::Deadline(earlier)), Outcome::Done);
     assert!(world.fires_at.is_some_and(|at| !earlier.is_earlier_on_a_clock(at)));
-    // Too near for any pet: refused as such, and in force nevertheless.
+    // The deadline is too near for any pet: it is refused for that reason, and takes effect nevertheless.
     let near = world.in_ms(500);
     assert_eq!(world.ask(Request::Deadline(near)), Outcome::Refused(Refusal::DeadlinePassed));
     assert_eq!(world.core.status().state, State::Armed { deadline: near });
@@ -400,7 +400,7 @@ fn the_next_daemon_goes_on() {
         true,
         true,
     );
-    // It died between deciding to release and closing.
+    // The daemon ended between the decision to release and the close.
     check(
         &|world| {
             assert_eq!(world.ask(world.arm(None)), Outcome::Done);

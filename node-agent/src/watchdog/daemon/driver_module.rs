@@ -1,4 +1,4 @@
-//! The driver that is loaded when there is no device: the configured one, else softdog, which every kernel has.
+//! The driver that is loaded when there is no device: the configured one, otherwise softdog, which every kernel has.
 
 use super::super::device::Place;
 use ha_api_types::record::SOFTDOG_IDENTITY;
@@ -8,34 +8,34 @@ use tracing::{info, warn};
 /// The driver that needs no hardware.
 const FALLBACK: &str = "softdog";
 
-/// The machine's modules and devices; tests have their own.
+/// The machine's modules and devices; tests have their own implementation.
 pub(super) trait Modules {
-    /// Whether the device is there: a path that exists, or the name that a listed one gives itself.
+    /// Returns `true` if the device exists: its path, or a listed device with that identity.
     fn is_there(&self, place: &Place) -> bool;
-    /// Loads a module; an error says why not.
+    /// Loads a module; an error says why it failed.
     fn load(&mut self, module: &str) -> Result<(), String>;
 }
 
-/// What was done about the driver.
+/// The result of providing a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Provided {
-    /// The device was there, or nothing is to be loaded.
+    /// The device exists, or no module is to be loaded.
     NotNeeded,
-    /// The configured driver was loaded, and its device is there.
+    /// The configured driver was loaded, and its device exists.
     Loaded(String),
-    /// The configured driver does not give the device; softdog, the weaker kind, does.
+    /// The configured driver does not provide the device; softdog, the weaker kind, does.
     FellBack {
         /// The configured driver.
         module: String,
-        /// Why it does not do.
+        /// The reason for which the configured driver cannot be used.
         why: String,
     },
-    /// No driver could be loaded: arming is refused with the reason until a device is there.
+    /// No driver could be loaded: arming is refused with this reason until a device exists.
     Failed(String),
 }
 
 impl Provided {
-    /// Says it in the log.
+    /// Logs the result.
     pub(super) fn tell(&self) {
         match self {
             Provided::NotNeeded => {}
@@ -52,10 +52,10 @@ impl Provided {
     }
 }
 
-/// Sees to it that there is a device, and says what was done. When softdog stands in for another driver whose device was asked
-/// for by name or another path, `place` names softdog's from then on.
+/// Ensures that there is a device, and returns what was done. If softdog replaces a driver whose device was configured
+/// by name or by another path, `place` names softdog's device from then on.
 ///
-/// Runs before the daemon's loop: a module may take seconds to load.
+/// Runs before the daemon's loop, because a module may take seconds to load.
 pub(super) fn provide(place: &mut Place, module: &str, modules: &mut impl Modules) -> Provided {
     match place {
         Place::StandIn(_) => return Provided::NotNeeded,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// A machine with drivers: (module, device path, identity); only those of `loaded` are there.
+    /// A machine with drivers: (module, device path, identity); only those in `loaded` exist.
     struct Machine {
         drivers: Vec<(&'static str, &'static str, &'static str)>,
         loaded: Vec<String>,
@@ -135,7 +135,7 @@ mod tests {
         // The module loads on a machine without its hardware.
         let nothing = "it was loaded and found no such device";
         check(&[SOFTDOG, NO_HARDWARE], dog, "i6300esb", &fell_back(nothing), dog);
-        // Asked for by name or another path: the daemon must look for softdog's device from now on.
+        // The device was configured by name or by another path: the daemon must use softdog's device from now on.
         check(
             &[SOFTDOG],
             "i6300ESB timer",
@@ -161,7 +161,7 @@ mod tests {
         let mut machine = Machine { drivers: vec![HARDWARE, SOFTDOG], loaded: vec!["i6300esb".to_owned()] };
         let mut place = Place::Kernel(PathBuf::from("/dev/watchdog"));
         assert_eq!(provide(&mut place, "softdog", &mut machine), Provided::NotNeeded);
-        // Another device is there, but not the one that is wanted.
+        // Another device exists, but not the configured one.
         let mut place = Place::Kernel(PathBuf::from("Software Watchdog"));
         assert_eq!(provide(&mut place, "softdog", &mut machine), Provided::Loaded("softdog".to_owned()));
         assert_eq!(machine.loaded, ["i6300esb", "softdog"]);

@@ -1,8 +1,8 @@
-//! The daemon's one loop: waits, takes messages, pets.
+//! The daemon's only loop: it waits, takes messages, and pets.
 //!
-//! While something is armed it neither allocates nor logs nor blocks: messages have one size, the core's
-//! queue has its room from the start, and sockets are asked without waiting (a stand-in that does not
-//! answer is waited for 0.1 s). Opening and closing the device, while nothing is armed, may take longer.
+//! While a device is armed, the loop does not allocate, log or block: messages have one size, the core's queue has its
+//! capacity from the start, and sockets are non-blocking. A simulated watchdog that does not answer blocks it for at
+//! most 0.1 s. Opening and closing the device, while nothing is armed, may take longer.
 
 use super::super::core::{Core, Effect, Input};
 use super::super::device::{Device, Place};
@@ -24,13 +24,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Messages taken in one go before petting is looked at again.
+/// Number of messages that are taken before the next check whether a pet is due.
 const MESSAGES_AT_ONCE: usize = 16;
 
-/// How long a failed accept is let be.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Everything the loop works with.
 pub(super) struct EventLoop {
     core: Core,
     device: Option<Device>,
@@ -41,7 +40,7 @@ pub(super) struct EventLoop {
     record: Record,
     manager: ServiceManager,
     connection: Option<UnixStream>,
-    /// The process served now or last.
+    /// The process that is served now or was served last.
     peer: Option<Peer>,
 }
 
@@ -71,7 +70,7 @@ impl EventLoop {
         }
     }
 
-    /// Runs until told to end; the state it ended in.
+    /// Runs until told to exit; returns the final state.
     pub(super) fn run(mut self) -> Result<State, Errno> {
         self.run_effects();
         loop {
@@ -81,7 +80,7 @@ impl EventLoop {
         }
     }
 
-    /// Waits for what comes next and sees to it; the state it ends in once it is told to end.
+    /// Waits for the next event and handles it. Returns the final state once the daemon is told to exit.
     fn turn(&mut self) -> Result<Option<State>, Errno> {
         self.wait()?;
         if self.signals.read_signal()?.is_some() {
@@ -115,7 +114,7 @@ impl EventLoop {
         }
     }
 
-    /// Takes what the peer has sent. What a peer that has closed left unread is dropped with its connection.
+    /// Takes the messages that the peer has sent. Unread messages of a closed connection are dropped with it.
     fn take_messages(&mut self) {
         for _ in 0..MESSAGES_AT_ONCE {
             let Some(connection) = &self.connection else { return };
@@ -142,19 +141,20 @@ impl EventLoop {
         }
     }
 
-    /// Serves a new peer if nobody else is, and the one before is dead or the very same process.
+    /// Serves a new peer if no other is served, and the previous one is dead or the same process.
     fn accept(&mut self) {
         loop {
             let connection = match self.listener.accept() {
                 Ok((connection, _)) => connection,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // Out of descriptors or memory: it stays ready, and must not keep a real-time loop busy.
+                    // Without free descriptors or memory, the listener stays ready and must not keep a real-time loop
+                    // busy.
                     std::thread::sleep(ACCEPT_PAUSE);
                     return;
                 }
             };
-            // A process that connects again may come before its old connection was seen to be closed.
+            // A process may reconnect before its old connection is seen as closed.
             if self.connection.as_ref().is_some_and(is_closed) {
                 self.disconnect();
             }
@@ -175,7 +175,7 @@ impl EventLoop {
     fn admit(&self, connection: &UnixStream) -> Result<Peer, Refusal> {
         let peer = Peer::of(connection, self.allowed_uid)?;
         match &self.peer {
-            // Dead, though its end of the connection may have gone to a child.
+            // The previous peer is dead, although a child may have inherited its end of the connection.
             Some(before) if before.has_ended() => Ok(peer),
             Some(before) if self.connection.is_some() => Err(Refusal::AnotherPeer { pid: before.pid }),
             Some(before) if before.pid == peer.pid => Ok(peer),
@@ -231,8 +231,8 @@ impl EventLoop {
     }
 
     fn open(&mut self, timeout_seconds: u32) -> Input {
-        // Nothing is armed yet, or the device takes no pets anyway, so files may be read: what an operator has corrected
-        // counts immediately.
+        // Nothing is armed yet, or the device takes no pets anyway, so files may be read: an operator's fix counts
+        // immediately.
         if let (Place::Kernel(_), Some(refusal)) = (&self.place, system_conf::refusal(Path::new("/"))) {
             return Input::Opened(Err(refusal));
         }
@@ -257,7 +257,7 @@ impl EventLoop {
         })
     }
 
-    /// A peer that does not read its answers is not served any longer.
+    /// Sends a reply. A peer that does not read its answers is no longer served.
     fn send(&mut self, reply: &Reply) {
         let Some(connection) = &self.connection else { return };
         let mut reply = *reply;
@@ -271,7 +271,7 @@ impl EventLoop {
     }
 }
 
-/// Tells a peer why it is not served; it may have gone already.
+/// Tells a peer why it is not served; the peer may already be gone.
 fn refuse(connection: &UnixStream, core: &Core, refusal: Refusal) {
     let reply = Reply { answers: 0, outcome: Outcome::Refused(refusal), status: core.status() };
     let _ = seqpacket::send_now(connection, &encode_reply(&reply));

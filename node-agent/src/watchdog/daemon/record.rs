@@ -1,4 +1,4 @@
-//! What the daemon was doing, kept in memory that outlives it in the service manager's store.
+//! The daemon's state, in memory that outlives the daemon in the service manager's store.
 
 use super::super::protocol::{MESSAGE_BYTES, Saved, decode_saved, encode_saved};
 use nix::errno::Errno;
@@ -13,7 +13,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The record that an earlier daemon kept, or a new one.
+    /// Returns the record that an earlier daemon kept, or a new one.
     pub(super) fn new(kept: Option<OwnedFd>) -> Result<Self, Errno> {
         let descriptor = match kept {
             Some(descriptor) => descriptor,
@@ -22,13 +22,13 @@ impl Record {
         Ok(Self { descriptor })
     }
 
-    /// Its descriptor, for the service manager's store.
+    /// Returns the descriptor, for the service manager's store.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// Writes the record. A failed write leaves a record that does not pass its check, or the old one,
-    /// whose deadline is no later than one that counts: the next daemon stops petting too early, never too late.
+    /// Writes the record. A failed write leaves an invalid record, or the old one, whose deadline is no later than one
+    /// that counts. So the next daemon may stop petting too early, but never too late.
     pub(super) fn write(&self, saved: &Saved) {
         let bytes = encode_saved(saved);
         if pwrite(&self.descriptor, &bytes, 0) != Ok(MESSAGE_BYTES) {
@@ -36,7 +36,7 @@ impl Record {
         }
     }
 
-    /// What was written last, if it is whole.
+    /// Returns the last record, if it is complete.
     pub(super) fn read(&self) -> Option<Saved> {
         let mut bytes = [0; MESSAGE_BYTES];
         let length = pread(&self.descriptor, &mut bytes, 0).ok()?;

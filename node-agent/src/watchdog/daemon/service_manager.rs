@@ -1,4 +1,4 @@
-//! The service manager's store that keeps descriptors over the daemon's death.
+//! The service manager's descriptor store, which keeps descriptors across the daemon's death.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -10,13 +10,13 @@ use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use tracing::warn;
 
-/// Descriptors that the daemon wants kept: the device and the record.
+/// Number of descriptors that the daemon stores: the device and the record.
 const WANTED: u32 = 2;
 
-/// How long to wait for the service manager to have let go of a descriptor, in milliseconds.
+/// Time limit for the service manager to close a descriptor, milliseconds.
 const LET_GO_WITHIN_MS: u16 = 1000;
 
-/// The service manager that started this process, if one did.
+/// The service manager that started this process, if any.
 #[derive(Debug)]
 pub(super) struct ServiceManager {
     address: Option<UnixAddr>,
@@ -24,8 +24,8 @@ pub(super) struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Finds it by `NOTIFY_SOCKET`. Whether it stores descriptors is said by `FDSTORE` (systemd 254 and
-    /// newer) or, for older ones, by what the unit sets next to its `FileDescriptorStoreMax`.
+    /// Finds the service manager by `NOTIFY_SOCKET`. `FDSTORE` (systemd 254 and newer) tells whether it stores
+    /// descriptors. For older versions, the unit passes the same number as its `FileDescriptorStoreMax`.
     pub(super) fn from_environment(descriptor_store_max: u32) -> Self {
         let told = std::env::var("FDSTORE").ok().and_then(|text| text.parse().ok());
         let address = std::env::var("NOTIFY_SOCKET").ok().and_then(|path| {
@@ -39,18 +39,18 @@ impl ServiceManager {
         Self { address, retains }
     }
 
-    /// Whether it keeps descriptors.
+    /// Returns `true` if the service manager keeps descriptors.
     pub(super) fn retains(&self) -> bool {
         self.retains
     }
 
-    /// Has it keep a descriptor under a name; whether it does.
+    /// Stores a descriptor under a name. Returns `true` if the service manager keeps it.
     pub(super) fn store(&self, name: &str, descriptor: BorrowedFd<'_>) -> bool {
         self.retains && self.tell(&format!("FDSTORE=1\nFDNAME={name}\n"), Some(descriptor)).is_ok()
     }
 
-    /// Has it let go of the descriptors of this name, and waits until it has: a device stays open as long
-    /// as anybody holds it.
+    /// Removes the descriptors of this name and waits until the service manager has closed them. A device stays open as
+    /// long as any process holds it.
     pub(super) fn remove(&self, name: &str) {
         if !self.retains || self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}\n"), None).is_err() {
             return;
@@ -61,7 +61,7 @@ impl ServiceManager {
         }
         drop(writer);
         let mut descriptors = [PollFd::new(reader.as_fd(), PollFlags::empty())];
-        // One that does not answer in time is left behind: the device was given a full period before.
+        // A service manager that does not answer in time is not awaited: the device was given a full period before.
         let _ = poll(&mut descriptors, PollTimeout::from(LET_GO_WITHIN_MS));
     }
 

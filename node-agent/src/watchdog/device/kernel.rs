@@ -11,13 +11,13 @@ use nix::sys::stat::{Mode, fstat, stat};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// The largest timeout that the kernel's watchdog core takes where a driver has no limit of its own.
+/// The largest timeout that the kernel's watchdog core accepts if a driver has no limit of its own, seconds.
 const LARGEST_TIMEOUT_SECONDS: u32 = u32::MAX / 1000;
 
-/// How many timeouts are tried when a device is opened.
+/// Number of timeouts that are tried when a device is opened.
 const TRIED_TIMEOUTS: u32 = 64;
 
-/// An open watchdog device; dropping it without [`KernelDevice::close`] leaves the machine to be reset.
+/// An open watchdog device. If it is dropped without [`KernelDevice::close`], the machine will be reset.
 #[derive(Debug)]
 pub(crate) struct KernelDevice {
     descriptor: OwnedFd,
@@ -26,11 +26,11 @@ pub(crate) struct KernelDevice {
 }
 
 impl KernelDevice {
-    /// Opens the device at this path (or of this identity), which starts it, and finds out what it can do.
+    /// Opens the device with this path or identity, which starts it, and determines its abilities.
     ///
     /// # Errors
-    /// Refused, with the device stopped again, when closing it by accident would stop it, when it is held
-    /// by somebody else (who is named), or when it is not there.
+    /// Refuses, with the device stopped again, a device that an accidental close would stop. Also refuses a device that
+    /// another process holds (the refusal names it), and a missing device.
     pub(super) fn open(
         place: &Path,
         timeout_seconds: u32,
@@ -41,10 +41,11 @@ impl KernelDevice {
             .map_err(|errno| refusal_of(errno, &path))?;
         let mut device = Self { descriptor, place: name_of(&path), timeout_seconds };
         let listed = device.listed();
-        // What does not answer this is no watchdog: nothing is written to it.
+        // A device that does not answer this is not a watchdog, so nothing is written to it.
         let info = system_calls::get_support(&device.descriptor)
             .map_err(|errno| Refusal::DeviceFailed { errno: number(errno) })?;
-        // A kernel that does not say counts as one that cannot stop: then it is petted while idle.
+        // If the kernel does not report this, the device counts as one that cannot be stopped. It is then petted while
+        // idle.
         let nowayout = listed.as_ref().is_none_or(|listed| listed.nowayout.unwrap_or(true));
         if info.options & OPTION_MAGIC_CLOSE == 0 && !(nowayout && listed.is_some()) {
             let _ = device.close();
@@ -54,11 +55,11 @@ impl KernelDevice {
         Ok((device, facts))
     }
 
-    /// Takes over a device that is open already, without touching it. What is known of it comes from the
-    /// record that the earlier daemon kept; without one it counts as fixed.
+    /// Takes over an open device without changing it. Its abilities come from the earlier daemon's record; without a
+    /// record it counts as fixed.
     ///
     /// # Errors
-    /// The error number of a descriptor that does not answer as a watchdog device, and the descriptor.
+    /// Returns the error number and the descriptor if the descriptor does not answer as a watchdog device.
     pub(crate) fn inherit(descriptor: OwnedFd, place: &Path) -> Result<(Self, DeviceFacts), (u32, OwnedFd)> {
         let support = system_calls::get_support(&descriptor);
         let answers = support.and_then(|info| Ok((info, system_calls::get_timeout(&descriptor)?)));
@@ -83,12 +84,12 @@ impl KernelDevice {
         Ok((device, facts))
     }
 
-    /// A device that an earlier daemon left behind and that does not answer any more: it takes no pets.
+    /// Takes over a device of an earlier daemon that no longer answers: it takes no pets.
     pub(crate) fn inherit_failed(descriptor: OwnedFd, place: &Path) -> Self {
         Self { descriptor, place: name_of(place), timeout_seconds: 0 }
     }
 
-    /// Its descriptor, for the service manager's store.
+    /// Returns the descriptor, for the service manager's store.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
@@ -97,8 +98,8 @@ impl KernelDevice {
         fstat(&self.descriptor).ok().and_then(|status| sysfs::listed(status.st_rdev))
     }
 
-    /// Sets the timeout and tries whether it can follow a deadline: whether every smaller timeout is taken
-    /// as asked, and whether setting it pets.
+    /// Sets the timeout, and tests whether it can follow a deadline: every smaller timeout must be accepted unchanged,
+    /// and setting it must pet.
     fn examine(
         &mut self,
         info: &WatchdogInfo,
@@ -108,8 +109,8 @@ impl KernelDevice {
         nowayout: bool,
     ) -> DeviceFacts {
         if info.options & OPTION_PRETIMEOUT != 0 {
-            // What comes before the reset may be a panic, which a software watchdog does not outlive, and which could come
-            // while the last deadline still holds: there is to be the reset and nothing else.
+            // The action before the reset may be a panic. A software watchdog does not survive a panic, and it could
+            // come while the last deadline still holds. So the device must only reset.
             let _ = system_calls::set_pretimeout(&self.descriptor, 0);
         }
         let settable = info.options & OPTION_SET_TIMEOUT != 0;
@@ -142,13 +143,14 @@ impl KernelDevice {
             .all(|asked| self.pet(Some(asked)) == Ok(asked))
     }
 
-    /// Called right after the timeout was raised: where the driver knows the time left, it must be the new one.
+    /// Returns `true` if setting a timeout pets: directly after it was raised, a driver that reports the time left must
+    /// report the new one.
     fn setting_pets(&self) -> bool {
         system_calls::get_time_left(&self.descriptor)
             .map_or(true, |left| left.saturating_add(1) >= self.timeout_seconds)
     }
 
-    /// Pets, by setting a timeout or with the one in force.
+    /// Pets, by setting a timeout or with the present one.
     pub(super) fn pet(&mut self, timeout_seconds: Option<u32>) -> Result<u32, u32> {
         match timeout_seconds {
             Some(seconds) => {
@@ -160,7 +162,7 @@ impl KernelDevice {
         Ok(self.timeout_seconds)
     }
 
-    /// Seconds until the reset and the pretimeout, where the driver knows.
+    /// Returns the seconds until the reset and the pretimeout, if the driver reports them.
     pub(super) fn says(&self) -> (Option<u32>, Option<u32>) {
         (
             system_calls::get_time_left(&self.descriptor).ok(),
@@ -168,7 +170,7 @@ impl KernelDevice {
         )
     }
 
-    /// Magic close: tells the driver to stop when the last descriptor is closed, and closes this one.
+    /// Tells the driver to stop when the last descriptor is closed (magic close), and closes this one.
     pub(super) fn close(self) -> Result<(), u32> {
         match nix::unistd::write(&self.descriptor, b"V") {
             Ok(1) => Ok(()),
@@ -194,7 +196,7 @@ fn name_of(path: &Path) -> Name {
     Name::tail(path.as_os_str().as_encoded_bytes())
 }
 
-/// An error number as the protocol carries it.
+/// Converts an error number to its representation in the protocol.
 fn number(errno: Errno) -> u32 {
     (errno as i32).unsigned_abs()
 }

@@ -4,13 +4,14 @@ use super::super::protocol::Name;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The process that has the device with this number open, and its name; 0 and no name if none is found.
+/// Returns the pid and the name of the process that has the device with this number open; 0 and an empty name if none
+/// is found.
 pub(super) fn owner_of(device_number: u64) -> (u32, Name) {
     let alias = alias_of(device_number);
     find(|metadata| metadata.rdev() == device_number || Some(metadata.rdev()) == alias)
 }
 
-/// `/dev/watchdog` and `/dev/watchdog0` are one device under two numbers.
+/// Returns the other number of the same device: `/dev/watchdog` and `/dev/watchdog0` are one device with two numbers.
 fn alias_of(device_number: u64) -> Option<u64> {
     let number_of = |path: &str| std::fs::metadata(path).ok().map(|metadata| metadata.rdev());
     match (number_of("/dev/watchdog"), number_of("/dev/watchdog0")) {

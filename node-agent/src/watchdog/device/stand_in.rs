@@ -1,7 +1,7 @@
-//! The daemon's side of a stand-in watchdog: a process outside the node's tree that plays the device.
+//! The daemon's side of a simulated watchdog: a process outside the node's tree that acts as the device.
 //!
-//! Its timer is not tied to the connection: a connection that drops neither stops nor restarts it, so the
-//! descriptor counts as retained.
+//! Its timer is independent of the connection: a lost connection neither stops nor restarts it, so the descriptor
+//! counts as retained.
 
 use super::super::protocol::{DeviceFacts, DeviceKind, Name, Refusal};
 use super::super::seqpacket;
@@ -12,13 +12,13 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// How long the stand-in may take to answer, in milliseconds; a longer silence is a failed pet.
+/// Time limit of an answer, milliseconds. A missing answer is a failed pet.
 const ANSWER_WITHIN_MS: i64 = 100;
 
-/// The largest timeout a stand-in takes, in seconds.
+/// The largest timeout that a simulated watchdog accepts, seconds.
 const LARGEST_TIMEOUT_SECONDS: u32 = 65_535;
 
-/// A connected stand-in.
+/// A connection to a simulated watchdog.
 #[derive(Debug)]
 pub(crate) struct StandInDevice {
     socket: OwnedFd,
@@ -37,7 +37,8 @@ impl StandInDevice {
         Ok((device, facts))
     }
 
-    /// Takes over a stand-in whose timer runs, without touching the timer; `None` if it does not run.
+    /// Takes over a simulated watchdog with a running timer, without changing the timer; `None` if the timer does not
+    /// run.
     pub(crate) fn inherit(socket: &Path) -> Option<(Self, DeviceFacts)> {
         let mut device = Self::connect(socket).ok()?;
         device.ask(Operation::TimeLeft).ok().filter(|left_ms| *left_ms > 0)?;
@@ -78,13 +79,13 @@ impl StandInDevice {
         self.ask(Operation::MagicClose).map(drop).map_err(|errno| (errno as i32).unsigned_abs())
     }
 
-    /// Has the stand-in kill the node now. The machine that the sandbox runs on is never reset.
+    /// Orders the simulated watchdog to kill the node now. The machine that hosts the sandbox is never reset.
     pub(super) fn expire(&mut self) {
-        // It ends with the node, so there may be no answer.
+        // The simulated watchdog ends with the node, so there may be no answer.
         let _ = self.ask(Operation::Expire);
     }
 
-    /// Asks and waits for this answer; late answers to earlier questions are passed over.
+    /// Sends an operation and waits for its answer. Late answers to earlier operations are skipped.
     fn ask(&mut self, operation: Operation) -> Result<u32, Errno> {
         self.number = self.number.wrapping_add(1).max(1);
         seqpacket::send(&self.socket, &wire::encode(self.number, operation))?;

@@ -1,25 +1,25 @@
-//! What the kernel tells of its watchdog devices under `/sys/class/watchdog`.
+//! The kernel's information about its watchdog devices, from `/sys/class/watchdog`.
 
 use std::path::{Path, PathBuf};
 
-/// Where the kernel lists its watchdogs.
+/// The directory in which the kernel lists its watchdogs.
 const CLASS: &str = "/sys/class/watchdog";
 
-/// The number of the old device `/dev/watchdog`, which is the same as `watchdog0`.
+/// The major and minor number of the legacy device `/dev/watchdog`, which is the same device as `watchdog0`.
 const MISC_WATCHDOG: (u64, u64) = (10, 130);
 
-/// What is known of a device without opening it. Only drivers on the kernel's watchdog core are listed.
+/// The known facts about a device that is not opened. Only drivers on the kernel's watchdog core are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// Whether it cannot be stopped once started; `None` where the kernel does not say.
+    /// `true` if the device cannot be stopped once started; `None` if the kernel does not report that.
     pub(super) nowayout: Option<bool>,
-    /// The smallest timeout in seconds, if the driver has one.
+    /// The smallest timeout, seconds; `None` if the driver reports none.
     pub(super) smallest_timeout_seconds: Option<u32>,
-    /// The largest timeout in seconds, if the driver has one; 0: any.
+    /// The largest timeout, seconds; 0 means no limit, `None` that the driver reports none.
     pub(super) largest_timeout_seconds: Option<u32>,
 }
 
-/// The path of the device with this name or number: a path stays, another text is looked for among the
+/// Returns the path of the device. An absolute path is returned unchanged; any other text is matched against the
 /// identities.
 pub(super) fn resolve(place: &Path) -> PathBuf {
     if place.is_absolute() {
@@ -33,7 +33,7 @@ pub(super) fn resolve(place: &Path) -> PathBuf {
         .unwrap_or_else(|| place.to_owned())
 }
 
-/// What is known of the device with this number.
+/// Returns the known facts about the device with this number.
 pub(super) fn listed(device_number: u64) -> Option<Listed> {
     listed_under(Path::new(CLASS), device_number)
 }

@@ -1,13 +1,13 @@
-//! Why the daemon refuses: each reason with what helps against it.
+//! The daemon's reasons to refuse, each with a suggested action.
 
 use super::Name;
 use ha_api_types::reason::Reason;
 use thiserror::Error;
 
-/// Why a request, or a whole connection, is refused. The text says what to do.
+/// The reason to refuse a request or a whole connection. The text names the suggested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// The peer speaks another version of the protocol.
+    /// The peer uses another version of the protocol.
     #[error(
         "agent and ha-watchdogd speak different versions (the daemon speaks {daemon}): install the same release of both and run systemctl kill ha-watchdogd, which starts it again"
     )]
@@ -15,13 +15,13 @@ pub enum Refusal {
         /// The daemon's version.
         daemon: u16,
     },
-    /// The bytes make no message.
+    /// The bytes are not a valid message.
     #[error("the message cannot be read: install the same release of ha-node-agent and ha-watchdogd")]
     BadMessage,
     /// The numbers of the requests have a gap or a repetition; the connection ends.
     #[error("request number {expected} was expected: messages were lost, connect again")]
     OutOfOrder {
-        /// The number that should have come.
+        /// The expected number.
         expected: u64,
     },
     /// The peer's user may not use the daemon.
@@ -29,100 +29,99 @@ pub enum Refusal {
         "user id {uid} may not use the watchdog: run the agent as root or start ha-watchdogd with --allowed-uid {uid}"
     )]
     NotPermitted {
-        /// The peer's user.
+        /// The peer's user id.
         uid: u32,
     },
-    /// Another connection is being served.
+    /// The daemon serves another connection.
     #[error("process {pid} is connected already: one agent at a time, stop that one first")]
     AnotherPeer {
-        /// Its process.
+        /// The pid of that connection's process.
         pid: u32,
     },
-    /// The process served before has closed its connection but still lives.
+    /// The process that was served before has closed its connection but is still alive.
     #[error("process {pid}, served before, still lives: wait for its end or stop it")]
     PreviousPeerAlive {
-        /// Its process.
+        /// The pid of that process.
         pid: u32,
     },
-    /// Nothing is armed that this could apply to.
+    /// The request needs an armed device, and none is armed.
     #[error("the watchdog is not armed: arm it first")]
     NotArmed,
-    /// No pet fits before that deadline any more. An earlier deadline than the one in force counts
-    /// nevertheless.
+    /// No pet fits before that deadline any more. A deadline that is earlier than the active one counts nevertheless.
     #[error("the deadline has passed or is nearer than the smallest timeout of the device")]
     DeadlinePassed,
-    /// The deadline is further away than a heartbeat can be good for.
+    /// The deadline is further away than the validity of a heartbeat.
     #[error(
         "the deadline is {ahead_ms} ms away, a heartbeat is good for {heartbeat_valid_ms} ms only: agent and ha-watchdogd must share clocks (no time namespace between them)"
     )]
     DeadlineTooFar {
-        /// How far away it is.
+        /// Time to the deadline, milliseconds.
         ahead_ms: u32,
-        /// How far it may be (Th).
+        /// The largest allowed time (Th), milliseconds.
         heartbeat_valid_ms: u32,
     },
-    /// The device is not there.
+    /// The device does not exist.
     #[error(
         "there is no watchdog device {place} (error {errno}): load a driver, for example set WATCHDOG_MODULE (or another WATCHDOG_DEVICE) in /etc/default/ha-watchdogd and run systemctl kill ha-watchdogd, which starts it again"
     )]
     NoDevice {
-        /// The error number the kernel gave.
+        /// The error number from the kernel.
         errno: u32,
-        /// What was looked for: a path or the end of a longer one, or an identity.
+        /// The configured device: a path or the end of a longer one, or an identity.
         place: Name,
     },
-    /// Somebody else holds the device.
+    /// Another process holds the device.
     #[error("the watchdog device is held by process {pid} ({name}): {}", fix_for(name.as_str()))]
     DeviceBusy {
-        /// Its owner's process, 0 when it could not be found.
+        /// The pid of the owner; 0 if it was not found.
         pid: u32,
-        /// Its owner's name.
+        /// The name of the owner.
         name: Name,
     },
-    /// systemd uses the watchdog too.
+    /// systemd also uses the watchdog.
     #[error("{}", shared_text(*runtime, *reboot))]
     SharedWithManager {
-        /// It pets it while the machine runs.
+        /// `true` if systemd pets the watchdog while the machine runs.
         runtime: bool,
-        /// It arms it anew at reboot.
+        /// `true` if systemd arms the watchdog again at reboot.
         reboot: bool,
     },
-    /// Closing the device would stop it, so the daemon's death would end the guard.
+    /// A close would stop the device, so the daemon's death would end the protection.
     #[error(
         "the watchdog driver has neither magic close nor nowayout, it would stop when ha-watchdogd dies: load it with nowayout=1 or use another, for example softdog"
     )]
     StopsWhenClosed,
-    /// The timeout read back is longer than the agent's W bears.
+    /// The timeout read back is longer than the agent's W allows.
     #[error(
         "the device takes a timeout of {read_back_seconds} s, W bears {largest_seconds} s: raise timing.watchdogTimeoutSeconds by {} to {read_back_seconds} (W grows with it: hactl timing) or use another device",
         read_back_seconds.saturating_sub(*largest_seconds)
     )]
     TimeoutTooLong {
-        /// What the device says.
+        /// The timeout that the device reports, seconds.
         read_back_seconds: u32,
-        /// What W bears for such a device.
+        /// The largest timeout that W allows for such a device, seconds.
         largest_seconds: u32,
     },
-    /// The driver does not take that timeout.
+    /// The driver does not accept that timeout.
     #[error(
         "the device takes timeouts from {smallest_seconds} to {largest_seconds} s: set timing.watchdogTimeoutSeconds to one of these (W grows with it: hactl timing) or use another device"
     )]
     TimeoutNotTaken {
-        /// The driver's smallest.
+        /// The driver's smallest timeout, seconds.
         smallest_seconds: u32,
-        /// The driver's largest.
+        /// The driver's largest timeout, seconds.
         largest_seconds: u32,
     },
-    /// The device gave an error.
+    /// The device returned an error.
     #[error("the watchdog device gave error {errno}: see the kernel's log, and try another driver")]
     DeviceFailed {
-        /// The error number the kernel gave.
+        /// The error number from the kernel.
         errno: u32,
     },
 }
 
 impl Refusal {
-    /// Why the watchdog cannot be armed, in a word of the vocabulary.
+    /// Returns the reason code for a watchdog that cannot be armed.
     pub fn reason(&self) -> Reason {
         match self {
             Refusal::NoDevice { .. } => Reason::WatchdogMissing,
@@ -158,7 +157,7 @@ fn shared_text(runtime: bool, reboot: bool) -> String {
     )
 }
 
-/// What helps against an owner of this name.
+/// Returns the suggested action for an owner of this name.
 pub fn fix_for(name: &str) -> &'static str {
     match name {
         "systemd" | "init" => {

@@ -1,4 +1,4 @@
-//! The bytes of the messages: little-endian, one fixed size, no allocation.
+//! The encoding of the messages: little-endian, one fixed size, no allocation.
 
 use super::{
     Arm, DeviceFacts, DeviceKind, LargestTimeouts, Moment, Name, Notice, Outcome, Privileges, Refusal, Reply,
@@ -6,32 +6,32 @@ use super::{
 };
 use thiserror::Error;
 
-/// The size of every message, in bytes.
+/// Size of every message, bytes.
 pub const MESSAGE_BYTES: usize = 256;
 
 /// The first bytes of each message.
 const MAGIC: u32 = u32::from_le_bytes(*b"HAWD");
 
-/// The version of the saved record, counted apart from [`VERSION`] of the messages: a daemon that another release starts
-/// again must read what the one before kept, or it lets the machine be reset. A field that is added at the end, where an
-/// earlier release leaves zeros, needs no new version; any other change does, and the reader then reads both.
+/// The version of the saved record, independent of the messages' [`VERSION`]: a daemon of another release must read the
+/// record of its predecessor, otherwise the machine is reset. A new field at the end needs no new version, because
+/// earlier releases leave zeros there. Any other change needs one, and the reader then accepts both.
 const RECORD_VERSION: u16 = 1;
 
-/// Where the checksum of saved bytes stands.
+/// Offset of the checksum in a saved record.
 const CHECKSUM_AT: usize = MESSAGE_BYTES - 8;
 
-/// Why bytes are no message.
+/// The error for bytes that are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// They are of another version of the protocol.
+    /// The bytes are of another version of the protocol.
     #[error("version {0} of the watchdog protocol, this is version {VERSION}")]
     Version(u16),
-    /// They are nothing of ours.
+    /// The bytes do not belong to this protocol.
     #[error("malformed message of the watchdog protocol")]
     Malformed,
 }
 
-/// The bytes of a request and its number.
+/// Encodes a request and its number.
 pub fn encode_request(number: u64, request: &Request) -> [u8; MESSAGE_BYTES] {
     let mut out = Writer::new();
     let (tag, arm, deadline) = match request {
@@ -54,7 +54,7 @@ pub fn encode_request(number: u64, request: &Request) -> [u8; MESSAGE_BYTES] {
     out.bytes
 }
 
-/// Reads a request and its number.
+/// Decodes a request and its number.
 pub fn decode_request(bytes: &[u8]) -> Result<(u64, Request), DecodeError> {
     let mut input = Reader::new(bytes)?;
     let (tag, number) = input.header()?;
@@ -74,7 +74,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<(u64, Request), DecodeError> {
     Ok((number, request))
 }
 
-/// The bytes of a reply.
+/// Encodes a reply.
 pub fn encode_reply(reply: &Reply) -> [u8; MESSAGE_BYTES] {
     let mut out = Writer::new();
     out.header(100, reply.answers);
@@ -85,7 +85,7 @@ pub fn encode_reply(reply: &Reply) -> [u8; MESSAGE_BYTES] {
     out.option(reply.status.smallest_margin_ms, Writer::u32);
     out.bool(reply.status.privileges.real_time);
     out.bool(reply.status.privileges.memory_locked);
-    // Later fields come at the end: a peer of an earlier release leaves zeros here, which read as *not known*.
+    // New fields are added at the end: a peer of an earlier release leaves zeros there, which read as *not known*.
     out.option(reply.status.worst_lateness_ms, Writer::u32);
     out.option(reply.status.time_left_seconds, Writer::u32);
     out.option(reply.status.pretimeout_seconds, Writer::u32);
@@ -93,7 +93,7 @@ pub fn encode_reply(reply: &Reply) -> [u8; MESSAGE_BYTES] {
     out.bytes
 }
 
-/// Reads a reply.
+/// Decodes a reply.
 pub fn decode_reply(bytes: &[u8]) -> Result<Reply, DecodeError> {
     let mut input = Reader::new(bytes)?;
     let (100, answers) = input.header()? else { return Err(DecodeError::Malformed) };
@@ -114,7 +114,7 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, DecodeError> {
     })
 }
 
-/// The bytes of what is saved, with a checksum: a daemon that died while writing leaves nothing that looks valid.
+/// Encodes the saved state with a checksum, so that a daemon that died during the write leaves no valid record.
 pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
     let mut out = Writer::new();
     out.header_of(RECORD_VERSION, 200, 0);
@@ -125,7 +125,8 @@ pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
         out.limits(timing.largest);
         out.u32(timing.heartbeat_valid_ms);
     });
-    // Later fields come at the end: a daemon of an earlier release leaves zeros here and passes them over.
+    // New fields are added at the end: a daemon of an earlier release leaves zeros there, and ignores them when
+    // reading.
     out.bool(saved.takes_no_pets);
     let checksum = checksum(&out.bytes);
     out.at = CHECKSUM_AT;
@@ -133,7 +134,7 @@ pub fn encode_saved(saved: &Saved) -> [u8; MESSAGE_BYTES] {
     out.bytes
 }
 
-/// Reads what was saved, by this release or the one before.
+/// Decodes a saved record of this release or of the previous one.
 pub fn decode_saved(bytes: &[u8]) -> Result<Saved, DecodeError> {
     let mut input = Reader::new(bytes)?;
     let (200, _) = input.header_of(RECORD_VERSION - 1..=RECORD_VERSION)? else {
@@ -155,7 +156,7 @@ pub fn decode_saved(bytes: &[u8]) -> Result<Saved, DecodeError> {
     if input.u64()? == checksum(bytes) { Ok(saved) } else { Err(DecodeError::Malformed) }
 }
 
-/// FNV-1a over all that precedes the checksum.
+/// Returns the FNV-1a hash of everything before the checksum.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -163,7 +164,7 @@ fn checksum(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Puts values one after the other; what does not fit is a mistake that the round-trip tests find.
+/// Writes values in sequence. A value that does not fit is a mistake that the round-trip tests find.
 struct Writer {
     bytes: [u8; MESSAGE_BYTES],
     at: usize,
@@ -293,7 +294,7 @@ impl Writer {
     }
 }
 
-/// Takes values one after the other.
+/// Reads values in sequence.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

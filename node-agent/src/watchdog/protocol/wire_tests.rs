@@ -1,4 +1,4 @@
-//! Round trips of every message, and refusal of what is none.
+//! Round trips of every message, and refusal of invalid ones.
 
 use super::*;
 use proptest::prelude::*;
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// The bytes with another version and a checksum that fits.
+/// Returns the encoded record with another version and a matching checksum.
 fn record_of_version(saved: &Saved, version: u16) -> [u8; MESSAGE_BYTES] {
     let mut bytes = encode_saved(saved);
     bytes[4..6].copy_from_slice(&version.to_le_bytes());
@@ -166,7 +166,7 @@ fn a_record_is_read_by_the_next_release_whatever_the_version_of_the_messages() {
 
 #[test]
 fn a_record_of_a_release_that_knew_of_no_refused_pets_is_read() {
-    // What releases before 0.2 keep for an armed device, byte by byte up to its last field.
+    // The record of releases before 0.2 for an armed device, byte by byte up to its last field.
     let mut bytes = [0; MESSAGE_BYTES];
     bytes[..4].copy_from_slice(b"HAWD");
     bytes[4] = 1;

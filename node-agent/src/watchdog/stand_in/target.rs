@@ -1,4 +1,4 @@
-//! What a stand-in kills when its timer fires.
+//! The processes, control groups and commands that a simulated watchdog kills or runs when its timer fires.
 
 use super::super::system_calls;
 use super::Options;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Processes, control groups and commands.
+/// The targets: processes and control groups to kill, then commands to run.
 pub(super) struct Targets {
     processes: Vec<(u32, OwnedFd)>,
     groups: Vec<PathBuf>,
@@ -17,7 +17,7 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// Takes hold of the targets; a process that is not there is an error, as its number may be anybody's later.
+    /// Opens the targets. A missing process is an error, because another process may get its pid later.
     pub(super) fn of(options: &Options) -> Result<Self> {
         let hold = |pid: &u32| {
             let process = system_calls::open_process(*pid).with_context(|| format!("--kill-pid {pid}"))?;
@@ -41,18 +41,18 @@ impl Targets {
         Ok(targets)
     }
 
-    /// The processes that have not ended.
+    /// Returns the processes that have not ended.
     pub(super) fn alive(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.processes.iter().map(|(_, process)| process.as_fd())
     }
 
-    /// Forgets processes that have ended; whether nothing is left to kill.
+    /// Removes processes that have ended. Returns `true` if there is nothing left to kill or run.
     pub(super) fn are_gone(&mut self) -> bool {
         self.processes.retain(|(_, process)| !has_ended(process));
         self.processes.is_empty() && self.groups.is_empty() && self.commands.is_empty()
     }
 
-    /// Kills processes and groups; says what could not be killed.
+    /// Kills processes and control groups. Returns the failures.
     pub(super) fn kill(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for (pid, process) in &self.processes {
@@ -69,7 +69,7 @@ impl Targets {
         failures
     }
 
-    /// Runs the commands one after the other; says which failed.
+    /// Runs the commands one at a time. Returns the failures.
     pub(super) fn run_commands(&self) -> Vec<String> {
         let run = |command: &String| {
             let status = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).status();
@@ -83,7 +83,6 @@ impl Targets {
     }
 }
 
-/// Whether the process of this descriptor has ended.
 fn has_ended(process: &OwnedFd) -> bool {
     let mut descriptors = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
     matches!(poll(&mut descriptors, PollTimeout::ZERO), Ok(1))

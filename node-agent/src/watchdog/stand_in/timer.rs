@@ -1,20 +1,20 @@
-//! The stand-in's timer, with the semantics of a kernel watchdog; pure.
+//! The simulated watchdog's timer, with the semantics of a kernel watchdog; pure.
 
 use super::wire::{Answer, Operation};
 
 /// Nanoseconds in a second.
 const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
-/// What a timeout may be, in seconds.
+/// Range of timeouts, seconds.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<u32> = 1..=65_535;
 
-/// `EINVAL`, as the kernel answers a timeout out of range.
+/// `EINVAL`, the kernel's answer to a timeout out of range.
 const INVALID: u32 = 22;
 
-/// `EIO`, as a driver answers whose device is gone.
+/// `EIO`, the answer of a driver whose device is gone.
 const INPUT_OUTPUT: u32 = 5;
 
-/// The timer: it runs from its start until it is stopped or fires, whoever is connected.
+/// The timer: it runs from its start until it is stopped or fires, independent of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     timeout_seconds: u32,
@@ -23,28 +23,29 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// A stopped timer with the timeout that kernel drivers usually start with.
+    /// Creates a stopped timer with the usual initial timeout of kernel drivers.
     pub(crate) fn new() -> Self {
         Self { timeout_seconds: 60, expires_at_ns: None, refuses: false }
     }
 
-    /// Refuses every operation from now on, or no longer, such as a device whose management controller is reset. A timer that
-    /// runs continues to run.
+    /// Sets whether the timer refuses every operation, such as a device whose management controller is reset. A running
+    /// timer continues.
     pub(crate) fn set_refuses(&mut self, refuses: bool) {
         self.refuses = refuses;
     }
 
-    /// When it fires, while it runs.
+    /// Returns when the timer fires; `None` while it does not run.
     pub(crate) fn expires_at_ns(&self) -> Option<u64> {
         self.expires_at_ns
     }
 
-    /// Does what the daemon asks. A timer that should have fired by now fires: nothing pets it any more.
+    /// Executes an operation of the daemon. A timer whose time has passed refuses every operation, because it is about
+    /// to fire.
     pub(crate) fn handle(&mut self, now_ns: u64, operation: Operation) -> Answer {
         if self.expires_at_ns.is_some_and(|at| at <= now_ns) {
             return Answer::Failed(INVALID);
         }
-        // What it would reset is reset all the same.
+        // An expiry resets the node even if the device refuses pets.
         if self.refuses && operation != Operation::Expire {
             return Answer::Failed(INPUT_OUTPUT);
         }

@@ -1,40 +1,40 @@
-//! The bytes between daemon and stand-in.
+//! The encoding of messages between daemon and simulated watchdog.
 
-/// The size of each message, in bytes.
+/// Size of each message, bytes.
 pub(crate) const MESSAGE_BYTES: usize = 16;
 
 /// The first bytes of each message.
 const MAGIC: u32 = u32::from_le_bytes(*b"HAWS");
 
-/// What the daemon can do with the device; the same as with a kernel's.
+/// The daemon's operations on the device, equivalent to those on a kernel's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// What opening a kernel's device does: starts the timer. One that runs already is left as it is.
+    /// Starts the timer, as opening a kernel's device does. A running timer is left as it is.
     Start,
-    /// Sets the timeout in seconds, and pets if the timer runs.
+    /// Sets the timeout, seconds, and pets if the timer runs.
     SetTimeout(u32),
-    /// Says the timeout in seconds.
+    /// Returns the timeout, seconds.
     GetTimeout,
-    /// Pets; says the timeout in seconds.
+    /// Pets; returns the timeout, seconds.
     KeepAlive,
-    /// Says the milliseconds left, 0 if the timer does not run.
+    /// Returns the time left, milliseconds; 0 if the timer does not run.
     TimeLeft,
     /// Stops the timer.
     MagicClose,
-    /// Lets the timer fire now.
+    /// Makes the timer fire now.
     Expire,
 }
 
-/// What the stand-in answers.
+/// The simulated watchdog's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Done; the value asked for.
+    /// The operation was executed; this is its value.
     Value(u32),
-    /// Not done; an error number of the kernel's.
+    /// The operation failed with this error number of the kernel.
     Failed(u32),
 }
 
-/// The bytes of an operation and its number.
+/// Encodes an operation and its number.
 pub(crate) fn encode(number: u32, operation: Operation) -> [u8; MESSAGE_BYTES] {
     let (tag, argument) = match operation {
         Operation::Start => (1, 0),
@@ -48,7 +48,7 @@ pub(crate) fn encode(number: u32, operation: Operation) -> [u8; MESSAGE_BYTES] {
     pack(number, tag, argument)
 }
 
-/// Reads an operation and its number.
+/// Decodes an operation and its number.
 pub(crate) fn decode(bytes: &[u8]) -> Option<(u32, Operation)> {
     let (number, tag, argument) = unpack(bytes)?;
     let operation = match tag {
@@ -64,7 +64,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(u32, Operation)> {
     Some((number, operation))
 }
 
-/// The bytes of an answer; number 0 answers no question but refuses the connection.
+/// Encodes an answer. Number 0 refuses the connection.
 pub(crate) fn encode_answer(number: u32, answer: Answer) -> [u8; MESSAGE_BYTES] {
     match answer {
         Answer::Value(value) => pack(number, 100, value),
@@ -72,7 +72,7 @@ pub(crate) fn encode_answer(number: u32, answer: Answer) -> [u8; MESSAGE_BYTES] 
     }
 }
 
-/// Reads an answer and the number it answers.
+/// Decodes an answer and the number of its operation.
 pub(crate) fn decode_answer(bytes: &[u8]) -> Option<(u32, Answer)> {
     match unpack(bytes)? {
         (number, 100, value) => Some((number, Answer::Value(value))),

@@ -1,9 +1,9 @@
-//! What must hold in every life of the daemon, with stops, suspends and lost connections.
+//! Properties of every run of the daemon, with stops, suspends and lost connections.
 
 use super::*;
 use proptest::prelude::*;
 
-/// One step of a random life.
+/// One step of a random run.
 #[derive(Clone, Debug)]
 enum Step {
     Deadline {
@@ -18,16 +18,16 @@ enum Step {
     Run {
         ms: u64,
     },
-    /// The daemon does not run for so long.
+    /// The daemon does not run for this time.
     Stop {
         ms: u64,
     },
-    /// The daemon is stopped between deciding on the next pet and petting.
+    /// The daemon is stopped between the decision on the next pet and the pet.
     StopBeforePet {
         ms: u64,
     },
     Reconnect,
-    /// The machine is suspended: the device too stands still.
+    /// The machine is suspended, and the device does not count meanwhile.
     Suspend {
         ms: u64,
     },
@@ -50,9 +50,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Once a deadline is acknowledged, the device fires by that deadline plus what the inequality of
-    /// `FENCING.md` 4 grants: Tw for a pet that was decided before the deadline and done after a stop
-    /// (sliding), twice that for a fixed timeout.
+    /// Once a deadline is acknowledged, the device fires within the time that the inequality of `FENCING.md` 4 allows
+    /// after the deadline. That is Tw for a sliding device (a pet decided before the deadline and made after a stop),
+    /// and twice that for a fixed timeout.
     #[test]
     fn it_fires_by_the_deadline(sliding in any::<bool>(), steps in proptest::collection::vec(step(), 1..40)) {
         let mut world = World::new(facts(sliding, false));
@@ -94,7 +94,7 @@ proptest! {
         }
     }
 
-    /// Without stops nothing sliding ever reaches beyond the deadline.
+    /// Without stops, a sliding timeout never extends past the deadline.
     #[test]
     fn sliding_never_reaches_beyond(steps in proptest::collection::vec((0u64..6000, 1u64..2500), 1..40)) {
         let mut world = World::new(facts(true, false));
@@ -107,7 +107,8 @@ proptest! {
             }
             if let State::Armed { deadline } | State::Expired { deadline } = world.core.status().state {
                 let fires_at = world.fires_at.expect("armed");
-                // An earlier deadline too near for a pet cannot take back what the device was given.
+                // An earlier deadline that is too near for a pet cannot shorten the timeout that the device already
+                // has.
                 prop_assert!(
                     !deadline.is_earlier_on_a_clock(fires_at) || world.now.left_ns(deadline).is_none_or(|left| left < SECOND),
                     "fires at {fires_at}, deadline {deadline}"

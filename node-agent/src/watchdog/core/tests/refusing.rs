@@ -1,8 +1,8 @@
-//! A device that refuses pets (FENCING R4.17 to R4.24).
+//! Tests with a device that refuses pets (FENCING R4.17 to R4.24).
 
 use super::*;
 
-/// A daemon that pets by a deadline 6 s away, with a device that refuses pets from now on.
+/// Creates a daemon that pets by a deadline 6 s away, with a device that refuses pets from now on.
 fn refusing() -> (World, Moment) {
     let mut world = World::new(facts(true, false));
     let deadline = world.in_ms(6000);
@@ -25,7 +25,7 @@ fn the_daemon_resets_the_machine_when_the_deadline_passes() {
     world.run_ms(200);
     assert_eq!(world.resets, 1);
     assert_eq!(world.core.status().state, State::Expired { deadline });
-    // Should that fail, it is tried again.
+    // A failed reset is tried again.
     world.run_ms(3_000);
     assert_eq!(world.resets, 4);
 }
@@ -83,7 +83,7 @@ fn it_counts_as_failed_until_it_was_armed_again_and_has_taken_pets_for_its_timeo
     assert!(world.core.status().takes_no_pets, "not yet for the whole timeout");
     go_on(&mut world, 1_000);
     assert!(!world.core.status().takes_no_pets);
-    // One more refusal in between begins it again.
+    // Another refusal in between restarts the wait.
     let (mut world, _) = refusing();
     world.run_ms(500);
     world.refuses = false;
@@ -116,7 +116,7 @@ fn the_next_daemon_knows_of_it() {
     let saved = super::super::super::protocol::decode_saved(&saved).unwrap();
     world.core = Core::new(Privileges::default());
     world.core.resume(world.now, world.facts, Some(saved));
-    // It cannot find out by itself once the deadline has passed.
+    // The new daemon cannot detect the refusal after the deadline has passed.
     world.advance_ns(6_000_000_000);
     world.run_ms(100);
     assert_eq!(world.resets, 1);

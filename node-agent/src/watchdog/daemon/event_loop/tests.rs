@@ -1,4 +1,4 @@
-//! The loop against a stand-in and an agent in other threads: once armed it asks the allocator for nothing.
+//! The loop with a simulated watchdog and an agent in other threads: an armed loop makes no allocations.
 
 use super::super::super::core::Core;
 use super::super::super::moment::Moment;
@@ -19,10 +19,10 @@ use std::thread;
 /// Pets that must be seen while the agent sends deadlines; one pet may answer several of them.
 const PETS: usize = 40;
 
-/// Pets that must fall due by themselves after that.
+/// Pets that must then come from the timer alone.
 const PETS_DUE: usize = 5;
 
-/// Plays the device until the daemon closes its connection.
+/// Acts as the device until the daemon closes its connection.
 fn device(listener: &UnixListener) {
     let mut timer = Timer::new();
     listener.set_nonblocking(false).unwrap();
@@ -40,7 +40,7 @@ fn deadline() -> Moment {
     clock::now().plus_ms(5_000)
 }
 
-/// Plays the agent: arms, says so, and sends deadlines until it is told to stop; a second agent is turned away meanwhile.
+/// Acts as the agent: arms, signals that, and sends deadlines until told to stop. Meanwhile a second agent is refused.
 fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
     let connection = seqpacket::connect(socket).unwrap();
     let hear = |connection: &OwnedFd| {
@@ -71,7 +71,7 @@ fn agent(socket: &Path, armed: &mpsc::Sender<()>, enough: &AtomicBool) {
             break;
         }
     }
-    // Kept open, as an agent that has nothing to say keeps it.
+    // The connection stays open, as that of an idle agent does.
     std::mem::forget(connection);
 }
 
@@ -113,6 +113,6 @@ fn an_armed_loop_asks_the_allocator_for_nothing() {
         }
     });
     assert_eq!((counted.count_total, counted.bytes_total), (0, 0));
-    // The counter counts: opening a device does allocate.
+    // The counter works: opening a device does allocate.
     assert!(allocation_counter::measure(|| drop(std::hint::black_box(vec![0_u8; 9]))).count_total > 0);
 }
