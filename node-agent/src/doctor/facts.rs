@@ -5,11 +5,11 @@ use super::manager::ManagerSettings;
 /// Facts about a machine. Facts that cannot be read are omitted, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineFacts {
-    /// systemd's own watchdogs; `None` where systemd does not run.
+    /// systemd's own watchdog settings; `None` if systemd does not run.
     pub manager: Option<ManagerSettings>,
-    /// The process that has a watchdog device open.
+    /// Process that has a watchdog device open; `None` if there is none.
     pub watchdog_owner: Option<Owner>,
-    /// The time daemons that run.
+    /// Running time daemons.
     pub time_daemons: Vec<TimeDaemon>,
     /// Ways in which the machine can be put to sleep.
     pub sleep: Sleep,

@@ -1,8 +1,8 @@
 //! Driver `libvirt`: virtual machines, managed through libvirt's client `virsh`.
 //!
-//! If the definition comes from the resource or from a file, the domain is created without being defined, so that no
-//! node keeps a definition that libvirt could start on its own. The driver always asks libvirt for a domain's state.
-//! It stores one fact itself: that a domain is being received.
+//! If the definition comes from the resource or from a file, the domain is created without being defined. So no node
+//! keeps a definition that libvirt could start on its own. The driver always asks libvirt for a domain's state. The
+//! driver itself stores one fact: that a domain is being received.
 
 mod answers;
 mod definition;

@@ -1,5 +1,5 @@
-//! The supervisor of one service: it outlives the agent, adopts every orphaned process of the service, records the
-//! exit status, and ends only when no process of the service is left.
+//! The supervisor of one service. It outlives the agent, adopts every orphaned process of the service, records the
+//! exit status, and ends only when no process is left.
 
 use super::order::{Report, SupervisorOrder};
 use crate::driver::program::cgroup::ServiceCgroup;

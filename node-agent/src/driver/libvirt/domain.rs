@@ -384,7 +384,7 @@ fn said(observed: &Observed) -> String {
     }
 }
 
-/// Tells a detached task, by a flag set on drop, that its caller was canceled.
+/// Flag for a detached task, set on drop, that its caller was canceled.
 #[derive(Default)]
 struct CallOff(Arc<AtomicBool>);
 
