@@ -39,7 +39,8 @@ pub enum Verdict {
 impl Followed {
     /// Creates the state of a process that follows data with an incarnation under `key`.
     ///
-    /// `who` is its name in the incarnation's list of followers. `remedy` is the operator's action that resolves a refusal.
+    /// `who` is its name in the incarnation's list of followers. `remedy` is the operator's action
+    /// that resolves a refusal.
     pub fn new(key: String, who: &str, remembered: Option<String>, remedy: String) -> Followed {
         let state = State { key, who: who.to_owned(), remedy, remembered, ..State::default() };
         Followed { state: Arc::new(Mutex::new(state)) }

@@ -13,7 +13,7 @@ struct World {
     state: MemoryState,
     now: Now,
     keys: Keys,
-    /// If set, the outcome of the next leader commit is lost; the value tells whether the commit is applied.
+    /// If set, the outcome of the next leader commit is lost; the value determines whether the commit is applied.
     lose: Option<bool>,
     /// Time until which an older candidate has precedence.
     yields_until: Option<Mono>,

@@ -27,7 +27,7 @@ pub(super) async fn grant(inner: &Arc<Inner>, ttl_seconds: i64) -> Result<LeaseI
 pub(super) async fn keep_alive(inner: &Arc<Inner>, lease: LeaseId) -> Result<i64, StoreError> {
     let call: Call<i64> = Arc::new(move |mut client| {
         Box::pin(async move {
-            // The library discards the first answer, which has the time to live; so a second keep-alive is sent.
+            // The client library discards the first answer, which has the time to live; so a second keep-alive is sent.
             let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
             keeper.keep_alive().await?;
             Ok(answers.message().await?.map_or(0, |answer| answer.ttl()))

@@ -36,7 +36,7 @@ pub(super) fn state(printed: &str) -> Option<State> {
     Some(State { state: state.to_owned(), reason: reason.trim_end_matches(')').to_owned() })
 }
 
-/// Job of libvirt for a domain.
+/// A libvirt job of a domain.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Job {
     /// No job.

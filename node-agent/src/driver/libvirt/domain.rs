@@ -384,7 +384,7 @@ fn said(observed: &Observed) -> String {
     }
 }
 
-/// Flag for a detached task, set on drop, that its caller was canceled.
+/// Flag, set on drop, from which a detached task learns that its caller was canceled.
 #[derive(Default)]
 struct CallOff(Arc<AtomicBool>);
 

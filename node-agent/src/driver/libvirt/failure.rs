@@ -28,7 +28,7 @@ pub(super) fn of_start(error: &VirshError) -> DriverFailure {
     DriverFailure { class, reason, message }
 }
 
-/// Texts of errors in the definition, which fails on every node.
+/// Texts of errors in the definition, which occur on every node.
 const NOWHERE: [&str; 3] = ["XML error", "XML document failed to validate", "(domain_definition)"];
 /// Texts of errors about features that this node's hardware or software does not have.
 const NEVER_HERE: [&str; 7] = [

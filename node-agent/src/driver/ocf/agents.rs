@@ -14,7 +14,7 @@ use std::time::SystemTime;
 pub(super) struct Agents {
     pub(super) root: PathBuf,
     pub(super) run: PathBuf,
-    /// Metadata of each agent and the program's modification time at which it was read; valid until that time changes.
+    /// Metadata of each resource agent, with its program's modification time; valid until that time changes.
     known: Mutex<BTreeMap<PathBuf, (SystemTime, Arc<AgentMetadata>)>>,
 }
 
@@ -45,7 +45,7 @@ impl Agents {
         }
     }
 
-    /// Creates the directory for the resource agents' state; agents expect it to exist.
+    /// Creates the directory for the resource agents' state, because the agents expect that it exists.
     pub(super) fn make_state_folder(&self) -> io::Result<()> {
         fs::create_dir_all(self.run.join(STATE_FOLDER))
     }

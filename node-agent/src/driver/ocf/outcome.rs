@@ -11,15 +11,15 @@ use std::io;
 /// Result of one run of a resource agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The agent exited with a status and a reason.
+    /// The resource agent exited with a status and a reason.
     Exited(i32, String),
-    /// The agent was ended by a signal.
+    /// The resource agent was ended by a signal.
     Killed(String),
-    /// The agent exceeded its time limit and was killed.
+    /// The resource agent exceeded its time limit and was killed.
     TimedOut,
-    /// The agent is not installed on this node.
+    /// The resource agent is not installed on this node.
     NotInstalled(String),
-    /// The agent could not be run.
+    /// The resource agent could not be run.
     NotRun(DriverFailure),
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Seen {
     NotRunning,
     /// The service does not work, but parts of it may run.
     Failing(String),
-    /// The agent cannot determine the state.
+    /// The resource agent cannot determine the state.
     Unclear(String),
 }
 
@@ -68,8 +68,8 @@ impl Outcome {
         matches!(self, Outcome::Exited(SUCCESS, _))
     }
 
-    /// Returns `true` if the result of `validate-all` rules out a start. Other failures do not: some agents have no
-    /// `validate-all`, and with some it fails only because the service does not run.
+    /// Returns `true` if the result of `validate-all` rules out a start. Other failures do not: some resource agents
+    /// have no `validate-all`, and with some it fails only because the service does not run.
     pub(super) fn rules_out(&self) -> bool {
         match self {
             Outcome::Exited(code, _) => {
@@ -156,8 +156,8 @@ pub(super) fn observed(seen: Seen, begun: bool) -> Observed {
     }
 }
 
-/// Returns the reason from an agent's output: the line marked as the exit reason, else the last error, else the last
-/// line.
+/// Returns the reason from a resource agent's output: the line marked as the exit reason, else the last error, else the
+/// last line.
 fn said(text: &str) -> String {
     const MARK: &str = "ocf-exit-reason:";
     let marked = text.lines().rev().find_map(|line| line.split_once(MARK).map(|(_, reason)| reason));
@@ -166,7 +166,7 @@ fn said(text: &str) -> String {
     line.map(|line| without_date(&line).to_owned()).unwrap_or_default()
 }
 
-/// Removes the date that the agents' shell library writes before a line.
+/// Removes the date that the resource agents' shell library writes before a line.
 fn without_date(line: &str) -> &str {
     let pattern = "0000-00-00T00:00:00 ";
     let fits = |(found, pattern): (char, char)| {

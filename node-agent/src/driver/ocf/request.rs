@@ -45,7 +45,7 @@ pub(super) enum Action<'a> {
 }
 
 impl Action<'_> {
-    /// Returns the action's name, which is the agent's argument.
+    /// Returns the action's name, which is the resource agent's argument.
     pub(super) fn name(self) -> &'static str {
         match self {
             Action::Probe | Action::Monitor { .. } => "monitor",
@@ -91,7 +91,7 @@ pub(super) fn environment(
     set("OCF_RESOURCE_INSTANCE", resource);
     set("HA_VARRUN", &place.run.display().to_string());
     set("HA_RSCTMP", &place.run.join(STATE_FOLDER).display().to_string());
-    // Format of the date before every line that the agents' shell library logs.
+    // Format of the date before every line that the resource agents' shell library logs.
     set("HA_DATEFMT", "%FT%T ");
     let (interval_ms, level) = match request.action {
         Action::Monitor { interval_ms } => (interval_ms, spec.check_level.unwrap_or(0)),
@@ -125,7 +125,7 @@ pub(super) fn environment(
 }
 
 /// Returns the time limits of a service's actions: the resource's own values. Where those are the defaults, the
-/// agent's advised values replace them if longer.
+/// values that the resource agent advises replace them if longer.
 pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsSpec {
     let usual = TimeoutsSpec::default();
     #[expect(clippy::float_cmp, reason = "the default is the default, bit by bit")]
@@ -143,7 +143,7 @@ pub(super) fn timeouts(own: TimeoutsSpec, metadata: &AgentMetadata) -> TimeoutsS
     }
 }
 
-/// Returns the interval of `monitor` for a running service: the resource's own, else the agent's, else 10 s.
+/// Returns the interval of `monitor` for a running service: the resource's own, else the resource agent's, else 10 s.
 pub(super) fn interval_ms(spec: &OcfSpec, metadata: &AgentMetadata) -> Millis {
     const USUAL_MS: Millis = 10_000;
     #[expect(

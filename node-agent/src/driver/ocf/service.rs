@@ -37,7 +37,7 @@ impl Context {
                 }
             }
             Observed::Remnant(_) | Observed::Unknown(_) => {}
-            // A start command of an earlier agent may still be in progress.
+            // A start by an earlier node agent may still be in progress.
             Observed::NotRunning => match self.programs.remains(service).await {
                 Ok(remains) if remains.is_empty() => self.programs.forget_begun(service),
                 Ok(remains) => {
@@ -100,7 +100,7 @@ impl Context {
         if outcome.rules_out() { Err(outcome.failure("validate-all", Reason::StartFailed)) } else { Ok(()) }
     }
 
-    /// Stops the service. If the agent's stop fails, or leaves processes of the service, they are killed.
+    /// Stops the service. If the resource agent's stop fails, or leaves processes of the service, they are killed.
     pub(super) async fn stop(
         &self,
         service: &ServiceDefinition,
@@ -125,7 +125,7 @@ impl Context {
         self.kill(service).await
     }
 
-    /// Kills the service's processes, then runs the agent's stop action to clean up everything else.
+    /// Kills the service's processes, then runs the resource agent's stop action to clean up everything else.
     pub(super) async fn kill(&self, service: &ServiceDefinition) -> Result<(), DriverFailure> {
         self.watches.end(&service.name);
         self.programs.clear_remains(service).await?;

@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep_until};
 /// Interval between checks whether the service still has processes.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// After the last process has ended, the interval and number of further runs of `monitor`: an agent may still find the
-/// process, which keeps its pid until process 1 reaps it.
+/// After the last process has ended, the interval and number of further runs of `monitor`: the resource agent may
+/// still find the process, which keeps its pid until process 1 reaps it.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_TIMES: u32 = 5;
 
-/// Number of consecutive reports after which a service counts as ended: the agent may be restarting it at the first
-/// one.
+/// Number of consecutive reports after which a service counts as ended: the resource agent may be restarting it at
+/// the first one.
 const TIMES: u32 = 2;
 
 impl Context {
@@ -73,7 +73,8 @@ impl Context {
         self.programs.cgroup_of(&service.name).and_then(|group| group.is_populated()).unwrap_or(false)
     }
 
-    /// Returns how the service ended, if the agent reports so often enough in a row. Unknown results are ignored.
+    /// Returns how the service ended, if the resource agent reports so often enough in a row. Unknown results
+    /// are ignored.
     async fn ended(&self, service: &ServiceDefinition, interval_ms: u64) -> Option<String> {
         let mut message = String::new();
         for _ in 0..TIMES {

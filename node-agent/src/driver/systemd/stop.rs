@@ -144,7 +144,8 @@ impl Context {
     }
 }
 
-/// Lets systemd unload a transient unit that has ended. Errors are ignored: the unit may not be failed or referenced.
+/// Lets systemd unload a transient unit that has ended. Errors are ignored: the unit is possibly neither failed nor
+/// referenced.
 pub(super) async fn release(session: &Session, unit: &str) {
     let _ = session.reset_failed(unit).await;
     // Each start by the agent adds one reference.
